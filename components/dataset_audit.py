@@ -32,7 +32,9 @@ class Executor(base_executor.BaseExecutor):
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
     ) -> None:
-        """Writes the findings, then fails where they are of the kinds that must not be.
+        """Write the findings, then fail if some are of the kinds that must not be there.
+
+        TFX removes the output of a run that failed: `<uri>.findings.json` stays next to it.
 
         Args:
             input_dict: `examples`: the Examples artifact; `against`: an earlier one, optional.
@@ -45,7 +47,7 @@ class Executor(base_executor.BaseExecutor):
         artifact = artifact_utils.get_single_instance(output_dict["anomalies"])
         audit = steps.audit(uris["examples"], artifact.uri, settings, against=uris.get("against"))
         set_properties(artifact, properties_of_audit(audit))
-        audit.check(settings.fail_on)
+        steps.check_findings(audit, settings.fail_on, artifact.uri)
 
 
 class DatasetAuditSpec(types.ComponentSpec):

@@ -55,11 +55,11 @@ from components.example_gen.settings import (
     MediaSettings,
     TextSettings,
 )
+from components.image_opening import missing_reader
 from components.layouts import lists
 from components.layouts.archives import is_archive
 from components.layouts.names import MEDIA
 from components.layouts.reading import read_layout
-from components.media.image_opening import missing_reader
 from components.media.options import DESCRIPTIONS
 from components.tables.pieces import select_settings
 from trainer_utils.dataset import Dataset
@@ -111,6 +111,15 @@ class FileConversion(Conversion[FilePlan]):
     @property
     def parents(self) -> dict[str, list[Dataset]]:  # noqa: D102
         return {} if self.base is None else {"base_dataset": [self.base.dataset]}
+
+    @property
+    def packages(self) -> set[str]:  # noqa: D102
+        packages = super().packages
+        if self.media == "audio" or "audio" in self.settings.columns.values():
+            packages |= {"numpy", "soundfile"}
+            if self.settings.audio.sample_rate is not None:
+                packages.add("scipy")
+        return packages | ({"numpy"} if self.settings.group_by else set())
 
     def is_up_to_date(self) -> bool:
         """Whether the base dataset was made with these settings, of inputs listed as now."""
@@ -212,7 +221,15 @@ class FileConversion(Conversion[FilePlan]):
         has_few = len(tasks) < processes and not self.settings.gzip and not is_remote(uri)
         parts_of = [_parts_of(task, len(tasks), processes) if has_few else [] for task in tasks]
         parts = [*itertools.chain.from_iterable(parts_of)]
-        made = iter(run(write.make_part, parts, unit=self.unit, check=EncodedPart.read))
+        made = iter(
+            run(
+                write.make_part,
+                parts,
+                unit=self.unit,
+                noun="parts of shards",
+                check=EncodedPart.read,
+            )
+        )
         whole = []
         for task, own in zip(tasks, parts_of, strict=True):
             shard = task.argument
@@ -235,6 +252,13 @@ class FileConversion(Conversion[FilePlan]):
         roots = [root.base for root in self.located.image_roots]
         total = found.fingerprint + sum_blobs(sums.items(), roots)
         total += sum_facts((("read", name), crc) for name, crc in self.found.contents.items())
+        if given := found.conversions.get("BOX_FRAME_GIVEN"):
+            frame = getattr(self.settings, "box_frame", None)
+            logging.warning(
+                "EXIF rotates %d images, and nothing but box_frame=%r says that their boxes are of "
+                "the %s pixels",
+                *(given, frame, frame),
+            )
         return Written(
             shards=shards,
             inputs=render_inputs(
@@ -269,19 +293,13 @@ class ImageConversion(FileConversion):
         return lists.is_list(path) or is_archive(path)
 
     def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
-        """The settings for inputs whose boxes or label maps must go on fitting their images.
-
-        Those are drawn on a file's pixels as they lie, so these are not turned.
-        """
+        """Return the settings for what was found; raw images have no boxes."""
         settings = super().adjusted_settings(settings, found)
         has_boxes = any(column.name == "xmin" for column in found.columns)
         if has_boxes and settings.images.encoding == "raw":
             rule = "'file' for images with boxes, since raw ones are cut to a square"
             raise ConfigError.of("encoding", "raw", allowed=rule)
-        if not has_boxes and all(blob.kind != "label_map" for blob in found.blobs):
-            return settings
-        images = dataclasses.replace(settings.images, orientation="keep")
-        return dataclasses.replace(settings, images=images)
+        return settings
 
 
 class AudioConversion(FileConversion):

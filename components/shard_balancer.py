@@ -14,11 +14,13 @@ from components import steps
 from components.balancing.planning import plan
 from components.balancing.settings import BalancerSettings
 from components.common.settings import ExecProperties
+from components.common.workspace import kept_from_launcher
 from components.shuffle.edits import fingerprint_of_files
 from components.tfx.component import (
     Artifacts,
     Runtime,
     channel,
+    check_channel,
     document_constructor,
     make_spec,
     parameters_of,
@@ -52,7 +54,8 @@ class Executor(LocalFirstBeamExecutor):
         given = input_dict["examples"]
         artifact = artifact_utils.get_single_instance(output_dict["balanced_examples"])
         settings = BalancerSettings.from_properties(exec_properties)
-        with self._runner("balancing.parts") as runner:
+        runner = self._runner("balancing.parts")
+        with kept_from_launcher(artifact.uri), runner:
             made = steps.balance(
                 [examples.uri for examples in given],
                 artifact.uri,
@@ -84,7 +87,7 @@ class EditsDriver(PropertiesDriver):
     the files of `exclude` and `relabel`, and in the datasets of `add`, it does not see by itself.
     """
 
-    def resolve(self, exec_properties: ExecProperties) -> ExecProperties:  # noqa: D102
+    def resolve(self, exec_properties: ExecProperties, output: str = "") -> ExecProperties:  # noqa: D102
         settings = BalancerSettings.from_properties(exec_properties)
         found = fingerprint_of_files(
             {"exclude": settings.exclude, "relabel": settings.relabel},
@@ -142,8 +145,12 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
     ) -> None:
         """`BalancerSettings` says what each setting is; `help(ShardBalancer)` shows all of it."""
         given = {**locals()}
-        if not isinstance(examples, types.BaseChannel):
+        if isinstance(examples, (list, tuple)) and examples:
+            for one in examples:
+                check_channel("examples", one, ShardBalancerSpec.INPUTS["examples"])
             given["examples"] = channel_utils.union(examples)
+        else:
+            check_channel("examples", examples, ShardBalancerSpec.INPUTS["examples"])
         given |= _of_transform(given["examples"])
         super().__init__(spec=make_spec(ShardBalancerSpec, BalancerSettings, given))
 

@@ -2,16 +2,15 @@
 
     steps.convert("photos/", "examples/", ImageSettings(seed=3))
 
-A component of TFX, a step of Kubeflow and a command each call one of these. What is written stands
-whole at its place when a function returns; a run that fails leaves no file there.
+A component of TFX, a step of Kubeflow and a command each call one of these. The output is whole
+when a function returns. A run that fails leaves no dataset there, but the shards that it has
+finished, which the next run with the same inputs, settings and versions takes.
 """
 
 import collections
-import contextlib
 import dataclasses
-import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from components.common.publish import (
@@ -24,8 +23,8 @@ from components.common.publish import (
 )
 from components.common.settings import ExecProperties
 from components.common.tasks import Runner
-from components.common.workspace import check_folder, is_within, path_of, removed_on_failure
-from components.example_gen.inputs import ALL_FILES, InputSelection, LocatedInputs
+from components.common.workspace import check_folder, is_within, path_of, run_in
+from components.example_gen.inputs import InputSelection, LocatedInputs
 from components.example_gen.plan import OWN_NAME
 from components.example_gen.settings import (
     AudioSettings,
@@ -34,7 +33,14 @@ from components.example_gen.settings import (
     TextSettings,
 )
 from trainer_utils.dataset.location import newest_dataset
-from trainer_utils.format import ConfigError, Manifest
+from trainer_utils.format import ConfigError, DatasetError, Manifest
+from trainer_utils.storage import (
+    exists,
+    make_folder,
+    remove_file,
+    retrying_for_minutes,
+    write_atomically,
+)
 
 if TYPE_CHECKING:
     from components.auditing import Audit
@@ -115,6 +121,7 @@ def convert(
     *,
     runner: Runner | None = None,
     describe: Callable[[LocatedInputs], ExecProperties] | None = None,
+    restart: bool = False,
 ) -> Converted:
     """Turns images, texts or sounds into a dataset: plan, check, write, publish.
 
@@ -125,6 +132,7 @@ def convert(
         settings: of the ExampleGen, which say by their class what is converted.
         runner: who does the work on shards. Default: processes of this machine, one a core.
         describe: what the dataset's lineage says of settings, by the inputs that were found.
+        restart: discard what an earlier run has finished, and do not resume it.
 
     Raises:
         InputError: the input is missing, malformed, or too much of it was rejected.
@@ -135,15 +143,12 @@ def convert(
     _check_settings(settings, *_PRODUCERS)
     uri, producer = _output(uri), _PRODUCERS[type(settings)]
     runs = runner or Runner(module=f"components.{workers_module(settings)}")
-    with runs as runner, spare_old_objects():
+    with runs as runner:
         conversion: Conversion[Any] = (
             source if isinstance(source, Conversion) else conversion_of(source, settings, runner)
         )
-        selection = conversion.selection
-        if selection.patterns == ALL_FILES and is_within(uri, selection.base):
-            rule = f"a folder outside the input {selection.base!r}"
-            raise ConfigError.of("uri", uri, allowed=rule)
-        with removed_on_failure(uri):
+        conversion.refuse_output(uri, setting="uri")
+        with run_in(uri, restarts=restart), retrying_for_minutes():
             plan = conversion.plan(uri)
             written = conversion.write(plan, uri)
             rejects = (*plan.rejects, *written.rejects)
@@ -198,6 +203,7 @@ def balance(
     before_transform: Sequence[str] = (),
     transform_graphs: Sequence[str] = (),
     runner: Runner | None = None,
+    restart: bool = False,
 ) -> Made:
     """Writes datasets anew, as one in shards of equal size and in random order.
 
@@ -207,6 +213,7 @@ def balance(
         before_transform, transform_graphs: what a Transform that made the examples had read, and
             its graph.
         runner: who does the work on shards. Default: processes of this machine, one a core.
+        restart: as of `convert`.
 
     Raises:
         DatasetError: an input is no dataset, not whole, or damaged.
@@ -224,8 +231,8 @@ def balance(
     check_apart(uris, uri)
     inputs = open_inputs(uris, before_transform=before_transform, transform_graphs=transform_graphs)
     settings.check_splits(list(inputs.shards))
-    with spare_old_objects(), removed_on_failure(uri):
-        with runner or Runner(module="components.balancing.parts") as runner:
+    with run_in(uri, restarts=restart), retrying_for_minutes():
+        with runner or Runner(module="components.balancing.parts", starts_early=False) as runner:
             manifest, features, vocabularies = steps.balance(
                 inputs, settings, num_given=len(examples), uri=uri, runner=runner
             )
@@ -284,7 +291,7 @@ def audit(
         against: the uri of an earlier dataset, that it is compared with.
 
     Returns:
-        The findings, whatever they are: `check` of it refuses those of `settings.fail_on`.
+        The findings, whatever they are: `check_findings` refuses those of `settings.fail_on`.
     """
     from components.auditing import audit_dataset
     from components.schema import anomalies
@@ -296,6 +303,33 @@ def audit(
     if uri is not None:
         write_artifact(uri, anomalies.files_of(audit, settings.fail_on))
     return audit
+
+
+def check_findings(audit: "Audit", fail_on: Sequence[str], uri: str) -> None:
+    """Raise DatasetError if an audit found what must not be there, once the findings are saved.
+
+    Launchers remove the output folder of a step that failed, so the findings are kept next to it,
+    in `<uri>.findings.json`.
+
+    Args:
+        audit: the result of `audit`.
+        fail_on: kinds of findings.
+        uri: the output folder.
+    """
+    from components.schema import anomalies
+
+    kept = f"{uri.rstrip('/')}.{anomalies.FINDINGS_FILE}"
+    try:
+        audit.check(fail_on)
+    except DatasetError as error:
+        content = anomalies.files_of(audit, fail_on)[anomalies.FINDINGS_FILE]
+        folder = kept.rpartition("/")[0] or os.curdir
+        make_folder(folder)
+        with write_atomically(kept, temporary_folder=folder) as stream:
+            stream.write(content)
+        raise DatasetError(f"{error}. All findings are kept in {kept}", path=audit.uri) from None
+    if exists(kept):  # of an earlier run that failed
+        remove_file(kept)
 
 
 def report(
@@ -336,17 +370,3 @@ def _check_settings(settings: object, *kinds: type) -> None:
         names = ", ".join(kind.__name__ for kind in kinds)
         rule = f"{names}(…)" if len(kinds) == 1 else f"settings, one of {names}"
         raise ConfigError.of("settings", settings, allowed=rule)
-
-
-@contextlib.contextmanager
-def spare_old_objects() -> Iterator[None]:
-    """Keeps full collections of Python's garbage collector to what is made meanwhile.
-
-    With TFX and TensorFlow imported, one pass over all objects takes 0.3 s, and a conversion of
-    some thousand files asks for one.
-    """
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()

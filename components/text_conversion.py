@@ -26,6 +26,7 @@ from components.shuffle.external import ExternalShuffle, plan_tasks
 from components.tables.column_roles import TextRules
 from components.tables.delimited import check_agreement
 from components.tables.pieces import Piece, TableOptions, select_settings
+from components.tables.tokenizing import load_tokenizer, tokenizer_package
 from trainer_utils.format import Shard
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import combine_crc32c, extend_crc32c
@@ -56,14 +57,19 @@ class TextConversion(Conversion[RowPlan]):
     ) -> None:
         self._token_spec: TokenSpec | None = None
         if settings.tokenizer:  # which is there, or nothing is read
-            from components.tables.tokenizing import load_tokenizer
-
             self._token_spec = load_tokenizer(settings.tokenizer).spec
             self.digest_of_files = self._token_spec.tokenizer
         super().__init__(settings, selection, runner)
         self._options = select_settings(TableOptions, settings)
         self._rules = select_settings(TextRules, settings)
         self._reports: list[PieceReport] = []
+
+    @property
+    def packages(self) -> set[str]:  # noqa: D102
+        packages = super().packages | {"numpy", "pyarrow"}
+        if self.settings.tokenizer:
+            packages.add(tokenizer_package(self.settings.tokenizer))
+        return packages
 
     def is_source_file(self, path: str) -> bool:
         """Whether a path is by itself what examples are made of: any is."""
@@ -87,6 +93,7 @@ class TextConversion(Conversion[RowPlan]):
             cost=Cost(_INSPECT_SECONDS * self._num_bytes, _PIECE_MEMORY),
             paths=[base],
             unit="pieces",
+            noun="pieces",
         )
         partition = self.selection.partition
         planner = RowPlanner(
@@ -114,6 +121,7 @@ class TextConversion(Conversion[RowPlan]):
             pieces += some
             excluded += others
         refuse_overlap(sources)
+        excluded += self.skipped_files()
         if not self._options.header:
             headers = {p.source: p.details for p in pieces if p.details.get("header")}
             check_agreement(
@@ -147,6 +155,7 @@ class TextConversion(Conversion[RowPlan]):
             runner=self._runner,
             cost=Cost(_ENCODE_SECONDS * self._num_bytes, _PIECE_MEMORY),
             unit="rows",
+            noun="pieces",
         )
         gathered: list[list[Shard]] = map_tasks(
             functools.partial(gather_shards, shuffles),
@@ -158,6 +167,7 @@ class TextConversion(Conversion[RowPlan]):
             workspace=folder,
             runner=self._runner,
             cost=Cost(_GATHER_SECONDS * self._num_bytes, _BUCKET_MEMORY),
+            noun="groups of shards",
             check=functools.partial(_check_shards, uri),
         )
         return Written(

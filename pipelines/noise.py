@@ -22,6 +22,18 @@ def _is_ours(record: logging.LogRecord) -> bool:
     return bool(_PACKAGES & {*Path(record.pathname).parts})
 
 
+class _Showing(logging.Handler):
+    """Shows warnings of this project."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a warning as one line."""
+        self._show(f"Warning: {record.getMessage()}")
+
+
 def silence_process(show: Callable[[str], None]) -> None:
     """Keeps the logs of TensorFlow, TFX and ML Metadata away for good.
 
@@ -35,6 +47,11 @@ def silence_process(show: Callable[[str], None]) -> None:
     sys.unraisablehook = lambda _: None  # TensorFlow 2.16 fails while the process ends
     logging.getLogger().setLevel(logging.CRITICAL)
     logging.getLogger("tensorflow").setLevel(logging.CRITICAL)
+    for name in _PACKAGES:
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.WARNING)
+        logger.propagate = False
+        logger.addHandler(_Showing(show))
     with contextlib.suppress(ImportError):  # TensorFlow brings it
         from absl import logging as absl_logging  # which must make its logger itself
 

@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from tests.object_stores import Store, azure_server, gcs_server, s3_server
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before any test imports TensorFlow
+os.environ.setdefault("TFX_SHARDS_RETRY_SECONDS", "0")  # tests of faults that stay cost no minutes
 
 # A busy machine is no failure; and the same examples each time, so that a run can be repeated.
 settings.register_profile(

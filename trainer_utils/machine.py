@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 _CGROUPS = Path("/sys/fs/cgroup")
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/cpu.max")  # cgroup v2: "<quota> <period>" or "max <period>"
+_OWN_CGROUPS = Path("/proc/self/cgroup")
 _MEMORY = Path("/proc/meminfo")
 _UNLIMITED = 1 << 60  # bytes
 _ALIGNMENT = 64  # bytes; TensorFlow copies what lies otherwise
@@ -33,15 +33,26 @@ _Result = TypeVar("_Result")
 most_threads: int | None = None  # of this process, where several share the cores
 
 
-def usable_cores() -> int:
-    """Cores that the scheduler and the container's quota leave to this process, at least 1."""
+def usable_cores(root: Path = _CGROUPS, own: Path = _OWN_CGROUPS) -> int:
+    """Return the cores that the scheduler and the container's quota leave to this process.
+
+    Args:
+        root: where cgroups of either version are mounted.
+        own: the file that names this process's cgroups.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    try:
-        quota, period = _CGROUP_LIMIT.read_text().split()
-        limit = -(-int(quota) // int(period))
-    except (OSError, ValueError):
-        return max(1, cores or 1)
-    return max(1, min(cores or 1, limit))
+    limits = [cores or 1]
+    for folder in _cgroups(root, own, ""):
+        quota = _match_text(folder / "cpu.max", r"^(\d+) \d+$")  # "max" means that there is none
+        period = _match(folder / "cpu.max", r"^\d+ (\d+)$")
+        if quota and period:
+            limits.append(-(-int(quota) // period))
+    for folder in _cgroups(root, own, "cpu"):
+        quota = _match_text(folder / "cpu.cfs_quota_us", r"^(\d+)$")  # -1: there is none
+        period = _match(folder / "cpu.cfs_period_us", r"^(\d+)$")
+        if quota and period:
+            limits.append(-(-int(quota) // period))
+    return max(1, min(limits))
 
 
 def cpu_seconds() -> float:
@@ -57,23 +68,47 @@ def machine_seconds() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def free_memory(root: Path = _CGROUPS, own: str | None = None, *, machine: Path = _MEMORY) -> int:
-    """Bytes that this process and its children can take before the system or a cgroup kills.
+def free_memory(root: Path = _CGROUPS, own: Path = _OWN_CGROUPS, *, machine: Path = _MEMORY) -> int:
+    """Return the bytes that this process and its children can take before they are killed.
 
-    Cgroups of version 2 are mounted at `root`; this process's is `own`, else the kernel is asked.
+    Args:
+        root: where cgroups of either version are mounted.
+        own: the file that names this process's cgroups.
+        machine: the file that has the machine's free memory.
     """
-    if own is None:
-        own = _match_text(Path("/proc/self/cgroup"), r"^0::(.*)$") or "/"
     available = _match(machine, r"^MemAvailable: +(\d+) kB$")
     free = [_UNLIMITED if available is None else available << 10]
-    folder = root / own.strip("/")
-    for place in (folder, *folder.parents):
-        limit = _match(place / "memory.max", r"^(\d+)$")
+    for folder in _cgroups(root, own, ""):
+        limit = _match(folder / "memory.max", r"^(\d+)$")
         if limit is not None:
-            # What the kernel holds of files is given back at once.
-            used = _match(place / "memory.current", r"^(\d+)$") or 0
-            free.append(limit - used + (_match(place / "memory.stat", r"^file (\d+)$") or 0))
+            # The kernel gives back the memory that holds files.
+            used = _match(folder / "memory.current", r"^(\d+)$") or 0
+            free.append(limit - used + (_match(folder / "memory.stat", r"^file (\d+)$") or 0))
+    for folder in _cgroups(root, own, "memory"):
+        limit = _match(folder / "memory.limit_in_bytes", r"^(\d+)$")
+        if limit is not None:  # a number near 2**63 where there is none
+            used = _match(folder / "memory.usage_in_bytes", r"^(\d+)$") or 0
+            stat = folder / "memory.stat"
+            for kind in ("active", "inactive"):
+                used -= _match(stat, rf"^total_{kind}_file (\d+)$") or 0
+            free.append(limit - used)
     return max(0, min(free))
+
+
+def _cgroups(root: Path, own: Path, controller: str) -> list[Path]:
+    """Return the folders of this process's cgroup and of those above it.
+
+    Args:
+        controller: of version 1, such as `memory`; empty: the folders of version 2.
+    """
+    name = rf"(?:[^:\n]*,)?{controller}(?:,[^:\n]*)?" if controller else ""
+    path = _match_text(own, rf"^\d+:{name}:(.*)$")
+    mount = root / controller if controller else root
+    if path is None and controller:
+        return []
+    # Inside a container the path is often that of the host, which is not mounted there.
+    folder = mount / (path or "/").strip("/")
+    return [folder, *(one for one in folder.parents if one.is_relative_to(mount))]
 
 
 def _match(file: Path, pattern: str) -> int | None:

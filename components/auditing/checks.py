@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from components.auditing.audit import Finding
+from components.auditing.disjoint_sets import DisjointSets
 from components.auditing.scanning import IMAGE, TEXT, Scan
-from components.auditing.similarity import DisjointSets, group_similar_images
 
 _MOST_RECORDS = 20  # records of a finding that are named
 _BLANK_CONTRAST = 1.5  # grey levels
@@ -54,7 +54,7 @@ def _find_copies(scan: Scan) -> Iterator[Finding]:
     exact = first[inverse.ravel()]  # the first record with the same content
     similar = DisjointSets(len(exact))
     similar.unite(np.stack([np.arange(len(exact)), exact], axis=1))
-    for kind, groups in ((IMAGE, group_similar_images(scan.images)), (TEXT, scan.groups())):
+    for kind, groups in ((IMAGE, scan.images.groups()), (TEXT, scan.groups())):
         members = np.flatnonzero(scan.rows["sketch"] == kind)
         similar.unite(np.stack([members, members[groups]], axis=1))
     for group in _members(similar.groups()):

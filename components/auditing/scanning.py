@@ -17,6 +17,7 @@ import numpy.typing as npt
 from components.auditing.audit import RecordName
 from components.auditing.similarity import (
     ImageLook,
+    ImageSketches,
     TextSketches,
     look_at_image,
     look_at_pixels,
@@ -72,7 +73,7 @@ class Scan(TextSketches):
         self.splits = list(dataset.shards)
         self.words = [collections.Counter[str]() for _ in self.splits]
         self._labels: dict[str, int] = {}
-        self.images = bytearray()
+        self.images = self.enter_context(ImageSketches())
         self._dataset, self._label = dataset, label
         self._rows, self._names, self._waiting = bytearray(), bytearray(), list[list[str]]()
 
@@ -119,7 +120,7 @@ class Scan(TextSketches):
                 row["sketch"] = IMAGE
                 for field in ("height", "width", "brightness", "contrast", "sharpness"):
                     row[field] = getattr(look, field)
-                self.images += look.sketch
+                self.images.add(look.sketch)
         elif texts:
             text = "\n".join(texts.values())
             words = split_words(text)

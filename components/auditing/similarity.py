@@ -1,25 +1,19 @@
 """Which images, and which texts, are nearly the same, and what an image looks like otherwise.
 
-Copies of an image were encoded anew, resized, made grey or mirrored. They are found by a perceptual
-hash: the signs of the 64 lowest frequencies of a thumbnail, which a mirrored image has too, every
-second one negated. Of those whose hashes agree but for some bits, the grey levels themselves are
-compared. All is done in integers, so that every machine finds the same.
+Images are compared by thumbnails: components/auditing/image_copies.py.
 
 A text is the set of its words and of its pairs of words, without case and punctuation; in scripts
 without spaces between words each letter is one. Texts are similar where at least 0.6 of both sets
 is common (Jaccard's index); one word of twenty changed leaves 0.8. Candidates share one of 25 keys,
 each of five values of a MinHash of 128; of these the index itself is worked out.
 
-Source: C. Zauner, Implementation and benchmarking of perceptual image hash functions, 2010;
-A. Broder, On the resemblance and containment of documents, 1997; P. Li, A. Owen and C.-H. Zhang,
-One permutation hashing, 2012; A. Shrivastava and P. Li, Densifying one permutation hashing via
-rotation for fast near neighbor search, 2014; R. Tarjan, Efficiency of a good but not linear set
-union algorithm, 1975.
+Source: A. Broder, On the resemblance and containment of documents, 1997; P. Li, A. Owen and C.-H.
+Zhang, One permutation hashing, 2012; A. Shrivastava and P. Li, Densifying one permutation hashing
+via rotation for fast near neighbor search, 2014.
 """
 
 import array
 import contextlib
-import functools
 import io
 import itertools
 import re
@@ -33,26 +27,39 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from trainer_utils.format.media_formats import image_size
+from components.auditing.disjoint_sets import DisjointSets
+from components.auditing.image_copies import (
+    IMAGE_SKETCH,
+    THUMBNAIL_SIDE,
+    ImageSketches,
+    group_similar_images,
+)
+from components.image_opening import open_by_format
+from trainer_utils.format.media_formats import format_of, image_size
 from trainer_utils.storage.file_system import is_fault
+
+__all__ = [
+    "IMAGE_SKETCH",
+    "LEAST_JACCARD",
+    "DisjointSets",
+    "ImageLook",
+    "ImageSketches",
+    "SketchedTexts",
+    "TextSketches",
+    "group_similar_images",
+    "look_at_image",
+    "look_at_pixels",
+    "pairs_of_equals",
+    "sketch_texts",
+    "split_words",
+]
 
 Pixels = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
 
-IMAGE_SKETCH = np.dtype([("hashes", "<u8", 2), ("grid", "<u2", (8, 8))])
-"""What images are compared by: hashes as it is and mirrored, and sums of 4 x 4 grey levels."""
-
-_THUMBNAIL_SIDE = 32
-_DECODED_SIDE = 64  # at the least, of what a JPEG is decoded to: twice the thumbnail's
-_FREQUENCIES = 8  # of each side
-_BITS = _FREQUENCIES**2
-_TABLES, _KEY_BITS = 20, 16
-_ALIKE_IMAGES, _ALIKE_TEXTS = 16, 8  # of equal keys that one is compared with
-_MOST_UNLIKE_BITS = 16  # of 64: hashes of two images that have nothing in common differ in 32
-_AT_ONCE = 1 << 12
-# Thumbnails of copies differ by noise, and by what scaling does, which grows with contrast.
-_NOISE_LEVELS, _SHARE_OF_CONTRAST = 1.5, 0.25
+_DECODED_SIDE = 2 * THUMBNAIL_SIDE  # at the least, of what a JPEG is decoded to
+_ALIKE_TEXTS = 8  # of equal keys that one is compared with
 
 LEAST_JACCARD = 0.6
 _BANDS, _ROWS = 25, 5
@@ -64,33 +71,6 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 # Thai and Lao, Burmese, Khmer, Chinese and Japanese: no spaces between words.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[^\W{_UNSPACED}]+|(?=\w)[{_UNSPACED}]")
-
-
-class DisjointSets:
-    """Numbers from 0 on, below 2**31, each at first alone (union-find); four bytes a member."""
-
-    def __init__(self, count: int) -> None:
-        self._parents = array.array("i", range(count))  # whose items come ten times as fast
-
-    def find(self, number: int) -> int:
-        """The first member of a number's set."""
-        parents = self._parents
-        root = number
-        while parents[root] != root:
-            root = parents[root]
-        while parents[number] != root:
-            parents[number], number = root, parents[number]
-        return root
-
-    def unite(self, pairs: Numbers) -> None:
-        """Unites the sets of each of `(pairs, 2)` numbers."""
-        for one, other in pairs[pairs[:, 0] != pairs[:, 1]].tolist():
-            first, second = sorted((self.find(one), self.find(other)))
-            self._parents[second] = first
-
-    def groups(self) -> npt.NDArray[np.int32]:
-        """`(count,) int32`, the first member of each number's set."""
-        return np.array([self.find(number) for number in range(len(self._parents))], np.int32)
 
 
 def pairs_of_equals(keys: npt.NDArray[Any], *, most: int) -> Iterator[Numbers]:
@@ -119,14 +99,29 @@ def look_at_image(data: bytes) -> ImageLook | None:
     """Looks at an encoded image, a JPEG at an eighth of its size; None where Pillow reads none."""
     found = image_size(data)
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with _open(data) as image:
             width, height = image.size if found is None else (found.width, found.height)
             image.draft("L", (_DECODED_SIDE, _DECODED_SIDE))
-            return _look(image.convert("L"), height, width)
+            return _look(_grey(image), height, width)
     except Exception as error:  # Pillow raises a dozen kinds on hostile files
         if is_fault(error):
             raise
         return None
+
+
+def _open(data: bytes) -> Image.Image:
+    stream = io.BytesIO(data)
+    if format_of(data[:64]) is not None:  # of any size, and HEIC too
+        return open_by_format(stream, data[:64])
+    return Image.open(stream)
+
+
+def _grey(image: Image.Image) -> Image.Image:
+    """Return the grey levels of an image; 16 bits are scaled to the range that they use."""
+    if not image.mode.startswith("I;16"):
+        return image.convert("L")
+    pixels = np.asarray(image, np.uint32)
+    return Image.fromarray((pixels * 255 // max(int(pixels.max(initial=0)), 1)).astype(np.uint8))
 
 
 def look_at_pixels(pixels: Pixels) -> ImageLook:
@@ -139,60 +134,18 @@ def look_at_pixels(pixels: Pixels) -> ImageLook:
 def _look(grey: Image.Image, height: int, width: int) -> ImageLook:
     small = grey.resize((_DECODED_SIDE, _DECODED_SIDE), Image.Resampling.BOX)
     pixels = np.asarray(small, np.int32)
-    quads = pixels.reshape(_THUMBNAIL_SIDE, 2, _THUMBNAIL_SIDE, 2).sum(axis=(1, 3))
+    quads = pixels.reshape(THUMBNAIL_SIDE, 2, THUMBNAIL_SIDE, 2).sum(axis=(1, 3))
     thumbnail = np.asarray(quads // 4, np.uint8)
     around = pixels[:-2, 1:-1] + pixels[2:, 1:-1] + pixels[1:-1, :-2] + pixels[1:-1, 2:]
     edges = np.abs(4 * pixels[1:-1, 1:-1] - around)
-    sketch = np.zeros((), IMAGE_SKETCH)
-    waves = _waves()
-    frequencies = waves @ thumbnail.astype(np.float64) @ waves.T  # whole numbers below 2**53: exact
-    mirrored = np.where(np.arange(_FREQUENCIES) % 2, -1, 1)
-    both = np.stack([frequencies, frequencies * mirrored]) > 0
-    sketch["hashes"] = np.packbits(both.reshape(2, _BITS), axis=1).view(np.uint64)[:, 0]
-    sketch["grid"] = thumbnail.reshape(8, 4, 8, 4).sum(axis=(1, 3))
     return ImageLook(
-        sketch=sketch.tobytes(),
+        sketch=thumbnail.tobytes(),
         height=height,
         width=width,
         brightness=float(thumbnail.mean()),
         contrast=float(thumbnail.std()),
         sharpness=float(edges.mean()),
     )
-
-
-@functools.cache
-def _waves() -> npt.NDArray[np.float64]:
-    places = (np.arange(_THUMBNAIL_SIDE) + 0.5) * np.pi / _THUMBNAIL_SIDE
-    return np.round(1024 * np.cos(places * np.arange(_FREQUENCIES)[:, np.newaxis]))
-
-
-def group_similar_images(sketches: bytes | bytearray) -> npt.NDArray[np.int32]:
-    """`(images,)`, the first of those that each image is a copy of; of one `IMAGE_SKETCH` each."""
-    images = np.frombuffer(sketches, IMAGE_SKETCH)
-    sets, count, grids = DisjointSets(len(images)), len(images), images["grid"]
-    either = images["hashes"].T.ravel()  # of each as it is, then of each mirrored
-    drawn = np.random.Generator(np.random.PCG64(0))  # the same bits on all machines
-    for _ in range(_TABLES):
-        keys = np.zeros(2 * count, np.uint64)
-        for place, shift in enumerate(drawn.permutation(_BITS)[:_KEY_BITS].tolist()):
-            keys |= (either >> np.uint64(shift) & np.uint64(1)) << np.uint64(place)
-        for pairs in pairs_of_equals(keys, most=_ALIKE_IMAGES):
-            unlike = either[pairs[:, 0]] ^ either[pairs[:, 1]]
-            bits = np.unpackbits(unlike[:, np.newaxis].view(np.uint8), axis=1).sum(axis=1)
-            likely = np.unique(pairs[bits <= _MOST_UNLIKE_BITS] % count, axis=0)
-            for start in range(0, len(likely), _AT_ONCE):
-                some = likely[start : start + _AT_ONCE]
-                sets.unite(some[_are_copies(grids[some[:, 0]], grids[some[:, 1]])])
-    return sets.groups()
-
-
-def _are_copies(some: npt.NDArray[Any], others: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which pairs of grids show the same, one of them mirrored perhaps."""
-    one, other = some / 16, others / 16
-    contrast = np.minimum(one.std(axis=(1, 2)), other.std(axis=(1, 2)))
-    most = (_NOISE_LEVELS + _SHARE_OF_CONTRAST * contrast) ** 2
-    apart = [((one - view) ** 2).mean(axis=(1, 2)) for view in (other, other[:, :, ::-1])]
-    return np.asarray(np.minimum(*apart) <= most)
 
 
 class SketchedTexts(NamedTuple):

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from components.common.advice import how_to_set
 from components.common.settings import (
     COMPRESSIONS,
     ComponentSettings,
@@ -96,7 +97,8 @@ class BalancerSettings(Sharding, ComponentSettings):
                 "None with balance='bytes', since shards cannot be equal in bytes and in classes "
                 "at once"
             )
-            raise ConfigError.of("stratify_by", self.stratify_by, allowed=rule)
+            advice = f"Balance by records: {how_to_set(balance='records')}"
+            raise ConfigError.of("stratify_by", self.stratify_by, allowed=rule, advice=advice)
         for name in ("num_shards", "shard_multiple", "balance", "stratify_by"):
             value = getattr(self, name)
             if self.keep_shards and value != getattr(BalancerSettings, name):

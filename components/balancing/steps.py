@@ -17,7 +17,7 @@ from components.balancing.parts import (
 from components.balancing.planning import SplitPlan, counts_of, edits_of, pick_split, plan_split
 from components.balancing.settings import BalancerSettings
 from components.common.entry import sum_facts
-from components.common.publish import package_versions, run_key
+from components.common.publish import ZLIB, package_versions, run_key
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import remove_dataset, start_working
 from components.shuffle.edits import EditCounts, check_edits, describe_edits, total_counts
@@ -52,7 +52,13 @@ def balance(
     key = ""  # digest of all that shards depend on; empty if an input has no digest
     if all(source.manifest is not None for source in inputs.sources):
         digests = [source.digest for source in inputs.sources]
-        key = run_key("ShardBalancer", digests, dataclasses.asdict(settings), edits)
+        key = run_key(
+            "ShardBalancer",
+            digests,
+            dataclasses.asdict(settings),
+            edits,
+            packages=[ZLIB] if settings.gzip else (),
+        )
     start_working(uri, key=key, keeps_dataset=True)  # a later check may still refuse a setting
     context = JobContext(
         uri=uri,
@@ -105,6 +111,7 @@ def _survey(
             runner=runner,
             cost=Cost(seconds * sum(given.shard.bytes for given in shards)),
             paths=[given.shard.path for given in shards[:1]],
+            noun="surveys of shards",
         )
     in_order = iter(found)
     return {split: [next(in_order) for _ in group] for split, group in inputs.shards.items()}
@@ -146,6 +153,7 @@ def _write(
             cost=_cost(plans, settings),
             paths=[given.shard.path for plan in plans for given in plan.shards[:1]],
             unit="records",
+            noun="groups of shards",
             check=functools.partial(_check_shards, context),
         )
     return results
@@ -203,7 +211,7 @@ def _manifest(
         input_fingerprint=_fingerprint(inputs, results),
         label_counts=_label_counts(inputs, counts),
         conversions={"RELABELLED": relabelled} if relabelled else {},
-        versions=package_versions(),
+        versions=package_versions([ZLIB] if config["compression"] == "gzip" else ()),
     )
 
 

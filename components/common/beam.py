@@ -24,7 +24,11 @@ _DASK_PARTITIONS = ("--dask_npartitions", "--dask_partition_size")
 
 
 def runner_of(
-    arguments: Sequence[str], *, module: str, make_beam_pipeline: Callable[[], Any] | None = None
+    arguments: Sequence[str],
+    *,
+    module: str,
+    make_beam_pipeline: Callable[[], Any] | None = None,
+    starts_early: bool = True,
 ) -> Runner:
     """Without a `--runner`, or with `DirectRunner`, processes of this machine; else Beam.
 
@@ -33,9 +37,11 @@ def runner_of(
             default; with another `--direct_running_mode` than `in_memory` Beam runs its own.
         module: of `components`, where what workers do comes from.
         make_beam_pipeline: makes the pipeline, where somebody else has decided about it.
+        starts_early: as of `Runner`.
     """
     if make_beam_pipeline is None and not asks_for_beam(arguments):
-        return Runner(processes=_flags(arguments).processes, module=f"components.{module}")
+        processes, module = _flags(arguments).processes, f"components.{module}"
+        return Runner(processes=processes, module=module, starts_early=starts_early)
     return Runner(make_pipeline=make_beam_pipeline or (lambda: make_pipeline(arguments)))
 
 
@@ -109,14 +115,14 @@ def call_on_beam(pipeline: "beam.Pipeline", call: Call, tasks: Sequence[Task]) -
     """
     import apache_beam as beam
 
+    call.forget_errors()
     names = [task.name for task in tasks]
-    for task in tasks:
-        call.write_task(task)
+    written = [call.write_task(task) for task in tasks]
     try:
         with pipeline:
             _ = (
                 pipeline
-                | "Create" >> beam.Create(names)
+                | "Create" >> beam.Create(written)
                 | "Spread" >> beam.Reshuffle()
                 | "Call" >> beam.ParDo(call.make_named)
             )

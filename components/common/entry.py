@@ -57,7 +57,10 @@ class Blob(NamedTuple):
 
 
 class BlobColumn(NamedTuple):
-    """A feature whose bytes come from files: its name, and `image`, `label_map` or `audio`."""
+    """A feature whose bytes come from files: its name, and its kind.
+
+    The kind is `image`, `label_map`, `audio`, or `bytes` for a file that is stored as it is.
+    """
 
     name: str
     kind: str

@@ -250,6 +250,8 @@ class LayoutInputs:
     # Sums of what the layout itself read, such as annotations, by name: a part of the inputs'
     # fingerprint
     contents: dict[str, int] = dataclasses.field(default_factory=dict)
+    # What layouts computed of these inputs, by name
+    cache: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def below_root(self) -> Iterator[tuple[tuple[str, ...], storage.InputFile]]:
         """Each file below `root`, with the parts of its path from there on."""

@@ -1,30 +1,36 @@
 """Light processes of this machine, which import neither TFX nor Beam nor TensorFlow.
 
-They are forked by a server (`multiprocessing`'s forkserver) that has imported the module, and no
-main module: with TFX that takes ten seconds in each, and a fork of TensorFlow's threads may hang.
+A server forks them: a fresh Python that has imported only the module that they need, since with TFX
+that takes ten seconds in each, and a fork of TensorFlow's threads may hang. Server and processes
+belong to one `Pool`. Nothing of the calling program changes: neither its own fork server, nor its
+environment, its main module or its garbage collector.
+
+The calling thread sends each process one task at a time. There is no queue and no thread that could
+block, so an exception ends the pool at once, however many tasks wait.
 """
 
-import concurrent.futures
 import contextlib
+import ctypes
 import faulthandler
-import fcntl
 import functools
 import gc
+import importlib
 import logging
-import multiprocessing
-import multiprocessing.forkserver
 import os
 import pickle
-import queue
+import select
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
-import types
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from logging.handlers import QueueHandler
+from multiprocessing import reduction
+from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
 from trainer_utils.format import DatasetError
@@ -34,16 +40,24 @@ from trainer_utils.machine import free_memory, usable_cores
 _WORTH_SECONDS = 0.75
 _MEMORY_SHARE = 0.5  # of what is free when the processes start
 # Of libraries that would start a thread a core in every process.
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_ONE_THREAD = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    "TOKENIZERS_PARALLELISM": "false",
+}
+_END_SECONDS = 1.5  # that the server has to end its processes, and itself
+_STATUS_SECONDS = 10.0  # that the status of a process takes that has ended
+_PARENT_SECONDS = 1.0  # between two looks of the server at its parent
+_PACKAGES = ("components", "pipelines", "trainer_utils")
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl: the signal that a process gets when its parent ends
 
 
 def count_processes(most: int, *, tasks: int, seconds: float, process_bytes: int) -> int:
-    """How many processes do some work; 1: it is done in this one.
+    """Return how many processes do some work; 1: it is done in this one.
 
     Args:
         most: as many as are allowed; 0: one a core.
-        tasks: how many parts the work has.
-        seconds: about what it takes alone.
+        tasks: the number of parts that the work has.
+        seconds: that it takes alone, about.
         process_bytes: of memory that one of them may need.
     """
     if seconds < _WORTH_SECONDS or not sys.executable:
@@ -53,101 +67,227 @@ def count_processes(most: int, *, tasks: int, seconds: float, process_bytes: int
 
 
 class Pool:
-    """Processes that begin when there is work, and wait for more until `end`.
+    """Processes that start when there is work, and wait for more until `end`.
 
     Args:
-        module: that they import.
+        module: the module that they need, which their server imports.
     """
 
     def __init__(self, module: str) -> None:
-        self._context = multiprocessing.get_context("forkserver")
-        self._executor: concurrent.futures.ProcessPoolExecutor | None = None
-        self._size = 0
-        if usable_cores() > 1 and sys.executable:
-            self._context.set_forkserver_preload([module] if module else [])
-            with contextlib.suppress(OSError), _light():  # whoever needs one is told
-                multiprocessing.forkserver.ensure_running()
+        self._module = module
+        self._server: _Server | None = None
+        self._workers: list[_Worker] = []
+
+    def start_early(self) -> None:
+        """Start the server, which imports the module while this process does something else."""
+        if usable_cores() > 1 and sys.executable and self._server is None:
+            with contextlib.suppress(OSError):  # the caller that needs it gets the error
+                self._server = _Server(self._module)
 
     def map(
-        self, call: Callable[[Any], Any], arguments: Sequence[Any], processes: int
+        self,
+        call: Callable[[Any], Any],
+        arguments: Sequence[Any],
+        processes: int,
+        *,
+        on_result: Callable[[int], None] | None = None,
     ) -> list[Any]:
-        """What each call returned, in the order of the arguments.
+        """Return the result of each call, in the order of the arguments.
+
+        Args:
+            call: can be pickled, and is of a module that others can import.
+            arguments: of the calls, in the order in which they are begun.
+            processes: the number of calls at a time.
+            on_result: called with the index of each argument whose call is done.
 
         Raises:
             DatasetError: a process was killed, as the system does where memory runs out.
             Exception: what a call raised. No other is begun then, and no process is left.
         """
-        children: dict[int, Any] = {}
         try:
             with tempfile.NamedTemporaryFile() as file:  # goes to each process once, at any size
                 pickle.dump(call, file)
                 file.flush()
-                executor = self._grown(processes)
-                with _light():
-                    futures = [executor.submit(_answer, file.name, a) for a in arguments]
-                children.update(executor._processes)
-                for future in concurrent.futures.as_completed(futures):
-                    _take(future.result())
-            return [future.result().value for future in futures]
-        except BaseException as error:
-            if self._executor is not None:  # it may have come while work was handed out
-                children.update(self._executor._processes or {})
-            lost = None
-            if isinstance(error, BrokenProcessPool):
-                self.end()  # its thread asks each process for its status, which can be read once
-                lost = _lost(children)
-            for child in children.values():
-                child.kill()
+                workers = self._grow(min(processes, len(arguments)))
+                return self._run(file.name, arguments, workers, on_result)
+        except BaseException:
             self.end()
-            if lost is not None:
-                raise lost from error
             raise
 
-    def _grown(self, processes: int) -> concurrent.futures.ProcessPoolExecutor:
-        if self._executor is None or self._size < processes:
-            self.end()
-            self._size = processes
-            self._executor = concurrent.futures.ProcessPoolExecutor(
-                processes, self._context, _begin, (logging.getLogger().getEffectiveLevel(),)
+    def end(self) -> None:
+        """End the processes, at once."""
+        server, self._server, self._workers = self._server, None, []
+        if server is not None:
+            server.end()
+
+    def _grow(self, count: int) -> "list[_Worker]":
+        if self._server is None:
+            self._server = _Server(self._module)
+        if (missing := count - len(self._workers)) > 0:
+            self._workers += self._server.fork(missing)
+        return self._workers[:count]
+
+    def _run(
+        self,
+        call_path: str,
+        arguments: Sequence[Any],
+        workers: "Sequence[_Worker]",
+        on_result: Callable[[int], None] | None,
+    ) -> list[Any]:
+        assert self._server is not None
+        results: list[Any] = [None] * len(arguments)
+        # Pickled while processes are at work, so that none waits for it.
+        messages = (pickle.dumps((call_path, argument)) for argument in arguments)
+        message, number = next(messages, None), 0
+        idle, busy = [*workers], dict[Connection, tuple[_Worker, int]]()
+        while busy or message is not None:
+            while idle and message is not None:
+                worker = idle.pop()
+                try:
+                    worker.connection.send_bytes(message)
+                except OSError as error:
+                    raise self._server.error_of(worker.process) from error
+                busy[worker.connection] = worker, number
+                message, number = next(messages, None), number + 1
+            for ready in wait([*busy, self._server.connection]):
+                if ready is self._server.connection:
+                    self._server.read_statuses()
+                    continue
+                assert isinstance(ready, Connection)
+                worker, place = busy[ready]
+                try:
+                    reply: _Reply | logging.LogRecord = ready.recv()
+                except (EOFError, OSError) as error:
+                    raise self._server.error_of(worker.process) from error
+                if isinstance(reply, logging.LogRecord):
+                    _handle(reply)
+                    continue
+                results[place] = _value_of(reply)
+                del busy[ready]
+                idle.append(worker)
+                if on_result is not None:
+                    on_result(place)
+        return results
+
+
+class _Worker(NamedTuple):
+    process: int
+    connection: Connection
+
+
+class _Server:
+    """The process that forks the others, and this end of the connection to it.
+
+    It is fresh and has one thread. It ends, and all that it has forked with it, when this end is
+    closed or its parent is gone.
+    """
+
+    def __init__(self, module: str) -> None:
+        here, there = socket.socketpair()
+        path = [place for place in sys.path if isinstance(place, str)]
+        code = (
+            f"import sys; sys.path[:] = {path!r}; from components.common.processes import serve; "
+            f"serve({there.fileno()}, {module!r}, {os.getpid()})"
+        )
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        # Blocked until the server ignores it: Ctrl-C reaches the whole group.
+        with there, _blocked(signal.SIGINT):
+            self._process = subprocess.Popen(
+                [sys.executable, *flags, "-c", code],
+                env=_environment(),
+                pass_fds=[there.fileno()],
+                stdin=subprocess.DEVNULL,
             )
-        return self._executor
+        self.connection = Connection(here.detach())
+        self._statuses: dict[int, int] = {}
+
+    def fork(self, count: int) -> list[_Worker]:
+        """Have the server fork processes, which see this one's environment, path and folder."""
+        setting = pickle.dumps(_Setting.of_this_process())
+        ends = []
+        try:
+            for _ in range(count):
+                here, there = socket.socketpair()
+                ends.append(Connection(here.detach()))
+                with there:
+                    self.connection.send_bytes(setting)
+                    reduction.send_handle(self.connection, there.fileno(), self._process.pid)
+            workers = []
+            for end in ends:
+                while (started := self._read()) is None:
+                    pass
+                workers.append(_Worker(started, end))
+        except (EOFError, OSError) as error:
+            raise self._own_error() from error
+        return workers
+
+    def read_statuses(self) -> None:
+        """Take in what the server reports of processes that have ended."""
+        try:
+            while self.connection.poll():
+                self._read()
+        except (EOFError, OSError) as error:
+            raise self._own_error() from error
+
+    def error_of(self, process: int) -> DatasetError:
+        """Return the error that tells how a process ended."""
+        with contextlib.suppress(EOFError, OSError):
+            end = time.monotonic() + _STATUS_SECONDS
+            while process not in self._statuses and time.monotonic() < end:
+                if self.connection.poll(0.1):
+                    self._read()
+        return _lost(process, self._statuses.get(process))
 
     def end(self) -> None:
-        """Ends the processes, once they are done with what they are at."""
-        if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
-            self._executor = None
+        """End the server and all that it has forked."""
+        self.connection.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:  # a process waits for a disk that does not answer
+            self._process.kill()
+            self._process.wait()
+
+    def _read(self) -> int | None:
+        """Take in a message: the number of a process that has started, or a status (then None)."""
+        process, status = pickle.loads(self.connection.recv_bytes())
+        if status is None:
+            return int(process)
+        self._statuses[process] = status
+        return None
+
+    def _own_error(self) -> DatasetError:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_STATUS_SECONDS)
+        return _lost(self._process.pid, self._process.returncode)
 
 
 @contextlib.contextmanager
-def _light() -> Iterator[None]:
-    """Has processes that begin within import no main module, and compute in one thread each."""
-    main, before = sys.modules["__main__"], dict(os.environ)
-    sys.modules["__main__"] = types.ModuleType("__main__")  # which would run again in each
-    os.environ.update(_ONE_THREAD)
+def _blocked(number: signal.Signals) -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [number])
     try:
         yield
     finally:
-        sys.modules["__main__"] = main
-        for name in _ONE_THREAD:
-            os.environ.pop(name)
-        os.environ.update({name: before[name] for name in _ONE_THREAD if name in before})
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _lost(children: dict[int, Any]) -> DatasetError:
-    codes = {pid: child.exitcode or 0 for pid, child in children.items()}
-    # The others are ended by the pool, with SIGTERM.
-    pid, code = min(codes.items(), key=lambda item: (item[1] in (0, -signal.SIGTERM), item[1]))
-    how = f"it ended with status {code}. What it printed says why"
-    if code < 0:
+def _environment() -> dict[str, str]:
+    return {**os.environ, **_ONE_THREAD}
+
+
+def _lost(process: int, code: int | None) -> DatasetError:
+    how = "how it ended is not known"
+    if code is not None:
+        how = f"it ended with status {code}. What it printed says why"
+    if code is not None and code < 0:
         how = f"{signal.Signals(-code).name} ended it"
     if code == -signal.SIGKILL:
         how += (
             ", as the system does where memory runs out. Give it more memory, or start no "
-            "processes: beam_pipeline_args=['--direct_num_workers=1']"
+            "processes: beam_pipeline_args=['--direct_num_workers=1'] "
+            "(--beam-arg=--direct_num_workers=1)"
         )
     return DatasetError(
-        f"worker process {pid}: expected its work to be done, got no answer: {how}."
+        f"worker process {process}: expected its work to be done, got no answer: {how}."
     )
 
 
@@ -155,58 +295,170 @@ class _Reply(NamedTuple):
     value: Any
     error: BaseException | None
     traceback: str
-    records: list[logging.LogRecord]
 
 
-def _take(reply: _Reply) -> None:
-    """Logs what was logged there, and raises what was raised."""
-    for record in reply.records:
-        if (logger := logging.getLogger(record.name)).isEnabledFor(record.levelno):
-            logger.handle(record)
+def _handle(record: logging.LogRecord) -> None:
+    """Log here what was logged in a process."""
+    if (logger := logging.getLogger(record.name)).isEnabledFor(record.levelno):
+        logger.handle(record)
+
+
+def _value_of(reply: _Reply) -> Any:
+    """Return the value, or raise what was raised in the process."""
     if reply.error is not None:
         raise reply.error from RuntimeError(f"\n{reply.traceback}")
+    return reply.value
 
 
-_records: "queue.SimpleQueue[logging.LogRecord]" = queue.SimpleQueue()
+# In the server and the processes ------------------------------------------------------------------
 
 
-def _begin(log_level: int) -> None:
-    """What a process does first."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends this
-    faulthandler.enable()
-    _end_with_parent()
-    os.dup2(2, 1)  # what a library prints would be taken for the program's own output
-    sys.stdout = sys.stderr
-    logging.getLogger().addHandler(QueueHandler(_records))
-    logging.getLogger().setLevel(log_level)
-    logging.captureWarnings(True)
+class _Setting(NamedTuple):
+    """The surroundings of the calling process that work may depend on."""
+
+    log_level: int
+    folder: str
+    path: list[str]
+    environment: dict[str, str]
+
+    @classmethod
+    def of_this_process(cls) -> "_Setting":
+        try:
+            folder = os.getcwd()
+        except OSError:  # it was removed
+            folder = ""
+        level = logging.getLogger().getEffectiveLevel()
+        path = [place for place in sys.path if isinstance(place, str)]
+        return cls(level, folder, path, _environment())
+
+    def apply(self) -> None:
+        with contextlib.suppress(OSError):
+            os.chdir(self.folder or ".")
+        sys.path[:] = self.path
+        os.environ.clear()
+        os.environ.update(self.environment)
+
+
+def serve(descriptor: int, module: str, parent: int) -> None:
+    """Fork processes on request, and report how they end: the whole work of a server.
+
+    Args:
+        descriptor: a socket to the calling process.
+        module: to import first.
+        parent: the calling process.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    with contextlib.suppress(OSError):  # there is no stderr
+        os.dup2(2, 1)  # what a library prints would be taken for the program's own output
+    woken, wakes = socket.socketpair()
+    for end in (woken, wakes):
+        end.setblocking(False)
+    signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    if module:
+        with contextlib.suppress(ImportError):  # the process that needs it has the error
+            importlib.import_module(module)
+    gc.collect()
     gc.freeze()  # a full collection, of which a thousand files ask for one, takes 30 ms of modules
+    connection, running = Connection(descriptor), set[int]()
+    try:
+        while os.getppid() == parent:
+            ready, _, _ = select.select([descriptor, woken.fileno()], [], [], _PARENT_SECONDS)
+            if woken.fileno() in ready:
+                with contextlib.suppress(BlockingIOError):
+                    woken.recv(1024)
+                for process, status in _ended(running):
+                    connection.send_bytes(pickle.dumps((process, status)))
+            if descriptor in ready:
+                setting: _Setting = pickle.loads(connection.recv_bytes())
+                there = reduction.recv_handle(connection)
+                server = os.getpid()
+                process = os.fork()
+                if process == 0:
+                    try:
+                        for one in (connection, woken, wakes):
+                            one.close()
+                        _work(Connection(there), setting, server)
+                    finally:
+                        os._exit(1)
+                os.close(there)
+                running.add(process)
+                connection.send_bytes(pickle.dumps((process, None)))
+    except (EOFError, OSError):  # the other end is closed
+        pass
+    for process in running:
+        with contextlib.suppress(OSError):
+            os.kill(process, signal.SIGKILL)
+    for process in running:
+        with contextlib.suppress(OSError):
+            os.waitpid(process, 0)
+    os._exit(0)
 
 
-def _end_with_parent() -> None:
-    """Has this process end with its parent, even inside a library that never ends."""
-    if (parent := multiprocessing.parent_process()) is None:
-        return
-    if sys.platform == "linux":  # of the pipe's end comes SIGIO, which needs no lock of Python's
-        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
+def _ended(running: set[int]) -> Iterator[tuple[int, int]]:
+    """Remove the processes that have ended; return each with its status."""
+    for process in [*running]:
+        pid, status = os.waitpid(process, os.WNOHANG)
+        if pid:
+            running.discard(process)
+            yield process, os.waitstatus_to_exitcode(status)
 
-    def wait() -> None:
-        parent.join()
+
+class _SendingHandler(QueueHandler):
+    """Sends records to the calling process at once: a retry may be waiting for minutes."""
+
+    def __init__(self, connection: Connection, lock: threading.Lock) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
+        self._connection, self._lock = connection, lock
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Send a record whose message `QueueHandler` has made plain."""
+        data = pickle.dumps(record)
+        with self._lock:
+            self._connection.send_bytes(data)
+
+
+def _work(connection: Connection, setting: _Setting, server: int) -> None:
+    """Make calls until the other end is closed: the whole work of a process."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _end_with(server)
+    setting.apply()
+    faulthandler.enable()
+    sys.stdout = sys.stderr
+    lock = threading.Lock()
+    logging.getLogger().addHandler(_SendingHandler(connection, lock))
+    logging.getLogger().setLevel(setting.log_level)
+    for name in _PACKAGES:  # a program may silence other libraries by the root's level
+        logging.getLogger(name).setLevel(min(logging.WARNING, setting.log_level or logging.WARNING))
+    logging.captureWarnings(True)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            call_path, argument = pickle.loads(connection.recv_bytes())
+            answer = _answer(call_path, argument)
+            with lock:
+                connection.send_bytes(answer)
+    os._exit(0)
+
+
+def _end_with(server: int) -> None:
+    """Have this process end with the server, even inside a library that never ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:
         os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 @functools.lru_cache(maxsize=1)
 def _read_call(path: str) -> Callable[[Any], Any]:
     with open(path, "rb") as stream:
-        found: Callable[[Any], Any] = pickle.load(stream)
-    return found
+        call: Callable[[Any], Any] = pickle.load(stream)
+    return call
 
 
-def _answer(path: str, argument: object) -> _Reply:
-    """Makes a call; what became of it, in what can be pickled."""
+def _answer(path: str, argument: object) -> bytes:
+    """Make a call; return its outcome as a pickled `_Reply`."""
     value, error, text = None, None, ""
     try:
         value = _read_call(path)(argument)
@@ -216,4 +468,7 @@ def _answer(path: str, argument: object) -> _Reply:
         pickle.loads(pickle.dumps(error))  # some are pickled well, and cannot be read again
     except Exception:
         error = RuntimeError(f"{type(error).__qualname__}: {error}")
-    return _Reply(value, error, text, [_records.get() for _ in range(_records.qsize())])
+    try:
+        return pickle.dumps(_Reply(value, error, text))
+    except Exception as caught:
+        return pickle.dumps(_Reply(None, RuntimeError(f"{caught!r}"), traceback.format_exc()))

@@ -10,6 +10,7 @@ import hashlib
 import json
 import posixpath
 import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ from trainer_utils.format.printable import printable
 from trainer_utils.writing.publishing import publish, verify_shard, working_folder
 
 _PACKAGES = ("tfx-shards", "pillow")  # neither TFX nor Beam: with and without is the same
+ZLIB = "zlib"  # Python's, which is no package
 
 _OF_NO_OUTCOME = (  # settings and properties that change the way, or that only some runners have
     "memory_bytes",
@@ -116,9 +118,17 @@ def _origin_of(dataset: Dataset) -> Origin | None:
         return None
 
 
-def package_versions() -> dict[str, str]:
-    """Of the packages that shape a dataset's bytes."""
-    return {package: installed_version(package) for package in _PACKAGES}
+def package_versions(packages: Iterable[str] = ()) -> dict[str, str]:
+    """Return the versions of the packages that shape a dataset's bytes, by name.
+
+    Args:
+        packages: those that the settings or inputs of this dataset need in addition to the ones
+            of every dataset; `ZLIB` may be one.
+    """
+    return {
+        name: zlib.ZLIB_RUNTIME_VERSION if name == ZLIB else installed_version(name)
+        for name in (*_PACKAGES, *sorted({*packages} - {*_PACKAGES}))
+    }
 
 
 def write_artifact(uri: str, files: Mapping[str, bytes]) -> None:
@@ -180,9 +190,14 @@ def publish_dataset(
     logging.info("%s: %s%s (%s)", manifest.producer, manifest.total, changes, printable(uri))
 
 
-def run_key(*known: object) -> str:
-    """A digest of all that an outcome depends on: a run of the same continues a killed one."""
-    versions = [f"{name} {version}" for name, version in package_versions().items()]
+def run_key(*known: object, packages: Iterable[str] = ()) -> str:
+    """Return a digest of all that an outcome depends on: a run with the same resumes another.
+
+    Args:
+        known: what else it depends on than versions.
+        packages: as of `package_versions`.
+    """
+    versions = [f"{name} {version}" for name, version in package_versions(packages).items()]
     return hashlib.sha256(json.dumps([*known, *versions], default=repr).encode()).hexdigest()
 
 

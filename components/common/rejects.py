@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple
 
+from components.common.advice import how_to_set
 from trainer_utils.format import InputError
 from trainer_utils.format.printable import printable_json
 from trainer_utils.storage import display_path, is_fault
@@ -87,9 +88,7 @@ def too_many_rejects(
     lines += [f"{code}: {remedy(code)}." for code in sorted(codes) if code in REJECT_CODES]
     if len(rejects) < found:
         share = math.ceil(100 * len(rejects) / found) / 100
-        lines.append(
-            f"To leave them out: --max-reject-fraction {share:g} (max_reject_fraction={share:g})."
-        )
+        lines.append(f"To leave them out: {how_to_set(max_reject_fraction=share)}.")
     return InputError(
         f"{len(rejects):,} of {found:,} inputs were rejected ({counts}), more than "
         f"max_reject_fraction={max_reject_fraction:g} allows:",
@@ -142,101 +141,114 @@ class RejectCode(NamedTuple):
 
 REJECT_CODES = {
     "ANIMATION": RejectCode(
-        'an image of several frames, with `frames="reject"`', 'set `frames="first"`'
+        'an image with several frames, and `frames="reject"`',
+        "keep the first frame: `frames='first'` (`--frames first`)",
     ),
     "BAD_ANNOTATION": RejectCode(
-        "an annotation that cannot be read, boxes that are none, or the size of another image",
-        "mend the annotation",
+        "an annotation that cannot be read, has impossible boxes, or is for an image of another "
+        "size",
+        "fix the annotation",
     ),
-    "BAD_JSON": RejectCode("a line or an entry that is no JSON object", "mend it"),
+    "BAD_JSON": RejectCode("a line or an entry that is not a JSON object", "fix it"),
+    "BOX_FRAME": RejectCode(
+        "an image that EXIF rotates, whose boxes or label map may be of either frame",
+        "say which: `box_frame='displayed'` (`--box-frame displayed`) or `box_frame='stored'` "
+        "(`--box-frame stored`)",
+    ),
     "CHANGED_FILE": RejectCode(
-        "the file has another size than when it was listed",
-        "run again when nobody writes to the folder",
+        "the file's size has changed since it was listed",
+        "run again when nothing writes to the folder",
     ),
-    "DAMAGED_AUDIO": RejectCode("a sound that does not decode", "restore or remove it"),
+    "DAMAGED_AUDIO": RejectCode("an audio file that does not decode", "restore or remove it"),
     "DAMAGED_IMAGE": RejectCode(
-        "an image whose structure, checksums or tables are wrong", "restore or remove it"
+        "an image with a wrong structure, checksum or table", "restore or remove it"
     ),
     "EMPTY_FILE": RejectCode("no bytes, or no text", "restore or remove it"),
     "FILE_NOT_FOUND": RejectCode(
         "a list or annotation names a file that is not there",
-        "bring the file; or name the folder that the paths are relative to, `file_roots=`",
+        "add the file; or name the folder that the paths are relative to, as in "
+        "`file_roots=['/data']` (`--file-root /data`)",
     ),
     "INTERNAL": RejectCode(
-        "a library raised an error that nobody expected, which is named",
+        "a library raised an unexpected error, which is named",
         "report it, with the file if you can",
     ),
     "LABEL_MAP_SIZE": RejectCode(
-        "a label map has another size than its image", "make both of one size"
+        "a label map of another size than its image", "make both the same size"
     ),
-    "NOT_AN_IMAGE": RejectCode("none of the formats of images", "remove it, or name it otherwise"),
-    "NOT_AUDIO": RejectCode("none of the formats of sounds", "remove it, or name it otherwise"),
+    "NOT_AN_IMAGE": RejectCode("not in an image format", "remove it, or give it the right ending"),
+    "NOT_AUDIO": RejectCode("not in an audio format", "remove it, or give it the right ending"),
     "NOT_A_FILE": RejectCode(
-        "a folder, link, pipe, socket or device where a file should be", "put a file there"
+        "a folder, link, pipe, socket or device in place of a file", "put a file there"
     ),
     "NOT_A_LABEL_MAP": RejectCode(
-        "colours, or class ids over 255, where one id a pixel is expected",
+        "colours, or class ids above 255, where one id per pixel is expected",
         "write the map with one channel of 8 bits",
     ),
     "NOT_UTF8": RejectCode(
-        "bytes that are no text in UTF-8, or in the `encoding` that was given",
-        'save it as UTF-8, or name its encoding: `encoding="latin-1"`',
+        "bytes that are not text in UTF-8, or in the given `encoding`",
+        "save it as UTF-8, or name its encoding, as in `encoding='latin-1'` (`--encoding latin-1`)",
     ),
     "NO_ANNOTATION": RejectCode("an image without its annotation", "add it, or remove the image"),
-    "NO_IMAGE": RejectCode("a key of an archive that has no image", "add it, or remove the key"),
+    "NO_IMAGE": RejectCode("a key of an archive without an image", "add it, or remove the key"),
     "NO_LABEL": RejectCode(
-        "a file beside the class folders, or a row without its label",
-        "move it to its class, or fill the label in",
+        "a file next to the class folders, or a row without a label",
+        "move it to its class, or fill in the label",
     ),
     "NO_LABEL_MAP": RejectCode("an image without its label map", "add it, or remove the image"),
-    "NO_SAMPLES": RejectCode("a sound of no length", "restore or remove it"),
-    "NO_SPLIT": RejectCode("a file beside the split folders", "move it to its split"),
+    "NO_SAMPLES": RejectCode("an audio file without samples", "restore or remove it"),
+    "NO_SPLIT": RejectCode("a file next to the split folders", "move it to its split"),
     "NUL_BYTE": RejectCode(
-        "a text with a byte of 0, as UTF-16 has",
-        'name its encoding: `encoding="utf-16"`; or mend the text',
+        "a text that contains a NUL byte, as UTF-16 does",
+        "name its encoding, as in `encoding='utf-16'` (`--encoding utf-16`), or fix the text",
     ),
     "OUTSIDE_INPUT_BASE": RejectCode(
         "a link or a path of a list that leads out of `input_base` and of the `file_roots`",
-        "put the file in place of the link; or allow the folder: `file_roots=`",
+        "replace the link by the file; or allow the folder, as in `file_roots=['/data']` "
+        "(`--file-root /data`)",
     ),
-    "SPARSE_MEMBER": RejectCode("a member of an archive with holes", "pack it without `tar -S`"),
+    "SPARSE_MEMBER": RejectCode("a sparse member of an archive", "pack it without `tar -S`"),
     "TOO_LARGE": RejectCode(
-        "more than one input may have: 1 GiB of a file, 64 MiB of a row", "split or remove it"
+        "more than one input may have: 1 GiB for a file, 64 MiB for a row", "split or remove it"
     ),
     "TOO_MANY_CHANNELS": RejectCode(
-        "a sound of more than two channels, with `channels=2`", "set `channels=1`, or mix it down"
+        "an audio file with more than two channels, and `channels=2`",
+        "mix it down: `channels=1` (`--channels 1`)",
     ),
     "TOO_MANY_PIXELS": RejectCode(
-        "more pixels than `max_pixels`, all frames together", "raise `max_pixels`, or scale it down"
+        "more pixels than `max_pixels` in all frames together",
+        "raise the limit, as in `max_pixels=400000000` (`--max-pixels 400000000`), or scale the "
+        "image down",
     ),
-    "TRUNCATED_AUDIO": RejectCode("a sound that ends too early", "copy it anew"),
-    "TRUNCATED_IMAGE": RejectCode("an image that ends too early", "copy it anew"),
+    "TRUNCATED_AUDIO": RejectCode("an audio file that ends too early", "copy it again"),
+    "TRUNCATED_IMAGE": RejectCode("an image that ends too early", "copy it again"),
     "UNKNOWN_LABEL": RejectCode(
-        "a label that the given `vocabulary` lacks", "mend the label, or add it to `vocabulary`"
+        "a label that is not in the given `vocabulary`", "fix the label, or add it to `vocabulary`"
     ),
     "UNKNOWN_SCHEME": RejectCode(
         "an address of a kind that is not read, such as http://", "download it first"
     ),
     "UNKNOWN_SPLIT": RejectCode(
-        "a row whose split is none of TRAIN, VALIDATION, TEST, UNASSIGNED and DISCARD",
-        'mend the word; if the column is of no splits: `columns={"split": "string"}`',
+        "a row whose split is not TRAIN, VALIDATION, TEST, UNASSIGNED or DISCARD",
+        "fix the word; or, if the column has no splits, `columns={'split': 'string'}` (`--column "
+        "split=string`)",
     ),
     "UNREADABLE": RejectCode(
         "a file that may not be read, or whose path is too long",
-        "give the run the right to read it",
+        "give the run permission to read it",
     ),
     "UNSUPPORTED_COLOUR": RejectCode(
-        "colours that neither TensorFlow nor Pillow makes RGB of", "save it as RGB"
+        "colours that neither TensorFlow nor Pillow can convert to RGB", "save it as RGB"
     ),
     "UNSUPPORTED_FORMAT": RejectCode(
-        "a kind of file that is known and not read",
+        "a known format that is not read",
         "convert it to JPEG or PNG, WAV or FLAC; unpack an archive",
     ),
     "VANISHED": RejectCode(
-        "the file was there when the folder was listed, and is gone",
-        "run again when nobody writes to the folder",
+        "the file has been removed since the folder was listed",
+        "run again when nothing writes to the folder",
     ),
     "WRONG_COLUMNS": RejectCode(
-        "a row of more or fewer fields than the header", "mend the row: often a quote is missing"
+        "a row with more or fewer fields than the header", "fix the row: often a quote is missing"
     ),
 }

@@ -6,6 +6,7 @@ hands it home, a terminal sees how far the work is, and a run that was killed go
 
 import contextlib
 import dataclasses
+import hashlib
 import io
 import pickle
 import socket
@@ -18,17 +19,41 @@ from typing import Any
 from absl import logging
 
 from components.common.processes import Pool, count_processes
+from components.common.workspace import FINISHED_WORK, RESULTS_FOLDER
 from trainer_utils import storage
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.step_display import show_step
 
-_TASKS, _RESULTS, _ERRORS = "tasks", "results", "errors"
+_TASKS, _RESULTS, _ERRORS = "tasks", RESULTS_FOLDER, "errors"
 _POLL_SECONDS = {False: 0.5, True: 10.0}  # by whether the folder is remote: a listing has a price
 _LOG_SECONDS = 60.0
+_NOT_AGAIN = (storage.MachineError, PermissionError)
 _SHARE = "Give an absolute path on a file system that is mounted alike on all of them, or a bucket"
-# What a result may be made of: reading one must not run anybody's code.
-_OWN = ("components.", "trainer_utils.")
+# The types of results and errors, by module: reading a result must not run anybody's code, and
+# must not make an object of another class of ours.
+_RESULT_TYPES = {
+    "components.balancing.parts": ("ShardSurvey", "TaskResult"),
+    "components.common.rejects": ("Reject",),
+    "components.example_gen.file_examples": ("MediaFacts", "ShardSummary"),
+    "components.example_gen.file_shards": ("EncodedPart",),
+    "components.example_gen.row_pieces": ("EncodingReport", "PieceReport"),
+    "components.shuffle.edits": ("EditCounts",),
+    "components.tables.kinds": ("ColumnFacts",),
+    "components.tables.pieces": ("BadRow",),
+    "trainer_utils.dataset.inspection": ("DatasetFacts", "FeatureFacts", "ImageFacts"),
+    "trainer_utils.format.errors": (
+        "ConfigError",
+        "CorruptShardError",
+        "DatasetError",
+        "InputError",
+    ),
+    "trainer_utils.format.index": ("RecordIndex",),
+    "trainer_utils.format.manifest": ("Shard",),
+    "trainer_utils.format.media_formats": ("ImageSize",),
+    "trainer_utils.storage.file_system": ("MachineError",),
+}
 _PLAIN = {
+    *((module, name) for module, names in _RESULT_TYPES.items() for name in names),
     ("collections", "Counter"),
     ("collections", "OrderedDict"),
     ("numpy", "dtype"),
@@ -64,7 +89,8 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
     Args:
         processes: of this machine, at the most; 0: one a core; 1: this process does it all.
         make_pipeline: makes a Beam pipeline, to whose runner all calls go; None: this machine.
-        module: what processes import when they begin, which one does at once.
+        module: what processes import when they begin.
+        starts_early: begin to import it when the runner is entered, and not at the first call.
     """
 
     def __init__(
@@ -73,9 +99,17 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
         processes: int = 0,
         make_pipeline: Callable[[], Any] | None = None,
         module: str = "",
+        starts_early: bool = True,
     ) -> None:
+        self._starts_early = starts_early
         self.processes, self.make_pipeline = processes, make_pipeline
         self._pool = Pool(module) if make_pipeline is None and processes != 1 else None
+
+    def __enter__(self) -> "Runner":
+        """Begin to start processes, if there may be work for them."""
+        if self._pool is not None and self._starts_early:
+            self._pool.start_early()
+        return self
 
     def __exit__(self, *error: object) -> None:
         if self._pool is not None:
@@ -114,6 +148,7 @@ def map_tasks(
     cost: Cost = Cost(),
     paths: Sequence[str] = (),
     unit: str = "",
+    noun: str = "shards",
     check: Callable[[Any], object] | None = None,
 ) -> list[Any]:
     """Calls `function` for the argument of each task that has no result yet.
@@ -127,6 +162,7 @@ def map_tasks(
         paths: what calls read beside the workspace. Where other processes may not see all of it,
             calls stay in this one.
         unit: what records are called, such as `images`, where progress is to be shown.
+        noun: what tasks are called, in the plural.
         check: raises where what a result of an earlier run speaks of does not stand any more.
 
     Returns:
@@ -141,11 +177,19 @@ def map_tasks(
     folder = storage.join(workspace, _RESULTS)
     there = set(storage.list_names(folder, may_lack=True))
     if done := sum(task.name in there for task in tasks):
-        logging.info("continuing: %s of %s shards are there", f"{done:,}", f"{len(tasks):,}")
+        # A warning: TFX and the command line show no other line.
+        logging.warning("resuming: %s of %s %s are done", f"{done:,}", f"{len(tasks):,}", noun)
     call = Call(function, workspace, frozenset(there.intersection(t.name for t in tasks)), check)
     processes = runner.count(len(tasks), cost, [workspace, *paths])
-    with _show_progress(folder, tasks, unit):
-        return runner.run(call, tasks, processes)
+    try:
+        with _show_progress(folder, tasks, unit):
+            return runner.run(call, tasks, processes)
+    except BaseException as error:
+        with contextlib.suppress(Exception):  # the error says more
+            there = set(storage.list_names(folder, may_lack=True))
+            done = sum(task.name in there for task in tasks)
+            setattr(error, FINISHED_WORK, f"{done:,} of {len(tasks):,} {noun}")
+        raise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,9 +214,26 @@ class Call:
                 storage.list_names(self.workspace)
             except FileNotFoundError:
                 raise self.unshared() from None
-        result = self.function(task.argument)
-        self._write(f"{_RESULTS}/{task.name}", result)
-        return result
+        with storage.retrying_for_minutes():
+            return self._run(task)
+
+    def _run(self, task: Task) -> Any:
+        """Compute and keep a result; if the machine fails, again: a task writes the same again."""
+        pauses: Iterator[float] | None = None
+        while True:
+            try:
+                result = self.function(task.argument)
+                self._write(f"{_RESULTS}/{task.name}", result)
+                return result
+            except (OSError, MemoryError) as error:
+                # A MachineError was retried where it came from.
+                if not storage.is_fault(error) or isinstance(error, _NOT_AGAIN):
+                    raise
+                path = str(getattr(error, "filename", None) or self.workspace)
+                pauses = pauses or storage.retry_pauses(path, error)
+                if (pause := next(pauses, None)) is None:
+                    raise storage.machine_error(path, error) from error
+            time.sleep(pause)
 
     def read(self, name: str) -> Any:
         """The result that a task of this name has left."""
@@ -184,32 +245,55 @@ class Call:
                 self.workspace, expected=f"the part {name!r}", got="none", advice=advice
             ) from None
 
-    def write_task(self, task: Task) -> None:
-        """Puts a task where a worker elsewhere finds it by its name."""
-        self._write(f"{_TASKS}/{task.name}", task)
+    def write_task(self, task: Task) -> tuple[str, str]:
+        """Put a task where a worker elsewhere finds it; return its name and its file's digest."""
+        data = pickle.dumps(task)
+        self._write_bytes(f"{_TASKS}/{task.name}", data)
+        return task.name, hashlib.sha256(data).hexdigest()
 
-    def make_named(self, name: str) -> None:
-        """Makes the call in a worker of Beam; keeps an error, of which a runner leaves a text."""
+    def make_named(self, written: tuple[str, str]) -> None:
+        """Make the call in a worker of Beam; keep an error, which a runner makes a string of.
+
+        Args:
+            written: what `write_task` returned. The digest comes with the pipeline, so that no file
+                is unpickled that somebody else has put there.
+        """
         import apache_beam as beam  # few need it
 
+        name, digest = written
+        path = storage.join(self.workspace, f"{_TASKS}/{name}")
         try:
-            task = pickle.loads(
-                storage.read_bytes(storage.join(self.workspace, f"{_TASKS}/{name}"))
-            )
+            data = storage.read_bytes(path)
         except FileNotFoundError:
             raise self.unshared() from None  # and nothing is written there
+        if hashlib.sha256(data).hexdigest() != digest:
+            rule, advice = "the task that the executor wrote", "Run it again"
+            raise DatasetError.at(path, expected=rule, got="another file", advice=advice)
+        task: Task = pickle.loads(data)
         try:
             self(task)
         except DatasetError as error:
             # Its parts: what pickles it may be tblib, which Dask brings, and which is not read.
             self._write(f"{_ERRORS}/{name}", error.__reduce__())
             raise
+        self._forget_error(name)  # of an attempt before
         beam.metrics.Metrics.counter("tfx_shards", "tasks").inc()
 
+    def forget_errors(self) -> None:
+        """Remove the errors that an earlier run or job kept."""
+        storage.remove_tree(storage.join(self.workspace, _ERRORS))
+
+    def _forget_error(self, name: str) -> None:
+        path = storage.join(self.workspace, f"{_ERRORS}/{name}")
+        if storage.exists(path):
+            with contextlib.suppress(FileNotFoundError):  # another attempt was faster
+                storage.remove_file(path)
+
     def reported(self) -> DatasetError | None:
-        """The first by name of those that were kept."""
+        """Return the first kept error, by the name of its task, of a task that has no result."""
         folder = storage.join(self.workspace, _ERRORS)
-        for name in sorted(storage.list_names(folder, may_lack=True)):
+        done = set(storage.list_names(storage.join(self.workspace, _RESULTS), may_lack=True))
+        for name in sorted({*storage.list_names(folder, may_lack=True)} - done):
             kind, arguments, data = read_plain(storage.join(folder, name))
             error: DatasetError = kind(*arguments)
             vars(error).update(data)
@@ -217,10 +301,13 @@ class Call:
         return None
 
     def _write(self, path: str, value: object) -> None:
+        self._write_bytes(path, pickle.dumps(value))
+
+    def _write_bytes(self, path: str, data: bytes) -> None:
         storage.make_folder(storage.join(self.workspace, path.partition("/")[0]))
         target = storage.join(self.workspace, path)
         with storage.write_atomically(target, temporary_folder=self.workspace) as stream:
-            stream.write(pickle.dumps(value))
+            stream.write(data)
 
     def unshared(self) -> ConfigError:
         """The error of a worker that does not see the workspace."""
@@ -234,16 +321,13 @@ class Call:
 
 class _Plain(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _PLAIN or (module.startswith(_OWN) and "." not in name):
-            found = super().find_class(module, name)
-            is_own = isinstance(found, type) and found.__module__.startswith(_OWN)
-            if is_own or (module, name) in _PLAIN:  # not what a module of ours has imported
-                return found
+        if (module, name) in _PLAIN:
+            return super().find_class(module, name)
         raise pickle.UnpicklingError(f"expected plain values, got {module}.{name}")
 
 
 def read_plain(path: str) -> Any:
-    """A value that was kept, of nothing but plain types and classes of ours."""
+    """Return a value that was kept, of nothing but plain and named types."""
     return _Plain(io.BytesIO(storage.persist(path, storage.read_bytes, path))).load()
 
 

@@ -1,4 +1,4 @@
-"""The working folder of a run: one at a time writes a dataset, and goes on where one was killed.
+"""The working folder of a run: one at a time writes a dataset, and resumes one that ended early.
 
 Where the file system has locks, the first run holds one on the folder, and another is refused at
 once; elsewhere the run that began last goes on, and the one before, finding its name, ends.
@@ -20,8 +20,13 @@ from trainer_utils import storage
 from trainer_utils.format import ConfigError, DatasetError, Manifest, naming
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.printable import printable
+from trainer_utils.text_output import human_bytes
 from trainer_utils.writing.publishing import remove_working_folder, working_folder
 
+RESULTS_FOLDER = "results"  # of the working folder: a file for each task that is done
+FINISHED_WORK = "finished_work"
+"""The attribute of an error that says how many tasks of its run are done."""
+_UNFINISHED = ".unfinished"
 _SHOWN = 5
 
 
@@ -56,6 +61,7 @@ class _Run:
         self.uri, self.name = uri, uuid.uuid4().hex
         self.folder: int | None = None
         self.meets_another = False
+        self.restarts = False
 
     def lock(self) -> bool:
         """Whether nobody else has the lock; true as well where there are no locks."""
@@ -85,30 +91,97 @@ def _own(uri: str) -> _Run | None:
 
 
 @contextlib.contextmanager
-def removed_on_failure(uri: str) -> Iterator[None]:
-    """A run; if it fails, what it has written to `uri` is removed, working files and all.
+def run_in(uri: str, *, restarts: bool = False) -> Iterator[None]:
+    """Hold a run that writes to `uri`; if it fails, its finished tasks stay for the next run.
 
-    A whole dataset stays: the run has not begun to replace it, or is done. So does what another run
-    is writing.
+    They stay as after a kill, and the next run of the same key resumes from them. The files of a
+    run are removed if no other can resume it: it has no key or no finished task, or its settings
+    are not allowed. A whole dataset stays: the run has not begun to replace it, or is done. So do
+    the files of another run.
+
+    Args:
+        uri: the folder of the dataset.
+        restarts: discard what an earlier run of the same key has finished.
     """
     own = _Run(uri)
+    own.restarts = restarts
     token = _current.set(own)
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         try:
-            if storage.exists(working_folder(uri)) and own.lock():
-                run = _run_at(uri)  # this one, or one that is over
-                if own.folder is not None or not run or run.get("run") == own.name:
-                    if not _is_whole(uri):
-                        _remove_files(uri)
-                    remove_working_folder(uri)
-        except Exception as error:  # the one that made the run fail says more
-            logging.warning("%s: what the run wrote is left there: %s", printable(uri), error)
+            _end_failed(own, error)
+        except Exception as problem:  # the error that made the run fail says more
+            logging.warning("%s: what the run wrote is left there: %s", printable(uri), problem)
         raise
     finally:
         _current.reset(token)
         own.release()
+
+
+def _end_failed(own: _Run, error: BaseException) -> None:
+    """Keep and report the finished tasks of a run that failed, or remove what it has written."""
+    uri = own.uri
+    if not (storage.exists(working_folder(uri)) and own.lock()):
+        return
+    run = _run_at(uri)  # this one, or one that is over
+    if not (own.folder is not None or not run or run.get("run") == own.name):
+        return
+    finished = _count_finished(uri)
+    if run.get("key") and finished and not isinstance(error, ConfigError):
+        done = getattr(error, FINISHED_WORK, None) or f"{finished:,} finished tasks"
+        kept = f"{done} are kept: the same run resumes from them, or discards them with --restart"
+        if isinstance(error, KeyboardInterrupt):
+            error.args = (kept,)  # for the one line that reports it
+        else:
+            size = _bytes_in(uri)
+            logging.warning("%s: %s%s", printable(uri), kept, size and f" ({human_bytes(size)})")
+        return
+    if not _is_whole(uri):
+        _remove_files(uri)
+    remove_working_folder(uri)
+
+
+def _count_finished(uri: str) -> int:
+    """Return the number of tasks whose results are kept in the working folder."""
+    folder = storage.join(working_folder(uri), RESULTS_FOLDER)
+    return len(storage.list_names(folder, may_lack=True))
+
+
+def _bytes_in(uri: str) -> int:
+    """Return the size of the files in a local folder; 0 for a bucket, whose listing has a price."""
+    return 0 if storage.is_remote(uri) else sum(file.size for file in storage.walk_files(uri))
+
+
+@contextlib.contextmanager
+def kept_from_launcher(uri: str) -> Iterator[None]:
+    """Move what a failed run leaves to `<uri>.unfinished`: TFX removes outputs of failed runs.
+
+    The next run of the same key takes it from there. Only the newest such folder of an output
+    stays. Nothing is moved in a bucket.
+    """
+    try:
+        yield
+    except BaseException:
+        if not storage.is_remote(uri) and storage.exists(working_folder(uri)):
+            own = os.path.abspath(uri)
+            parent, aside = os.path.dirname(own), f"{own}{_UNFINISHED}"
+            for name in storage.list_names(parent):
+                if name.endswith(_UNFINISHED):
+                    _remove_unfinished(os.path.join(parent, name))
+            storage.rename(own, aside)
+            storage.make_folder(own)
+        raise
+
+
+def _remove_unfinished(folder: str) -> None:
+    """Remove what an earlier run left, unless a run is writing there."""
+    other = _Run(folder)
+    try:
+        if other.lock():
+            storage.remove_tree(folder)
+    finally:
+        other.release()
 
 
 def start_working(uri: str, *, key: str = "", keeps_dataset: bool = False) -> None:
@@ -130,12 +203,17 @@ def start_working(uri: str, *, key: str = "", keeps_dataset: bool = False) -> No
         advice = "Wait for its end, or stop it, and run again."
         raise DatasetError.at(uri, expected=rule, got=got, advice=advice)
     _refuse_others(uri)
+    restarts = own is not None and own.restarts
     if key:
         _take_over(uri, key)
     run = _run_at(uri)
     if own is not None:
         own.meets_another = own.folder is None and bool(run)
-    if not key or run.get("key") != key:
+        own.restarts = False
+    if not key or run.get("key") != key or restarts:
+        if finished := _count_finished(uri):
+            of = "this run, which restarts" if restarts else "another run"
+            logging.warning("%s: %s tasks of %s are discarded", printable(uri), f"{finished:,}", of)
         if not (keeps_dataset and _is_whole(uri)):
             _remove_files(uri)
         remove_working_folder(uri)
@@ -236,6 +314,8 @@ def _take_over(uri: str, key: str) -> None:
                 remove_working_folder(uri)
                 for inner in storage.list_names(other.uri):
                     storage.rename(storage.join(other.uri, inner), storage.join(uri, inner))
+                if name.endswith(_UNFINISHED):
+                    storage.remove_tree(other.uri)
                 return
         finally:
             other.release()
@@ -293,6 +373,11 @@ def is_within(place: str, folder: str) -> bool:
     """Whether a place is a folder, or lies in it, links followed."""
     inner, outer = _normal(place), _normal(folder)
     return posixpath.commonpath([inner, outer]) == outer
+
+
+def relative_path(place: str, folder: str) -> str:
+    """Return the path of a place relative to a folder that it is in, links followed."""
+    return posixpath.relpath(_normal(place), _normal(folder))
 
 
 def _normal(uri: str) -> str:

@@ -8,13 +8,15 @@ import abc
 import collections
 import concurrent.futures
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
+import pyarrow.compute as pc
 from absl import logging
 
 from components.common.entry import Blob, BlobReader, ExcludedInput, label_column
-from components.common.publish import package_versions, run_key
+from components.common.publish import ZLIB, package_versions, run_key
 from components.common.rejects import (
     Reject,
     RejectedInputError,
@@ -22,11 +24,18 @@ from components.common.rejects import (
     render_rejects,
 )
 from components.common.tasks import Runner
-from components.example_gen.inputs import InputSelection, LocatedInputs, fingerprint, locate
+from components.example_gen.inputs import (
+    InputSelection,
+    LocatedInputs,
+    fingerprint,
+    locate,
+    refuse_output_among_inputs,
+)
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
 from components.layouts.junk import names_at_top
 from components.layouts.registry import all_layouts
+from components.tables.reading import SUFFIXES
 from trainer_utils.dataset import Dataset
 from trainer_utils.dataset.opening import read_shard_blocks
 from trainer_utils.format import (
@@ -48,6 +57,7 @@ from trainer_utils.text_output import quantity
 from trainer_utils.writing.publishing import working_folder
 
 _Plan = TypeVar("_Plan", bound=Plan)
+_TABLE_NAME = rf"(?i)({'|'.join(map(re.escape, sorted(SUFFIXES)))})(\.gz)?$"
 _TENSORS_LOOKED_AT = 100  # records of each split
 READERS = 8  # threads
 
@@ -79,15 +89,32 @@ class Conversion(abc.ABC, Generic[_Plan]):
         )
 
     def key(self) -> str:
-        """A digest of all that shards depend on: a run of the same goes on where one was killed."""
+        """Return a digest of all that shards depend on: a run with the same resumes another.
+
+        `max_reject_fraction` is not among it: no shard depends on it, so that a run that rejected
+        too much resumes when more is allowed.
+        """
+        settings = dataclasses.asdict(self.settings)
+        del settings["max_reject_fraction"]
         return run_key(
             type(self).__name__,
             fingerprint(self.located),
-            dataclasses.asdict(self.settings),
+            settings,
             self.selection.partition,
             self.digest_of_files,
             *(one.digest for parents in self.parents.values() for one in parents),
+            packages=self.packages,
         )
+
+    @property
+    def packages(self) -> set[str]:
+        """The packages whose versions may change the bytes, in addition to those of all."""
+        packages = {ZLIB} if self.settings.gzip else set()
+        tables = any(
+            pc.any(pc.match_substring_regex(one.files.paths, pattern=_TABLE_NAME)).as_py()
+            for one in self.located.patterns
+        )
+        return packages | ({"pyarrow"} if tables else set())
 
     @property
     def config(self) -> JsonObject:
@@ -99,6 +126,21 @@ class Conversion(abc.ABC, Generic[_Plan]):
     def parents(self) -> dict[str, list[Dataset]]:
         """The datasets that it goes out from, by setting."""
         return {}
+
+    def refuse_output(self, uri: str, *, setting: str) -> None:
+        """Raise ConfigError if the listing would select files of an output folder.
+
+        Args:
+            uri: the output folder.
+            setting: the setting that its place comes from.
+        """
+        refuse_output_among_inputs(
+            self.located,
+            uri,
+            setting=setting,
+            sees_siblings=self.sees_siblings,
+            unlisted=self.selection.unlisted,
+        )
 
     @abc.abstractmethod
     def is_source_file(self, path: str) -> bool:
@@ -270,7 +312,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
             label_counts=labels,
             conversions=written.conversions,
             reject_counts=dict(collections.Counter(reject.code for reject in rejects)),
-            versions=package_versions(),
+            versions=package_versions(self.packages),
         )
 
 

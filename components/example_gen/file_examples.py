@@ -3,25 +3,39 @@ features that follow from all reports."""
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 from components.common.entry import BlobColumn, Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
+from components.example_gen.box_frames import fit_boxes
 from components.example_gen.plan import Plan
 from components.example_gen.settings import MediaSettings
 from components.media.audio import StoredAudio, store_audio
-from components.media.images import StoredImage, open_image, store_image, store_label_map
-from components.media.options import DESCRIPTIONS, ImageOptions
+from components.media.images import (
+    StoredImage,
+    orientation_of_label_map,
+    store_image,
+    store_label_map,
+)
+from components.media.options import DESCRIPTIONS
 from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.json_text import JsonObject, from_plain
 from trainer_utils.storage.file_system import encode_path
 
-Stored = StoredImage | StoredAudio
+
+class StoredBytes(NamedTuple):
+    """A file that is stored as it is."""
+
+    data: bytes
+    conversions: tuple[str, ...] = ()
+
+
+Stored = StoredImage | StoredAudio | StoredBytes
 SIXTEEN_BIT_PEAK = "sixteen_bit_peak"  # a number of images of 16 bits that became 8
 _BITS = 8  # of a channel, where nothing says otherwise
-_SIZE = ("height", "width")  # what an annotation in pixels says of its image
 _KEPT = ("labels", "media", "longest", "incomplete", "conversions")
 
 
@@ -36,14 +50,37 @@ def make_example(
     if isinstance(blobs, RejectedInputError):
         raise blobs
     media = store_media(entry, blobs, blob_columns, settings)
-    if blob_columns[0].kind == "image":  # a sound's `height` is a feature like others
-        media = _check_annotation(media, blobs[0], columns, entry.values, settings.images)
+    values = entry.values
+    if blob_columns[0].kind == "image" and len(media) == 1:
+        fitted = fit_boxes(
+            columns,
+            values,
+            blobs[0],
+            settings.images,
+            box_frame=box_frame_of(settings),
+            renamed=settings.feature_names,
+        )
+        values = fitted.values
+        media = {
+            name: stored._replace(conversions=(*stored.conversions, *fitted.conversions))
+            if fitted.conversions and isinstance(stored, StoredImage)
+            else stored
+            for name, stored in media.items()
+        }
     sizes: dict[str, int] = {}  # of the first image and of the first sound
     for stored in media.values():
+        if isinstance(stored, StoredBytes):
+            continue
         for name in DESCRIPTIONS["audio" if isinstance(stored, StoredAudio) else "image"]:
             sizes.setdefault(name, getattr(stored, name))
-    features = encode_values(columns, entry.values) | {"filename": encode_path(entry.name), **sizes}
+    features = encode_values(columns, values) | {"filename": encode_path(entry.name), **sizes}
     return media, features | {feature: stored.data for feature, stored in media.items()}
+
+
+def box_frame_of(settings: MediaSettings) -> str | None:
+    """Return the setting `box_frame` of images; audio files have none."""
+    frame: str | None = getattr(settings, "box_frame", None)
+    return frame
 
 
 def store_media(
@@ -59,8 +96,17 @@ def store_media(
                 media[column.name] = store_audio(data, settings.audio, filename=filename)
             elif column.kind == "image":
                 media[column.name] = store_image(data, settings.images, filename=filename)
+            elif column.kind == "bytes":
+                media[column.name] = StoredBytes(data)
             else:
-                stored = store_label_map(data, settings.images)
+                first = next(n for n, one in enumerate(columns) if one.kind == "image")
+                turn = functools.partial(
+                    orientation_of_label_map,
+                    photo=blobs[first],
+                    options=settings.images,
+                    box_frame=box_frame_of(settings),
+                )
+                stored = store_label_map(data, settings.images, turn=turn)
                 photo = next(one for one in media.values() if isinstance(one, StoredImage))
                 if (stored.height, stored.width) != (photo.height, photo.width):
                     rule = f"expected {photo.width} x {photo.height} as the image has"
@@ -74,39 +120,6 @@ def store_media(
             detail = f"{column.name}, {place}: {error.detail}"
             raise RejectedInputError(error.code, detail) from error
     return media
-
-
-def _check_annotation(
-    media: dict[str, Any],
-    blob: bytes,
-    columns: Sequence[Column],
-    values: Sequence[Value],
-    options: ImageOptions,
-) -> dict[str, Any]:
-    """Compares an image with the size, if there is one, that its annotation has scaled boxes by.
-
-    Boxes fit an image that was scaled since, which is counted as BOXES_SCALED; of an image that has
-    been cut or turned, or is another one, nobody knows where they are: BAD_ANNOTATION.
-    """
-    said = {c.name: v for c, v in zip(columns, values, strict=True) if c.name in _SIZE}
-    if not any(said.values()):
-        return media
-    ((name, stored),) = media.items()
-    said_height, said_width = cast(int, said["height"]), cast(int, said["width"])
-    if (stored.height, stored.width) == (said_height, said_width):
-        return media
-    # It may be we who have scaled it.
-    width, height = open_image(blob, max_pixels=options.max_pixels).size
-    if (height, width) == (said_height, said_width):
-        return media
-    if abs(said_width * height - said_height * width) > max(width, height, said_width, said_height):
-        is_turned = (said_height, said_width) == (width, height)
-        raise RejectedInputError(
-            "BAD_ANNOTATION",
-            f"expected the size of its image, {width} x {height}, got {said_width} x {said_height}"
-            + (": the image turned by a quarter. Save it upright" if is_turned else ""),
-        )
-    return {name: stored._replace(conversions=(*stored.conversions, "BOXES_SCALED"))}
 
 
 def encode_values(columns: Sequence[Column], values: Sequence[Value]) -> dict[str, Any]:
@@ -132,6 +145,8 @@ class MediaFacts:
 
     def add(self, stored: Stored) -> None:
         """Takes one more in."""
+        if isinstance(stored, StoredBytes):
+            return
         if isinstance(stored, StoredAudio):
             names, file_format = (*DESCRIPTIONS["audio"], "channels"), "WAV"
         else:
@@ -156,6 +171,8 @@ class MediaFacts:
     def feature(self, kind: str) -> Feature:
         """Of photos, of a `label_map`, or of `audio`, which are WAV files; with what all share."""
         shared = {name: least for name, (least, most) in self.ranges.items() if least == most}
+        if kind == "bytes":
+            return Feature(type="string")
         if kind == "audio":
             return Feature(type="string", extra={"encoding": "wav", **shared})
         height, width, channels = (self.first[name] for name in DESCRIPTIONS["image"])

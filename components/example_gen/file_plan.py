@@ -288,8 +288,9 @@ class BaseDataset:
             raise ConfigError.of("base_dataset", uri, allowed="another dataset than is written")
         for name, (old, new) in self.differing(config, free=_FREE).items():
             raise ConfigError(
-                f"{name}: expected {old!r} as base_dataset was made with, got {new!r}. "
-                "To change a setting, convert without base_dataset (--update).",
+                f"{name}: an update needs the value of the base dataset, {old!r}, got {new!r}. "
+                "To change a setting, convert again without update=True (--update) and "
+                "base_dataset=.",
                 setting=name,
                 value=new,
             )

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from absl import logging
 
 from components.common.entry import (
     Blob,
@@ -33,6 +34,7 @@ from components.example_gen.file_examples import ShardSummary, Stored, make_exam
 from components.example_gen.settings import MediaSettings
 from trainer_utils.format import (
     CorruptShardError,
+    DatasetError,
     RecordIndex,
     Shard,
     ShardName,
@@ -40,9 +42,18 @@ from trainer_utils.format import (
     encode_example,
 )
 from trainer_utils.format.index import name_of
+from trainer_utils.format.naming import MANIFEST_FILE
 from trainer_utils.format.planning import keyed_digests
 from trainer_utils.format.tfrecord import extend_crc32c
-from trainer_utils.storage import is_remote, join, persist, read_bytes, write_atomically
+from trainer_utils.storage import (
+    is_fault,
+    is_remote,
+    join,
+    modification_time,
+    persist,
+    read_bytes,
+    write_atomically,
+)
 from trainer_utils.storage.file_system import encode_path
 from trainer_utils.writing.publishing import copy_shard, verify_shard, working_folder, write_shard
 
@@ -138,8 +149,8 @@ class WriteMediaShard:
 
         A bad file becomes a reject in the summary; failing to write raises.
         """
-        if task.known is not None and self._is_unchanged(task, task.known):
-            known = task.known
+        known = task.known
+        if known is not None and self._is_unchanged(task, known) and _is_whole(known):
             copied = copy_shard(known.shard, task.name, source=known.uri, uri=self.uri)
             return copied, known.summary
         summary = ShardSummary()
@@ -226,6 +237,20 @@ class WriteMediaShard:
     def check(self, result: tuple[Shard, ShardSummary]) -> None:
         """Makes sure that a shard of an earlier run stands as it was; a DatasetError if not."""
         verify_shard(result[0], uri=self.uri)
+
+
+def _is_whole(known: KnownShard) -> bool:
+    """Return False if a shard was written to after its dataset was published, and is damaged."""
+    path, manifest = join(known.uri, known.shard.path), join(known.uri, MANIFEST_FILE)
+    try:
+        if modification_time(path) > modification_time(manifest):
+            verify_shard(known.shard, uri=known.uri)
+    except DatasetError as error:
+        if is_fault(error):
+            raise
+        logging.warning("%s", error)
+        return False
+    return True
 
 
 def _state_of(

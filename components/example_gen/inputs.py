@@ -20,6 +20,7 @@ from absl import logging
 
 from components.common.entry import ExcludedInput
 from components.common.layout_inputs import FileTable, ImageRoot, LayoutInputs
+from components.common.workspace import is_within, relative_path
 from components.example_gen.plan import Partition, check_split_names
 from components.layouts.junk import ignored_mask, junk_mask, names_at_top
 from components.layouts.refusals import refuse_dataset
@@ -61,6 +62,8 @@ class InputSelection:
     range_config: Any = None  # TFX's: which spans to consider; None for the latest
     # The splits that output_config asks for; None leaves them to the inputs
     partition: Partition | None = None
+    # A folder that is not listed next to a list: the output, which would change the fingerprint
+    unlisted: str | None = None
 
     def __post_init__(self) -> None:
         check_split_names("input_config", [split.name for split in self.patterns])
@@ -144,6 +147,9 @@ def locate(
     span, version, resolved = _resolve_spans(base, selection)
     only = None if sees_siblings else list_name
     files = _list("input_base", input_base, base, only=only, follow_links=follow_links)
+    if list_name and selection.unlisted and is_within(selection.unlisted, base):
+        folder = f"{relative_path(selection.unlisted, base)}/"
+        files = files.select(~np.fromiter((n.startswith(folder) for n in files), bool, len(files)))
     if not files:
         refuse(f"{unit}, found an empty folder")
     is_ignored, is_junk = ignored_mask(files, ignore), junk_mask(files, media=media)
@@ -223,6 +229,39 @@ def _refuse_links(base: str, files: FileTable) -> None:
     )
 
 
+def refuse_output_among_inputs(
+    located: LocatedInputs,
+    uri: str,
+    *,
+    setting: str,
+    sees_siblings: bool = True,
+    unlisted: str | None = None,
+) -> None:
+    """Refuse an output folder whose files the next listing would select as inputs.
+
+    Args:
+        located: the inputs, as `locate` gives them.
+        uri: the output folder.
+        setting: the setting that the output's place comes from.
+        sees_siblings: whether all files next to a list are listed.
+        unlisted: the folder of `InputSelection.unlisted`.
+    """
+    advice = "The next run would take what this one writes for inputs"
+    if not is_within(uri, located.base):
+        return
+    written = posixpath.normpath(f"{relative_path(uri, located.base)}/manifest.json")
+    for one in located.patterns:
+        wanted = [part for part in posixpath.normpath(one.pattern).split("/") if part != "."]
+        is_list = one.root in one.files
+        if is_list and unlisted is not None and is_within(uri, unlisted):
+            continue
+        if sees_siblings if is_list else wanted == ["*"] or _selects(wanted, written):
+            rule = f"a folder outside the input {located.base!r}"
+            if one.pattern != "*":
+                rule += f", or one that the pattern {one.pattern!r} does not select"
+            raise ConfigError.of(setting, uri, allowed=rule, advice=advice)
+
+
 def _selects(wanted: Sequence[str], path: str) -> bool:
     parts = path.split("/")
     return len(parts) >= len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
@@ -291,8 +330,7 @@ def _refuse_unlisted(base: str, files: FileTable) -> None:
                 join(base, folder.path),
                 expected="a folder that can be looked into",
                 got=folder.problem[1].removeprefix("a folder: "),
-                advice="Give the run the right to read it, move it away, or leave it out by the "
-                "patterns of input_config.",
+                advice="Give the run the right to read it, or move it out of the input",
             )
 
 

@@ -7,6 +7,7 @@ by, or class by class: files and rows alike.
 import collections
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from trainer_utils.storage.file_system import encode_path
 OWN_NAME = "filename"  # what is hashed where no column is named
 NEAR_DUPLICATES = "near_duplicates"  # what `group_by` names in place of a column
 EXCLUDED = (1 << 16) - 1  # in place of a split's number
+_MOST_PARTS = 10**6  # up to which shares of one are exact
 _SPLIT_ORDER = ("train", "eval", "test")
 _TYPES = {"int": "int", "label": "int", "float": "float", "string": "string"}
 
@@ -119,6 +121,33 @@ class Partition:
     def ends(self) -> list[int]:
         """Where each split's share ends, of the shares laid end to end."""
         return list(itertools.accumulate(share for _, share in self.buckets))
+
+
+def whole_shares(splits: object) -> dict[str, int]:
+    """Return the shares of splits as whole numbers: 0.8 and 0.2 become 8 and 2.
+
+    Raises:
+        ConfigError: a split cannot have that name, or a share is not allowed.
+    """
+    if not isinstance(splits, Mapping) or not splits:
+        raise ConfigError.of("splits", splits, allowed="shares such as {'train': 8, 'eval': 2}")
+    for name, share in splits.items():
+        check_split_name(str(name))
+        is_number = isinstance(share, (int, float)) and not isinstance(share, bool)
+        least = 1 if isinstance(share, int) else 1 / _MOST_PARTS
+        if not is_number or not least <= share <= (math.inf if isinstance(share, int) else 1):
+            rule = "a share of at least 1, or one between 0 and 1"
+            raise ConfigError(
+                f"splits[{name!r}]: expected {rule}, got {share!r}", setting="splits", value=share
+            )
+    if all(isinstance(share, int) for share in splits.values()):
+        return {name: int(share) for name, share in splits.items()}
+    if abs(sum(splits.values()) - 1) > 1e-5:  # a third is 0.333333
+        raise ConfigError.of("splits", splits, allowed="whole numbers, or shares of one")
+    parts = 10
+    while parts < _MOST_PARTS and any(round(s * parts, 6) % 1 for s in splits.values()):
+        parts *= 10
+    return {name: round(share * parts) for name, share in splits.items()}
 
 
 def read_output_config(output_config: Any) -> Partition | None:

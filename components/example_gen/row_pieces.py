@@ -41,7 +41,7 @@ from components.tables.kinds import (
 )
 from components.tables.pieces import BadRow, Piece, TableOptions, checked_texts
 from components.tables.reading import read_piece
-from trainer_utils.format import Shard
+from trainer_utils.format import ConfigError, Shard
 from trainer_utils.format.example import varint
 from trainer_utils.format.index import name_crc
 from trainer_utils.format.naming import NAME_FEATURES
@@ -83,6 +83,9 @@ class PieceReport:
     # The different values of columns that may be labels or splits, by column
     labels: dict[str, list[str]]
     sums: list[Any]  # as of `Rows`
+    chats: list[str] = dataclasses.field(default_factory=list)  # columns of chats
+    # Names of classes by column, where the file has them
+    class_names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 def inspect_piece(
@@ -96,7 +99,7 @@ def inspect_piece(
         name
         for name in rows.columns
         if (kind := options.columns.get(name)) in ("label", "split")
-        or (kind is None and name.lower() in _OF_WORDS)
+        or (kind is None and (name.lower() in _OF_WORDS or name in rows.class_names))
     ]
     for name in {*texts, *of_words}:
         if pa.types.is_binary(rows.columns[name].type):  # as Parquet may have them
@@ -107,6 +110,7 @@ def inspect_piece(
     for name in texts:  # before they are made texts
         if (bad := not_finite(rows.columns[name], rows.records)) is not None:
             raise no_text(name, bad[1], f"{piece.source}, row {bad[0] + 1} of a piece")
+    _check_text_rules(rules, [name for name in texts if name in rows.as_json])
     skipped = [*rows.skipped, *rules.apply(rows, texts)]
     records, columns = rows.records, rows.columns
     arrays = {_RECORD: pa.array(records, pa.int64())}
@@ -117,7 +121,8 @@ def inspect_piece(
         arrays[_DIGEST] = pa.array(digests, pa.binary(16))
     arrays |= {_PREFIX + name: array for name, array in columns.items()}
     write_batches(_path(folder, number), folder, [pa.RecordBatch.from_pydict(arrays)])
-    said = {name for name, kind in options.columns.items() if kind in ("string", "text", "label")}
+    kinds = ("string", "text", "json", "label")
+    said = {name for name, kind in options.columns.items() if kind in kinds}
     may_be_numbers = {*rows.texts}.difference(texts, said)
     labels = {}
     for name in of_words:
@@ -138,7 +143,18 @@ def inspect_piece(
         },
         labels=labels,
         sums=rows.sums,
+        chats=sorted(rows.chats),
+        class_names=dict(rows.class_names),
     )
+
+
+def _check_text_rules(rules: TextRules, names: Sequence[str]) -> None:
+    """Refuse rules that would change JSON."""
+    for setting, default in (("lowercase", False), ("normalize", None)):
+        value = getattr(rules, setting)
+        if names and value != default:
+            allowed = f"{default!r} where the text is JSON, as of column {names[0]!r}"
+            raise ConfigError.of(setting, value, allowed=allowed)
 
 
 def _path(folder: str, number: int) -> str:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.advice import how_to_set
 from components.common.entry import Column, ExcludedInput, label_column
 from components.common.rejects import Reject
 from components.example_gen.plan import (
@@ -46,6 +47,7 @@ from components.tables.column_roles import (
     split_of_word,
     text_columns,
 )
+from components.tables.json_rows import cure_by_json
 from components.tables.kinds import cast_column, check_columns, decide_column, texts_of
 from components.tables.pieces import MAX_COLUMNS, Piece
 from trainer_utils.format import ConfigError, Feature, InputError, keyed_hashes
@@ -130,16 +132,19 @@ class RowPlanner:
         )
         self._first_records = _count_before([report.found for report in reports], pieces)
         self._first_lines = _count_before([report.lines for report in reports], pieces)
+        self._class_names = self._agreed_class_names()
         self._columns = self._decide_columns()
+        self._check_chats()
         self._labels = [column for column in self._columns if column.kind == "label"]
         found = {name: words[name] for name in sorted(column.name for column in self._labels)}
-        self._vocabularies = make_vocabularies(found, given=settings.vocabularies)
+        by_files = {name: self._class_names[name] for name in found if name in self._class_names}
+        self._vocabularies = make_vocabularies(found, given=by_files | settings.vocabularies)
         place = label_column(self._columns)
         self._label = None if place is None else self._columns[place]
         by_copies = settings.group_by == NEAR_DUPLICATES and NEAR_DUPLICATES not in self._names
         if by_copies and self._names and not self._texts:
             rule = f"a column with the texts, of {', '.join(self._names)}"
-            advice = "Name it: columns={'<column>': 'text'}"
+            advice = f"Name it, such as {how_to_set(columns={self._names[0]: 'text'})}"
             raise ConfigError.of("group_by", NEAR_DUPLICATES, allowed=rule, advice=advice)
         self._by_copies = by_copies and bool(self._texts)
         own = self._named_splits()
@@ -154,7 +159,7 @@ class RowPlanner:
         wanted = {self._split_column, *(column.name for column in self._labels)}
         if self._rules.hashed.feature != OWN_NAME and not self._by_copies:
             wanted.add(self._rules.hashed.feature)
-        if settings.stratify and self._label is not None:
+        if self._label is not None:
             wanted.add(self._label.name)
         self._wanted = [*filter(None, wanted)]
         self._strata: list[tuple[pa.Array, _Hashes]] = []
@@ -174,14 +179,46 @@ class RowPlanner:
                 own.add(piece.split)
         return own
 
+    def _agreed_class_names(self) -> dict[str, tuple[str, ...]]:
+        """Return the names of classes by column, in which all files must agree."""
+        first: dict[str, tuple[str, tuple[str, ...]]] = {}
+        for report, piece in zip(self._reports, self._pieces, strict=True):
+            for name, names in report.class_names.items():
+                first.setdefault(name, (piece.source, names))
+        for name, (source, names) in first.items():
+            for report, piece in zip(self._reports, self._pieces, strict=True):
+                others = report.class_names.get(name)
+                if others == names or (others is None and name not in report.facts):
+                    continue
+                got = "none" if others is None else ", ".join(others)
+                raise InputError.at(
+                    piece.source,
+                    expected=f"the names of classes of column {name!r} that the metadata of "
+                    f"{source!r} has ({', '.join(names)})",
+                    got=got,
+                    advice=f"Take the numbers as they are: columns={{{name!r}: 'int'}} "
+                    f"(--column {name}=int).",
+                )
+        return {name: names for name, (_, names) in first.items()}
+
+    def _check_chats(self) -> None:
+        """Refuse a column that has chats in some pieces and other values in others."""
+        chats = {name for report in self._reports for name in report.chats}
+        for name in chats - self._settings.columns.keys():
+            for report, piece in zip(self._reports, self._pieces, strict=True):
+                if name in report.facts and report.facts[name].values and name not in report.chats:
+                    rule = f"chats in column {name!r}, as in other files"
+                    cure = cure_by_json(name)
+                    raise InputError.at(piece.source, expected=rule, got="others", advice=cure)
+
     def _decide_columns(self) -> tuple[Column, ...]:
         """What becomes a feature, in the order of the inputs."""
         names, settings = self._names, self._settings
         if len(names) > MAX_COLUMNS:
             raise InputError(
                 f"columns: expected at most {MAX_COLUMNS}, got {len(names)}, such as "
-                f"{', '.join(map(repr, names[-3:]))}. Objects whose keys are values should be "
-                "lists, or be left out: columns={'<name>': 'ignore'}."
+                f"{', '.join(map(repr, names[-3:]))}. Keep an object with any number of keys as "
+                f"JSON, such as {how_to_set(columns={names[-1].split('.')[0]: 'json'})}."
             )
         check_columns(settings.columns, names, of="the inputs")
 
@@ -194,7 +231,7 @@ class RowPlanner:
             decide_column(
                 name,
                 [(n, report.facts[name]) for n, report in reports if name in report.facts],
-                given=settings.columns.get(name),
+                given=settings.columns.get(name, "label" if name in self._class_names else None),
                 is_text=name in self._texts,
                 place=place,
             )
@@ -242,8 +279,9 @@ class RowPlanner:
         texts = [name for name in self._texts if name in by_name]
         if len(texts) != 1 or by_name[texts[0]].kind != "string" or by_name[texts[0]].is_list:
             among = ", ".join(by_name)
-            rule = f"None, or one column of texts, by columns={{'…': 'text'}}, of {among}"
-            raise ConfigError.of("tokenizer", tokenizer, allowed=rule)
+            rule = f"one column of texts, of {among}"
+            advice = f"Name it, such as {how_to_set(columns={next(iter(by_name)): 'text'})}"
+            raise ConfigError.of("tokenizer", tokenizer, allowed=rule, advice=advice)
         if TOKENS in by_name:
             rule = f"None where a column is called {TOKENS!r}"
             raise ConfigError.of("tokenizer", tokenizer, allowed=rule)
@@ -266,6 +304,7 @@ class RowPlanner:
     def _assign(self) -> list[Numbers]:
         """The number of each row's split, or `EXCLUDED`, by piece."""
         numbers = range(len(self._pieces))
+        self._unlabelled = self._unlabelled_splits()
         shared = self._hashes_of_copies() if self._by_copies else [None for _ in numbers]
         assigned = [self._of_piece(number, shared[number]) for number in numbers]
         splits = np.concatenate([np.zeros(0, np.uint16), *assigned])
@@ -288,6 +327,25 @@ class RowPlanner:
             )
         return np.split(splits, np.cumsum([len(part) for part in assigned])[:-1])[: len(assigned)]
 
+    def _unlabelled_splits(self) -> frozenset[int]:
+        """Return the numbers of the splits that the inputs name and that have no label at all."""
+        rules, label = self._rules, self._label
+        if label is None or label.is_list or not rules.has_own:
+            return frozenset()
+        labelled: set[int] = set()
+        for number, report in enumerate(self._reports):
+            facts = report.facts.get(label.name)
+            if facts is None or not facts.values:
+                continue
+            columns, records = read_columns(self._folder, number, self._wanted)
+            own, _ = self._own_splits(number, columns, len(records))
+            assert own is not None
+            array = _cast(columns, label, len(records))
+            labelled.update(
+                np.unique(own[array.is_valid().to_numpy(zero_copy_only=False)]).tolist()
+            )
+        return frozenset(map(rules.number_of, rules.own)) - labelled
+
     def _of_piece(self, number: int, shared: _Hashes | None) -> Numbers:
         """The same of one piece, whose file is read once."""
         report, piece = self._reports[number], self._pieces[number]
@@ -308,7 +366,7 @@ class RowPlanner:
                 self._skipped[split] += 1
             else:
                 self._reject(number, int(records[row]), split, code, detail)
-        for row, reject in self._bad_labels(columns, len(records)):
+        for row, reject in self._bad_labels(columns, splits):
             if splits[row] != EXCLUDED:
                 split = self._rules.splits[splits[row]]
                 self._reject(number, int(records[row]), split, *reject)
@@ -350,9 +408,17 @@ class RowPlanner:
         own = np.array(numbers, np.uint16)[places] if rules.has_own else None
         return own, {row: bad[places[row]] for row in strange}
 
-    def _bad_labels(self, columns: _Columns, rows: int) -> Iterator[tuple[int, tuple[str, str]]]:
-        """Rows of a piece without the label, or with one that a given vocabulary lacks; each with
-        its code and detail."""
+    def _bad_labels(
+        self, columns: _Columns, splits: Numbers
+    ) -> Iterator[tuple[int, tuple[str, str]]]:
+        """Yield rows without the label that their split has, or with one that a given vocabulary
+        lacks; each with its code and detail."""
+        rows = len(splits)
+        if self._label is not None and not self._label.is_list:
+            missing = _cast(columns, self._label, rows).is_null().to_numpy(zero_copy_only=False)
+            for row in np.flatnonzero(missing).tolist():
+                if splits[row] not in self._unlabelled:
+                    yield row, ("NO_LABEL", f"column {self._label.name!r} is empty")
         for column in self._labels:
             array = _cast(columns, column, rows)
             ids = label_ids(array, self._vocabularies[column.name])
@@ -366,9 +432,6 @@ class RowPlanner:
             for row in strange.tolist():
                 detail = f"{column.name} {array[row].as_py()!r} is not in the vocabulary"
                 yield row, ("UNKNOWN_LABEL", detail)
-            if not column.is_list and column is self._label:
-                for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
-                    yield row, ("NO_LABEL", f"column {column.name!r} is empty")
 
     def _hashes_of_values(
         self, hashes: _Hashes, columns: _Columns, shared: _Hashes | None

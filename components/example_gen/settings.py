@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from components.common.advice import how_to_set
 from components.common.settings import (
     COMPRESSIONS,
     ComponentSettings,
@@ -31,7 +32,7 @@ from trainer_utils.format.settings import (
 )
 from trainer_utils.format.tensors import TensorSpec
 
-COLUMN_KINDS = ("int", "float", "string", "text", "label", *MEDIA, "split", "ignore")
+COLUMN_KINDS = ("int", "float", "string", "text", "json", "label", *MEDIA, "split", "ignore")
 _ONLY_FOR_TEXTS = (
     *("lowercase", "normalize", "min_chars", "max_chars"),
     *("deduplicate", "tokenizer", "keep_text"),
@@ -148,10 +149,11 @@ class ExampleGenSettings(Sharding, ComponentSettings):
     Subclasses say which layouts there are.
 
     Args:
-        columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `label`,
-            `image`, `audio`, `split` or `ignore`. Default: recognised from their names and values.
-            Columns of kind `image` and `audio` name files, which go into the examples, each as a
-            feature of the column's name.
+        columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `json`,
+            `label`, `image`, `audio`, `split` or `ignore`. Default: recognised from their names and
+            values. Columns of kind `image` and `audio` name files, which go into the examples, each
+            as a feature of the column's name. Values of `json` are kept as JSON, objects and lists
+            among them.
         file_roots: folders and buckets outside `input_base` whose files a list may name. Default:
             none, and a list names files below `input_base` only.
         ignore: patterns of files that are left out, and counted as skipped: `*.json` matches at any
@@ -208,7 +210,7 @@ class ExampleGenSettings(Sharding, ComponentSettings):
             object.__setattr__(self, "columns", {**self.columns, **strings})
         if self.header is False and not self.column_names:
             rule = "True or None without column_names"
-            advice = "Name the columns: column_names=['text', 'label']"
+            advice = f"Name the columns, such as {how_to_set(column_names=['text', 'label'])}"
             raise ConfigError.of("header", False, allowed=rule, advice=advice)
 
     @property
@@ -311,8 +313,9 @@ class ImageSettings(MediaSettings):
         layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
             `tsv`, `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`.
         group_by: a column, such as a patient's id: rows with equal values go to the same split; or
-            `near_duplicates`: images that are copies of one another do, encoded anew, resized, made
-            grey or mirrored. Every image is decoded for that.
+            `near_duplicates`: images that are copies of one another do, encoded again, resized,
+            cropped by up to 5 % of each side, made grey or mirrored. Every image is decoded for
+            that.
         list_encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.
         box_format: what the four numbers of a column `bbox` are: `xywh` (left, top, width, height)
             or `xyxy` (left, top, right, bottom). Default: what all rows and sizes agree with; if

@@ -17,7 +17,7 @@ from components.balancing.settings import BalancerSettings
 from components.common.publish import properties_of_audit
 from components.common.settings import without_empty
 from components.example_gen.inputs import ALL_FILES, InputSelection, SplitPattern
-from components.example_gen.plan import OWN_NAME, Partition, order_splits
+from components.example_gen.plan import OWN_NAME, Partition, order_splits, whole_shares
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.kubeflow.artifacts import (
     find_dataset,
@@ -51,11 +51,18 @@ def _example_gen(kind: type[Any], given: _Given) -> None:
     if bool(base) == (source is not None):
         raise ConfigError.of("input_base", base, allowed="either it or source")
     named = [SplitPattern(name, patterns[name]) for name in order_splits(patterns, ())]
-    shares = tuple((name, _whole(splits[name])) for name in order_splits(splits, ()))
+    shares = whole_shares(_whole(splits)) if splits else {}
     selection = InputSelection(
         base=base or source.path,
         patterns=named or ALL_FILES,
-        partition=Partition(shares, split_by or OWN_NAME) if shares else None,
+        partition=(
+            Partition(
+                tuple((name, shares[name]) for name in order_splits(shares, ())),
+                split_by or OWN_NAME,
+            )
+            if shares
+            else None
+        ),
     )
     _write_dataset(output, root, lambda uri: steps.convert(selection, uri, settings))
 
@@ -93,7 +100,7 @@ def _dataset_audit(given: _Given) -> None:
     settings = _settings(AuditSettings, given)
     audit = steps.audit(str(examples), output.path, settings, against=against)
     output.metadata.update(short_metadata(properties_of_audit(audit)))
-    audit.check(settings.fail_on)
+    steps.check_findings(audit, settings.fail_on, output.path)
     with open(count_path, "w") as stream:
         stream.write(str(sum(audit.counts.values())))
 

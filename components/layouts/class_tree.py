@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from trainer_utils.format import InputError, canonical_split, split_of_name
 from trainer_utils.format.split_words import words_of
-from trainer_utils.storage import display_path
+from trainer_utils.storage import display_path, join
 
 Parts = tuple[str, ...]
 OBEY = "If the folders at the top, or below those of the splits, are the classes: layout='folder' "
@@ -98,13 +98,27 @@ def read_tree(
     root = _Node()
     for parts in folders:
         root.add(parts)
+    # Where a split has one folder, the classes of the others say whether it is one of them.
     roles: dict[Parts, Role] = {}
-    _visit(root, (), named, roles, base)
+    _visit(root, (), named, roles, base, known=frozenset())
+    labels: dict[str | None, set[str]] = collections.defaultdict(set)
+    for role in roles.values():
+        if role.label is not None:
+            labels[role.split].add(role.label)
+    several = (names for names in labels.values() if len(names) > 1)
+    known, roles = frozenset[str]().union(*several), {}
+    _visit(root, (), named, roles, base, known=known)
     return roles
 
 
 def _visit(
-    node: _Node, above: Parts, split: str | None, roles: dict[Parts, Role], base: str
+    node: _Node,
+    above: Parts,
+    split: str | None,
+    roles: dict[Parts, Role],
+    base: str,
+    *,
+    known: frozenset[str],
 ) -> None:
     """Add the roles of all folders below a node that may still hold splits or wrappers."""
     names = [*node.children]
@@ -116,15 +130,15 @@ def _visit(
         if own is not None and split is not None and own != split:
             raise _refuse_two_splits(base, (*above, name), split, own)
         # A folder of files alone is a class, unless its name says that it is a split.
-        if own is not None or not child.has_files:
-            _visit(child, (*above, name), own or split, roles, base)
+        if own is not None or not (child.has_files or (split is not None and name in known)):
+            _visit(child, (*above, name), own or split, roles, base, known=known)
             return
     elif named and split is None:
         if len(named) < len(names):
             others = [name for name in names if words[name] is None]
             raise refuse_mixed(base, named, others)
         for name in names:
-            _visit(node.children[name], (*above, name), words[name], roles, base)
+            _visit(node.children[name], (*above, name), words[name], roles, base, known=known)
         if node.has_files:
             roles[above] = Role(None, None)
         return
@@ -157,8 +171,14 @@ def _refuse_two_splits(base: str, parts: Parts, split: str, own: str) -> InputEr
     )
 
 
-def check_classes(roles: Mapping[Parts, Role], *, base: str) -> None:
-    """Raise an InputError if the names that would be classes do not look like classes."""
+def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None = None) -> None:
+    """Raise an InputError if the names that would be classes do not look like classes.
+
+    Args:
+        roles: the roles of all folders.
+        base: the input base, with the folder that they are in.
+        named: the split of all of them, if it is given; other splits may have more classes.
+    """
     by_split: dict[str | None, set[str]] = collections.defaultdict(set)
     for role in roles.values():
         if role.label is not None:
@@ -179,15 +199,15 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str) -> None:
             "folders named after classes",
             f"{_shown(kinds)} next to {others}" if others else _shown(kinds),
             "If its files have no class, name the folder itself: "
-            f"{_folder_of(roles, kinds[0])!r}. `tfx-shards layouts` draws the layouts that read "
-            "annotations. ",
+            f"{join(base, _folder_of(roles, kinds[0]))!r}. `tfx-shards layouts` draws the layouts "
+            "that read annotations. ",
         )
-    if len(classes) == 1:
+    if len(classes) == 1 and named is None:
         raise refuse(
             "two classes or more",
             f"the one folder {classes[0]!r}",
             "If its files have no class, name the folder itself: "
-            f"{_folder_of(roles, classes[0])!r}. ",
+            f"{join(base, _folder_of(roles, classes[0]))!r}. ",
         )
     if (alike := _same_folders(roles)) is not None:
         raise refuse("classes whose folders differ", alike)

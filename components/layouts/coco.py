@@ -161,7 +161,9 @@ def _values(
             raise _bad(annotation, "bbox", "[x, y, width, height]", bbox)
         x, y, box_width, box_height = bbox
         edges, label = (x, x + box_width, y, y + box_height), names[int(category)]
-        found.append(relative_box(*edges, width=width, height=height, label=label))
+        found.append(
+            relative_box(*edges, width=width, height=height, label=label, may_be_turned=True)
+        )
         crowds.append(int(is_crowd))
         size = claimed_size(width=width, height=height)
     return (*boxes.box_values(found), tuple(crowds), image_id, *size)

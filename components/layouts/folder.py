@@ -29,10 +29,11 @@ from components.layouts.class_tree import (
 )
 from components.layouts.file_kinds import kind_of_name
 from components.layouts.junk import is_clutter
+from components.layouts.meaningful import refuse_foreign_files
 from components.layouts.registry import Detection, Layout, register
 from trainer_utils.format import InputError, split_of_name
 from trainer_utils.format.split_words import SPLIT_WORD_PATTERN
-from trainer_utils.storage import display_path
+from trainer_utils.storage import display_path, join
 from trainer_utils.storage.file_system import decode_path, encode_path
 
 _TEXT = pa.large_binary()
@@ -49,6 +50,7 @@ def read(inputs: LayoutInputs) -> InputTable:
     is_obeyed = inputs.layout == "folder"
     if not is_obeyed:
         _refuse_plain_list(inputs)
+    refuse_foreign_files(inputs)
     files = inputs.files.below(inputs.root)
     paths, folders = files.paths, files.folders()
     names = map(decode_path, bytes_of(folders.dictionary))
@@ -61,8 +63,9 @@ def read(inputs: LayoutInputs) -> InputTable:
             roles = [Role(inputs.split, folder[0] if folder else None) for folder in parts]
     else:
         seen = [parts[place] for place in np.unique(places[is_file]).tolist()]
-        found = read_tree(seen, base=inputs.base, named=inputs.split)
-        check_classes(found, base=inputs.base)
+        base = join(inputs.base, inputs.root) if inputs.root else inputs.base
+        found = read_tree(seen, base=base, named=inputs.split)
+        check_classes(found, base=base, named=inputs.split)
         roles = [found.get(folder, Role(None, None)) for folder in parts]
     splits, labels = [role.split for role in roles], [role.label for role in roles]
 
@@ -204,7 +207,8 @@ def _refuse_plain_list(inputs: LayoutInputs) -> None:
             raise InputError(
                 f"{display_path(path)!r}: expected folders alone, or a list as a table, got a list "
                 f"in plain text: {' '.join(words)!r} (line 1). Make it a CSV whose first row is "
-                "filename,label; or set layout='folder', and labels are the folders' names.",
+                "filename,label. To leave it out, so that the folders' names are the labels: "
+                f"ignore=[{path!r}] (--ignore {path!r}).",
                 path=path,
             )
 

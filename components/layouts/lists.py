@@ -10,26 +10,29 @@ folder of that name, with or without its extension.
 import collections
 import dataclasses
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+
+from absl import logging
 
 from components.common.entry import (
     Blob,
     BlobColumn,
-    Column,
     Entry,
     ExcludedInput,
     InputTable,
-    Value,
     join_inputs,
 )
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
 from components.layouts.file_kinds import kind_of_heads, kind_of_name
+from components.layouts.list_files import MISSING, FileFinder
+from components.layouts.list_rows import ListRows
 from components.layouts.list_table import ListTable, read_list
 from components.layouts.names import MEDIA
 from components.tables.column_roles import NoSplit, split_column, split_of_word
 from components.tables.delimited import check_agreement
-from components.tables.kinds import LABEL_NAMES, check_columns
+from components.tables.kinds import check_columns
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
 from trainer_utils.format import InputError, canonical_split
 
@@ -42,6 +45,7 @@ _MEDIA_COLUMNS = {
 }
 _KNOWN = frozenset(name for names in _MEDIA_COLUMNS.values() for name in names)
 _AUTOML = ("split", "image_uri", "audio_uri", "label")  # in lower case, however they are written
+_ID_NAME = re.compile(r"id(?![a-z])|image|img|file|photo|picture|name|clip|audio", re.IGNORECASE)
 _SPLIT = "{split}"  # in the settings of names
 _SAMPLE = 8  # files that are looked for
 
@@ -128,15 +132,7 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
             f"list of {WORDS[word]}s, move it away."
         )
         raise InputError.at(path, expected=rule, got=", ".join(names), advice=advice)
-    columns: list[Column] = []
-    features: list[list[Value]] = []
-    for name in names:
-        if name in table.embedded or roles[name] in (*MEDIA, "split"):
-            continue
-        is_label = roles[name] == "label" or name.lower() in LABEL_NAMES
-        if (found := table.cast_column(name, roles[name], trim=is_label)) is not None:
-            columns.append(found[0])
-            features.append(found[1])
+    rows = ListRows.of(table, roles, inputs, files=len(media))
     kinds = [str(roles[name]) for name in media]
     blobs = media  # as features are called: a single one is its kind, and `filename` is taken
     if len(media) == 1:
@@ -145,34 +141,111 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
         kind = kinds[media.index("filename")]
         free = kind if kind not in media else f"{kind}_file"
         blobs = [free if name == "filename" else name for name in media]
-    # An image without a label is rejected, if others have one.
-    label = next(
-        (n for n, c in enumerate(columns) if c.name.lower() in LABEL_NAMES and not c.is_list), None
-    )
+    sources = [*zip(*(_sources(inputs, table, name) for name in media), strict=True)]
+    _refuse_if_not_found(inputs, table, sources)
     splits = _splits(inputs, table, roles)
-    sources = zip(
-        *(_sources(inputs, table, n, are_alone=len(media) == 1) for n in media), strict=True
-    )
+    is_grouped = len(media) == 1 and media[0] not in table.embedded
+    keys = [
+        _key_of(files, number) if is_grouped else number for number, files in enumerate(sources)
+    ]
+    rows, members = rows.grouped(keys, how=inputs.rows)
+    if any(column.name == "xmin" for column in rows.columns):
+        blobs = ["image"]
+    own_splits = [_split_of_rows(table, numbers, splits, keys) for numbers in members]
+    unlabelled = _unlabelled_splits(rows, own_splits)
+    label = next((n for n, c in enumerate(rows.columns) if c.name == rows.label), None)
     entries, excluded, taken = [], [], set[str]()
-    for n, (position, files) in enumerate(zip(positions, sources, strict=True)):
-        place, own, row = table.place(position), splits[n], tuple(values[n] for values in features)
+    for n, (numbers, split) in enumerate(zip(members, own_splits, strict=True)):
+        files, place = sources[numbers[0]], rows.places[n]
+        values = tuple(of_column[n] for of_column in rows.values)
         bad = next((one for one in files if isinstance(one, RejectedInputError)), None)
         good = [one for one in files if not isinstance(one, RejectedInputError)]
         name = bad.name if bad is not None else good[0][0]
         while bad is None and name in taken:
-            name += f"#{position}"
+            name += f"#{table.positions[numbers[0]]}"
         if bad is None:
             taken.add(name)
-        if isinstance(own, NoSplit):
-            excluded.append(ExcludedInput(name, None, own.code, f"{place}: {own.detail}"))
+        if isinstance(split, NoSplit):
+            excluded.append(ExcludedInput(name, None, split.code, f"{place}: {split.detail}"))
         elif bad is not None:
-            excluded.append(ExcludedInput(name, own, bad.code, f"{place}: {bad.detail}"))
-        elif label is not None and row[label] is None:
-            excluded.append(ExcludedInput(name, own, "NO_LABEL", place))
+            excluded.append(ExcludedInput(name, split, bad.code, f"{place}: {bad.detail}"))
+        elif (problem := rows.problems.get(n)) is not None:
+            excluded.append(ExcludedInput(name, split, problem.code, problem.detail))
+        elif label is not None and values[label] is None and split not in unlabelled:
+            detail = f"{place}: no {rows.label!r}"
+            excluded.append(ExcludedInput(name, split, "NO_LABEL", detail))
         else:
-            entries.append(Entry(name, own, tuple(blob for _, blob in good), row))
+            entries.append(Entry(name, split, tuple(blob for _, blob in good), values))
     blob_columns = tuple(map(BlobColumn, blobs, kinds))
-    return InputTable.of(entries, excluded, tuple(columns), blob_columns)
+    return InputTable.of(entries, excluded, tuple(rows.columns), blob_columns)
+
+
+def _key_of(files: Sequence[_Source], number: int) -> Hashable:
+    """Return the file of a row, by which rows belong together; a missing one by its name."""
+    (source,) = files
+    return ("", source.name) if isinstance(source, RejectedInputError) else source[1].path
+
+
+def _split_of_rows(
+    table: ListTable,
+    numbers: Sequence[int],
+    splits: Sequence[str | NoSplit | None],
+    keys: Sequence[Hashable],
+) -> str | NoSplit | None:
+    """Return the split of a file by all of its rows, which must agree."""
+    first = splits[numbers[0]]
+    other = next((number for number in numbers if splits[number] != first), None)
+    if other is not None:
+        got = " and ".join(
+            f"{splits[number]!r} ({table.place(table.positions[number])})"
+            for number in (numbers[0], other)
+        )
+        raise InputError.at(table.path, expected=f"one split for {keys[numbers[0]]!r}", got=got)
+    return first
+
+
+def _unlabelled_splits(
+    rows: ListRows, splits: Sequence[str | NoSplit | None]
+) -> frozenset[str | NoSplit | None]:
+    """Return the splits by name of which no row has a label, while others have: they are kept."""
+    place = next((n for n, column in enumerate(rows.columns) if column.name == rows.label), None)
+    if place is None:
+        return frozenset()
+    labelled = {s for s, v in zip(splits, rows.values[place], strict=True) if v is not None}
+    found = frozenset(split for split in splits if isinstance(split, str)) - labelled
+    if found:
+        names = ", ".join(sorted(map(str, found)))
+        logging.warning("%r: no row of the split %s has a label; it is kept", rows.path, names)
+        if rows.columns[place].is_list:
+            rows.values[place] = [() if v is None else v for v in rows.values[place]]
+    return found
+
+
+def _refuse_if_not_found(
+    inputs: LayoutInputs, table: ListTable, sources: Sequence[Sequence[_Source]]
+) -> None:
+    """Refuse a list of whose files none is found, with what would find them.
+
+    Also one of whose files half are missing, if something finds all of these.
+    """
+    missing = [
+        (row, one.name)
+        for row, files in enumerate(sources)
+        for one in files
+        if isinstance(one, RejectedInputError) and one.code in MISSING
+    ]
+    rows = len({row for row, _ in missing})
+    if not missing or 2 * rows < len(sources):
+        return
+    uris = [uri for _, uri in missing]
+    finder = FileFinder(inputs, folder=posixpath.dirname(table.path), uris=uris)
+    if advice := finder.advice(uris, least=1 if rows == len(sources) else len(uris)):
+        row, first = missing[0]
+        raise InputError(
+            f"{table.path!r}: {len(missing)} of its files are not found, such as {first!r} "
+            f"({table.place(table.positions[row])}): {advice}.",
+            path=table.path,
+        )
 
 
 def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict[str, str | None]:
@@ -236,7 +309,7 @@ def _files_by_inspection(
         is_named = any(kinds) if by_name else all(kinds)
         is_there = is_named and by_name
         if is_named != by_name:  # else it is a column of words, or its name and endings agree
-            sample = _file_sources(inputs, table, uris[:_SAMPLE], are_alone=False)
+            sample = _file_sources(inputs, table, uris[:_SAMPLE])
             is_there = any(not isinstance(one, RejectedInputError) for one in sample)
         if is_named and is_there:
             found[name] = next(kind for kind, _ in kinds.most_common() if kind is not None)
@@ -251,17 +324,48 @@ def _files_by_inspection(
                     f"{heads[0][:8]!r}. Say what they are, or leave them out: "
                     f"columns={{{name!r}: 'ignore'}}."
                 )
+    if not found and not any(role in MEDIA for role in roles.values()):
+        found |= _files_by_stem(inputs, table, roles)
     return found | dict.fromkeys(nameless if found else ())
 
 
-def _sources(
-    inputs: LayoutInputs, table: ListTable, name: str, *, are_alone: bool
-) -> Iterator[_Source]:
+def _files_by_stem(
+    inputs: LayoutInputs, table: ListTable, roles: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """Return the column whose values are names of files without their endings, as ids are."""
+    finder = FileFinder(inputs, folder=posixpath.dirname(table.path))
+    candidates = []
+    for name in table.columns:
+        if name in inputs.columns or roles[name] is not None:
+            continue
+        values = [str(value).strip() for value in table.values(name) if value not in (None, "")]
+        sample = dict.fromkeys(values[:_SAMPLE])
+        if not sample or any("/" in value or " " in value for value in sample):
+            continue
+        if all(map(str.isdecimal, sample)) and not _ID_NAME.search(name):
+            continue  # a number is more often a value than a name
+        if not any(len(finder.named(value)) == 1 for value in sample):
+            continue
+        count = sum(len(finder.named(value)) == 1 for value in dict.fromkeys(values))
+        if 2 * count >= len(set(values)):
+            candidates.append(name)
+    if len(candidates) > 1:
+        first, second = candidates[:2]
+        raise InputError(
+            f"{table.path!r}: both {first!r} and {second!r} have names of files. Say which one the "
+            f"{WORDS[inputs.media]} is: columns={{{first!r}: {inputs.media!r}}} "
+            f"(--column {first}={inputs.media}).",
+            path=table.path,
+        )
+    return dict.fromkeys(candidates, inputs.media)
+
+
+def _sources(inputs: LayoutInputs, table: ListTable, name: str) -> Iterator[_Source]:
     """The name and the file, or the place of the bytes, of each row."""
     if name not in table.embedded:
         values = ("" if uri is None else str(uri).strip() for uri in table.values(name))
         uris = [*zip(table.positions, values, strict=True)]
-        yield from _file_sources(inputs, table, uris, are_alone=are_alone)
+        yield from _file_sources(inputs, table, uris)
         return
     embedded = table.embedded[name]
     paths, size, column = embedded.paths, embedded.bytes_per_row, embedded.bytes_column
@@ -272,42 +376,30 @@ def _sources(
 
 
 def _file_sources(
-    inputs: LayoutInputs, table: ListTable, uris: Sequence[tuple[int, str]], *, are_alone: bool
+    inputs: LayoutInputs, table: ListTable, uris: Sequence[tuple[int, str]]
 ) -> Iterator[_Source]:
     """The name and the file of each row; of a list named after a split also as Datum has them."""
-    folder, own_folder = posixpath.dirname(table.path), _own_folder(inputs, table.path)
-    stems: dict[str, list[str]] = collections.defaultdict(list)
-    if own_folder is not None:
-        for path in inputs.files.below(own_folder):
-            stems[posixpath.splitext(path)[0]].append(path)
-    place_of: dict[str, str] = {}  # by where the file lies
+    finder = FileFinder(
+        inputs,
+        folder=posixpath.dirname(table.path),
+        own_folder=_own_folder(inputs, table.path),
+        uris=[uri for _, uri in uris],
+    )
+    seen: set[str] = set()  # paths of files
     names: set[str] = set()
+    known: dict[str, str] = {}  # names by path
     for position, uri in uris:
-        place = table.place(position)
-        if own_folder is not None:  # it may be a path from there, with or without its ending
-            path = posixpath.normpath(posixpath.join(own_folder, uri))
-            found = [path] if path in inputs.files else stems.get(path, [])
-            if len(found) > 1:
-                expected = f"one {WORDS[inputs.media]} called {uri!r}"
-                raise InputError.at(
-                    table.path, expected=expected, got=f"{', '.join(found)} ({place})"
-                )
-            uri = posixpath.relpath(found[0], folder or ".") if found else uri
         try:
-            name, blob = inputs.resolve(uri, folder=folder)
+            name, blob = finder.find(uri)
         except RejectedInputError as error:
             error.name = uri
             yield error
             continue
-        if blob.path in place_of and are_alone:
-            unit, first = place_of[blob.path].split()
-            raise InputError.at(
-                table.path,
-                expected=f"each {WORDS[inputs.media]} once",
-                got=f"{uri!r} in {unit}s {first} and {position}",
-                advice="Remove one of them.",
-            )
-        if blob.path not in place_of:
+        except InputError as error:
+            raise InputError(f"{table.path!r}, {table.place(position)}: {error}") from error
+        if blob.path in seen:
+            name = known[blob.path]
+        else:
             # Below another root there may be a file of that name: more folders tell them apart.
             parts = blob.path.replace("://", "/").strip("/").split("/")
             count = name.count("/") + 1
@@ -315,8 +407,11 @@ def _file_sources(
                 count += 1
                 name = "/".join(parts[-count:])
             names.add(name)
-        place_of[blob.path] = place
+            seen.add(blob.path)
+            known[blob.path] = name
         yield name, blob
+    for how, count in finder.found_by.items():
+        logging.warning("%r: %d files are found %s", table.path, count, how)
 
 
 def _own_folder(inputs: LayoutInputs, path: str) -> str | None:

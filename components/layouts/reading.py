@@ -10,7 +10,8 @@ from absl import logging
 
 from components.common.entry import InputTable
 from components.common.layout_inputs import LayoutInputs
-from components.layouts.meaningful import refuse_foreign_files, refuse_unread_files
+from components.layouts.boxes import SIZE_COLUMNS
+from components.layouts.meaningful import refuse_unread_files
 from components.layouts.refusals import check_no_columns, refuse_layout
 from components.layouts.registry import find_layout
 from components.media.options import DESCRIPTIONS
@@ -30,8 +31,6 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
     found = find_layout(inputs, layout)
     if not found.takes_columns:
         check_no_columns(inputs, found.name)
-    if found.name == "folder":
-        refuse_foreign_files(inputs)
     listing = found.read(inputs)
     if not listing.found and found.name != "folder":
         refuse_layout(inputs, found.name, f"files such as {', '.join(found.tree.splitlines())}")
@@ -50,6 +49,9 @@ def without_reserved(listing: InputTable) -> InputTable:
     reserved = {"filename", *(blob.name for blob in listing.blobs)}
     for blob in listing.blobs:
         reserved.update(DESCRIPTIONS.get(blob.kind, ()))
+    if any(column.name == "xmin" and column.is_list for column in listing.columns):
+        # An annotation's height and width are compared with its image's.
+        reserved -= {column.name for column in SIZE_COLUMNS}
     for name in {column.name for column in listing.columns} & reserved:
         logging.warning("column %r is left out: each example has a feature of that name", name)
         listing = dataclasses.replace(

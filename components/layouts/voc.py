@@ -145,7 +145,9 @@ def _parse(text: bytes | OSError, path: str) -> tuple[Value, ...]:
         if box is None or not name:
             raise RejectedInputError("BAD_ANNOTATION", "an <object> without <name> or <bndbox>")
         edges = [_number(box, edge) for edge in ("xmin", "xmax", "ymin", "ymax")]
-        found.append(relative_box(*edges, width=width, height=height, label=name))
+        found.append(
+            relative_box(*edges, width=width, height=height, label=name, may_be_turned=True)
+        )
         poses.append((thing.findtext("pose") or "unspecified").lower())
         truncated.append(int(thing.findtext("truncated") == "1"))
         difficult.append(int(thing.findtext("difficult") == "1"))

@@ -1,9 +1,13 @@
 """Archives as WebDataset writes them: files of one key make one example.
 
     key.jpg  key.cls  key.json  key.txt     # image, label, columns, text
+    key.mask.png  key.flac  key.npy         # by their endings: an image, audio, bytes
 
 `cls` becomes `label`, ids or words; `txt` becomes `text`; the fields of `json` keep their names,
-nested ones joined by dots. A field called as `cls` or `txt` are, beside these, is `json.label`.
+nested ones joined by dots. A field with the name of another file's feature is `json.label` and so
+on. The image with a plain ending is `image`, the first in the order of `FORMATS` if a key has
+several. Each other file that all keys have is a feature named by its ending; of the rest a warning
+has the number. A key is one of its own archive: writers start again with each.
 
 An archive of archives, as ImageNet's training images come, has a class in each of the inner ones,
 by the name of which it is called. Only headers and small files are read; images stay where they
@@ -20,25 +24,35 @@ key ends at the first dot after the last slash. POSIX.1-2001 pax, `tarfile` of P
 
 import collections
 import dataclasses
+import itertools
 import posixpath
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, cast
 
 from absl import logging
 
-from components.common.entry import Blob, Column, Entry, ExcludedInput, InputTable, Value
+from components.common.entry import (
+    Blob,
+    BlobColumn,
+    Column,
+    Entry,
+    ExcludedInput,
+    InputTable,
+    Value,
+)
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.layouts.archives import COMPRESSED_ARCHIVES, tar_files
 from components.layouts.junk import is_clutter
 from components.layouts.list_table import typed_values
 from components.layouts.registry import Detection, Layout, register
+from components.media.options import DESCRIPTIONS
 from components.tables.json_rows import columns_of_objects, parse_object
 from components.tables.kinds import check_columns
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.format.json_text import Json
-from trainer_utils.format.media_formats import COMPRESSIONS, EXTENSIONS
+from trainer_utils.format.media_formats import COMPRESSIONS, EXTENSIONS, FORMATS
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import display_path
 
@@ -46,9 +60,14 @@ _MAX_SIDECAR_BYTES = 16 << 20
 _META = re.compile(r"__[^/]*__($|/)")  # WebDataset's own, which its readers pass by
 _COLUMN_OF = {"cls": "label", "txt": "text"}
 _SIDECARS = (*_COLUMN_OF, "json")
+# The plain endings of images, in the order in which one is chosen.
+_IMAGES = {
+    ending[1:]: number
+    for number, ending in enumerate(e for f in FORMATS if f.kind == "image" for e in f.extensions)
+}
 _KINDS = ("int", "float", "string", "label", "ignore")
 _BLOCK_BYTES = 512  # of a tar, see `tarfile.BLOCKSIZE`
-_MAX_HEADER_BYTES = 64 << 10  # 64 KiB: paths end at 4 KiB
+_MAX_HEADER_BYTES = 1 << 20  # paths end at 4 KiB, but a pax header may have extended attributes
 _CHUNK_BYTES = 1 << 20
 # What tarfile raises on hostile headers.
 _ERRORS = (tarfile.TarError, OSError, ValueError, ArithmeticError, LookupError, RecursionError)
@@ -58,59 +77,171 @@ _ERRORS = (tarfile.TarError, OSError, ValueError, ArithmeticError, LookupError, 
 class _Sample:
     """The files of one key."""
 
-    image: tuple[str, Blob] | None = None  # its name, and where it lies
+    archive: str
+    split: str | None
+    key: str
+    # Names and places of the files that are not read yet, by their endings
+    files: dict[str, tuple[str, Blob]] = dataclasses.field(default_factory=dict)
     label: str | None = None  # what an archive in the archive is called, if it is in one
     # What the others say, by their endings; None of those that cannot be read
     sidecars: dict[str, Any] = dataclasses.field(default_factory=dict)
     problem: str | None = None  # why one of them cannot be read
     is_counted: bool = False  # whether its image was left out, as a link, and counted so
 
+    @property
+    def image(self) -> str | None:
+        """The ending of the file that is the feature `image`."""
+        return min(self.files.keys() & _IMAGES.keys(), key=_IMAGES.__getitem__, default=None)
+
+    @property
+    def others(self) -> set[str]:
+        """The endings of the other files."""
+        return {*self.files} - {self.image}
+
+    @property
+    def place(self) -> str:
+        """What the key is called in messages."""
+        return f"{self.archive}/{self.key}"
+
 
 def read(inputs: LayoutInputs) -> InputTable:
     """Reads the headers of every archive.
 
     Raises:
-        InputError: an archive is compressed, cut short or malformed, or a key comes twice. A class,
-            text or JSON that cannot be read rejects its own sample alone.
+        InputError: an archive is compressed, cut short or malformed, has a file twice, or some keys
+            have more images than others. A class, text or JSON that cannot be read rejects its own
+            sample alone.
         ConfigError: `columns` names one that is not there.
     """
     archives, excluded = select_readable(inputs, tar_files(inputs), "a tar archive")
-    archive_of: dict[tuple[str | None, str], str] = {}
-    ignored: collections.Counter[str] = collections.Counter()
-    places, images, sidecars = [], [], []
-    for path in archives:
-        split = inputs.split or _split(path)
-        for key, sample in _read_archive(inputs, path, split, excluded, ignored).items():
-            other, place = archive_of.setdefault((split, key), path), f"{path}/{key}"
-            if other != path:
-                rule = f"it in one archive{f' of split {split!r}' if split else ''}"
-                got = f"it in {other!r} and {path!r}"
-                raise InputError(f"key {key!r}: expected {rule}, got {got}")
-            if sample.image is None:
-                if not sample.is_counted:
-                    detail = "a key without an image"
-                    excluded.append(ExcludedInput(place, split, "NO_IMAGE", detail))
-                continue
-            name, blob = f"{path}/{sample.image[0]}", sample.image[1]
-            if sample.problem is not None:
-                excluded.append(ExcludedInput(name, split, "BAD_ANNOTATION", sample.problem))
-                continue
-            places.append(place)
-            images.append((name, split, (blob,)))
-            of_archive = {} if sample.label is None else {"cls": sample.label}
-            sidecars.append(of_archive | sample.sidecars)
-    for extension, number in sorted(ignored.items()):
-        logging.info("%d files %r in archives are not used", number, f".{extension}")
-    columns, rows = _make_columns(sidecars, given=inputs.columns, place=places.__getitem__)
-    entries = (Entry(*image, row) for image, row in zip(images, rows, strict=True))
-    return InputTable.of(entries, excluded, columns)
+    samples: list[_Sample] = []
+    for path, split in _splits(inputs, archives).items():
+        samples += _read_archive(inputs, path, split, excluded).values()
+    ignored = {name for name, kind in inputs.columns.items() if kind == "ignore"}
+    ignored &= {ending for sample in samples for ending in sample.files}
+    for sample in samples:
+        sample.files = {e: file for e, file in sample.files.items() if e not in ignored}
+    has_images = any(sample.image for sample in samples)
+    kept, left = _kept_samples(samples, has_images=has_images)
+    excluded += left
+    endings = _common_endings(kept)
+    sidecars = [
+        ({} if sample.label is None else {"cls": sample.label}) | sample.sidecars for sample in kept
+    ]
+    own = {_COLUMN_OF[kind] for sample in sidecars for kind in sample.keys() & _COLUMN_OF.keys()}
+    names = _feature_names(endings, {*own, *["image"] * has_images})
+    columns, rows = _make_columns(
+        sidecars,
+        given={n: kind for n, kind in inputs.columns.items() if n not in ignored},
+        own=own,
+        taken={*names.values()},
+        place=lambda number: kept[number].place,
+    )
+    blobs = [BlobColumn(names[e], _kind_of(e) or "bytes") for e in endings]
+    if has_images or not endings:
+        blobs.insert(0, BlobColumn("image", "image"))
+    entries = (_entry(sample, endings, row) for sample, row in zip(kept, rows, strict=True))
+    return InputTable.of(entries, excluded, columns, tuple(blobs))
+
+
+def _kept_samples(
+    samples: Sequence[_Sample], *, has_images: bool
+) -> tuple[list[_Sample], list[ExcludedInput]]:
+    """Return the samples that become examples, and why the others do not."""
+    kept, left = list[_Sample](), list[ExcludedInput]()
+    for sample in samples:
+        is_usable = bool(sample.image) if has_images else any(map(_kind_of, sample.files))
+        if not is_usable and not sample.is_counted:
+            detail = "a key without an image"
+            left.append(ExcludedInput(sample.place, sample.split, "NO_IMAGE", detail))
+        elif is_usable and sample.problem is not None:
+            name, _ = sample.files[sample.image or min(sample.files)]
+            name = f"{sample.archive}/{name}"
+            left.append(ExcludedInput(name, sample.split, "BAD_ANNOTATION", sample.problem))
+        elif is_usable:
+            kept.append(sample)
+    return kept, left
+
+
+def _entry(sample: _Sample, endings: Sequence[str], row: tuple[Value, ...]) -> Entry:
+    taken = endings if sample.image is None else [sample.image, *endings]
+    files = [sample.files[ending] for ending in taken]
+    name = f"{sample.archive}/{files[0][0]}"
+    return Entry(name, sample.split, tuple(blob for _, blob in files), row)
+
+
+def _kind_of(ending: str) -> str | None:
+    """Return `image` or `audio` by the last part of an ending, None for any other file."""
+    last = f".{ending.rpartition('.')[2]}"
+    return next((kind for kind, known in EXTENSIONS.items() if last in known), None)
+
+
+def _common_endings(samples: Sequence[_Sample]) -> list[str]:
+    """Return the endings of the files, beside the images, that all samples have, in order.
+
+    Raises:
+        InputError: some samples have an image that others lack.
+    """
+    counts = collections.Counter(ending for sample in samples for ending in sample.others)
+    for ending, count in sorted(counts.items()):
+        if count == len(samples):
+            continue
+        one = next(sample for sample in samples if ending in sample.others)
+        if ending in _IMAGES:
+            other = next(sample for sample in samples if ending not in sample.others)
+            raise InputError(
+                f"{one.archive!r}: {one.key!r} has an image {ending!r} next to its "
+                f"{one.image!r}, {other.place!r} has none. Pack all keys alike, or leave these "
+                f"images out: columns={{{ending!r}: 'ignore'}} (--column {ending}=ignore).",
+                path=one.archive,
+            )
+        logging.warning(
+            "%d files %r in archives are left out, since %d of %d keys have none: the first is of "
+            "%r",
+            *(count, f".{ending}", len(samples) - count, len(samples), one.place),
+        )
+    return sorted(ending for ending, count in counts.items() if count == len(samples))
+
+
+def _feature_names(endings: Sequence[str], others: Collection[str]) -> dict[str, str]:
+    """Return the name of each ending's feature: the ending, or `file.` and it if it is taken."""
+    taken = {*others, "filename", *itertools.chain.from_iterable(DESCRIPTIONS.values())}
+    return {ending: f"file.{ending}" if ending in taken else ending for ending in endings}
+
+
+def _splits(inputs: LayoutInputs, archives: Sequence[str]) -> dict[str, str | None]:
+    """Return the split of each archive, all None if none has one."""
+    if inputs.split is not None:
+        return dict.fromkeys(archives, inputs.split)
+    found = {path: _split(path) for path in archives}
+    without = [path for path, split in found.items() if split is None]
+    if without and len(without) < len(found):
+        named = next(path for path, split in found.items() if split is not None)
+        raise InputError(
+            f"{display_path(without[0])!r}: expected a split in the names of all archives or of "
+            f"none, got {display_path(named)!r} of split {found[named]!r} and "
+            f"{len(without)} without one. Rename these archives or move them away, or name each "
+            "split's pattern in input_config.",
+            path=without[0],
+        )
+    return found
 
 
 def _split(path: str) -> str | None:
-    """The split that the leading word of an archive's name is, or its folder, or its last word."""
-    words = re.split(r"[^A-Za-z]", posixpath.basename(path).split(".")[0])
-    found = map(canonical_split, (words[0], posixpath.basename(posixpath.dirname(path)), words[-1]))
-    return next(filter(None, found), None)
+    """Return the split that a word of an archive's name is, or else a word of its folder's name."""
+    folder, name = posixpath.split(path)
+    for part in (name.split(".")[0], posixpath.basename(folder)):
+        words = re.split(r"[^A-Za-z]+", part)
+        found = dict.fromkeys(filter(None, map(canonical_split, words)))
+        if len(found) > 1:
+            raise InputError(
+                f"{path!r}: expected one split in its name, got {' and '.join(found)}. Rename the "
+                "archive, or name each split's pattern in input_config.",
+                path=path,
+            )
+        if found:
+            return next(iter(found))
+    return None
 
 
 def _read_archive(
@@ -118,10 +249,9 @@ def _read_archive(
     path: str,
     split: str | None,
     excluded: list[ExcludedInput],
-    ignored: collections.Counter[str],
 ) -> dict[str, _Sample]:
-    """The files of each key; to those `excluded` and `ignored` it adds."""
-    samples: dict[str, _Sample] = collections.defaultdict(_Sample)
+    """Return the files of each key, and add to those `excluded`."""
+    samples: dict[str, _Sample] = {}
     with inputs.open(path) as stream:
         for member, label in _members(stream, path, inputs.files[path].size):
             name = _name(member)
@@ -132,20 +262,20 @@ def _read_archive(
             if (exclusion := _exclusion(member, name)) is not None:
                 excluded.append(ExcludedInput(place, split, *exclusion))
                 if exclusion[0] is not None and ".." not in name.split("/"):
-                    samples[key].is_counted |= is_image
+                    sample = samples.setdefault(key, _Sample(path, split, key))
+                    sample.is_counted |= is_image
                 continue
-            sample = samples[key]
-            if kind in sample.sidecars or (is_image and sample.image is not None):
-                rule, got = f"one {'image' if is_image else kind} a key", f"another, {place!r}"
+            sample = samples.setdefault(key, _Sample(path, split, key))
+            if kind in sample.sidecars or kind in sample.files:
+                rule, got = f"one {kind} a key", f"another, {place!r}"
                 raise InputError.at(path, expected=rule, got=got, offset=member.offset)
-            if is_image:
-                blob = Blob(path, member.size, offset=member.offset_data)
-                sample.image, sample.label = (name, blob), label
-            elif kind in _SIDECARS:
+            if kind in _SIDECARS:
                 said, problem = _read_sidecar(inputs, stream, kind, place, member)
                 sample.sidecars[kind], sample.problem = said, sample.problem or problem
             else:
-                ignored[kind] += 1
+                blob = Blob(path, member.size, offset=member.offset_data)
+                sample.files[kind] = (name, blob)
+                sample.label = label
     return samples
 
 
@@ -215,14 +345,26 @@ def _read_sidecar(
 
 
 def _make_columns(
-    samples: Sequence[Mapping[str, Json]], *, given: Mapping[str, str], place: Callable[[int], str]
+    samples: Sequence[Mapping[str, Json]],
+    *,
+    given: Mapping[str, str],
+    own: Collection[str],
+    taken: Collection[str],
+    place: Callable[[int], str],
 ) -> tuple[tuple[Column, ...], list[tuple[Value, ...]]]:
-    """The columns, typed by all samples and by what the user says, and each sample's values."""
-    own = {_COLUMN_OF[kind] for sample in samples for kind in sample.keys() & _COLUMN_OF.keys()}
+    """Return the columns, typed by all samples and by what the user says, and each sample's values.
+
+    Args:
+        own: the columns that are files of their own.
+        taken: other names that a field of the JSON cannot have.
+    """
     rows = []
     for sample in samples:
         fields = sample.get("json", {}).items()
-        row = {f"json.{name}" if name in own else name: value for name, value in fields}
+        row = {
+            f"json.{name}" if name in own or name in taken else name: value
+            for name, value in fields
+        }
         rows.append(row | {_COLUMN_OF[kind]: sample[kind] for kind in _COLUMN_OF if kind in sample})
     check_columns(given, dict.fromkeys(name for row in rows for name in row), of="the archives")
     for name, asked in given.items():
@@ -334,9 +476,10 @@ register(
         tree="""\
 train-0000.tar: 000.jpg, 000.cls, 000.json, 001.jpg, …
 val-0000.tar: …""",
-        features="label, text, the fields of the JSON",
+        features="label, text, the fields of the JSON; other files of a key by their endings",
         splits="a word of the archive's name, or of its folder's",
-        refused="compressed archives; a key that comes twice",
+        refused="compressed archives; archives of which some name a split and others none; images "
+        "that some keys have and others lack",
         detect=detect,
         read=read,
         takes_columns=True,

@@ -5,14 +5,15 @@
 
 import io
 import os
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, TiffImagePlugin
 
 from components.common.rejects import RejectedInputError
-from components.media.image_opening import missing_reader, open_by_format
+from components.image_opening import missing_reader, open_by_format
 from components.media.image_structure import ImageStructure, scan_jpeg, scan_png
 from components.media.options import ImageOptions
 from trainer_utils.format.media_formats import (
@@ -46,6 +47,8 @@ _WAYS = {
     8: Image.Transpose.ROTATE_90,
 }
 _WAYS_BACK = _WAYS | {6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}
+_QUARTERS = (5, 6, 7, 8)  # that exchange height and width
+_BACKWARDS = {6: 8, 8: 6}
 _UNKNOWN = ImageStructure()
 # Cameras and the web use these with losses; nothing cheap tells the rare ones without.
 _LOSSY_FORMATS = ("AVIF", "HEIF")
@@ -183,8 +186,59 @@ def _has_sixteen_bits(data: bytes, image: Image.Image) -> bool:
     return False
 
 
-def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
-    """Keeps a map of class ids, one a pixel, as an 8-bit grey PNG: of a palette image the indices.
+def read_frame(data: bytes, options: ImageOptions) -> tuple[tuple[int, int], int]:
+    """Return the width and height of the stored pixels, and how EXIF or XMP rotates them."""
+    structure = scan_image(data)
+    if structure.format == "JPEG" and not structure.has_metadata:
+        return structure.size, UPRIGHT
+    image = open_image(data, structure, max_pixels=options.max_pixels)
+    if image.format == "TIFF":  # whose size Pillow gives as it is displayed
+        tags = cast(TiffImagePlugin.TiffImageFile, image).tag_v2
+        return (int(tags[256]), int(tags[257])), orientation_of(image, structure)
+    return image.size, orientation_of(image, structure)
+
+
+def orientation_of_label_map(
+    size: tuple[int, int], photo: bytes, options: ImageOptions, *, box_frame: str | None
+) -> int:
+    """Return how a label map of this size is rotated, so that it fits its photo as that is stored.
+
+    Raises:
+        RejectedInputError: BOX_FRAME: nothing says which pixels it refers to.
+    """
+    stored, orientation = read_frame(photo, options)
+    if orientation == UPRIGHT:
+        return UPRIGHT
+    shown = stored[::-1] if orientation in _QUARTERS else stored
+    if size == shown != stored:
+        is_shown = True
+    elif size == stored != shown:
+        is_shown = False
+    elif size != stored:
+        return UPRIGHT  # of another size, which is refused
+    elif box_frame is None:
+        raise RejectedInputError(
+            "BOX_FRAME",
+            f"EXIF rotates the image (orientation {orientation}), and nothing says whether the map "
+            "is of the displayed image, box_frame='displayed' (--box-frame displayed), or of the "
+            "stored pixels, box_frame='stored' (--box-frame stored)",
+        )
+    else:
+        is_shown = box_frame == "displayed"
+    if is_shown == (options.orientation == "apply"):
+        return UPRIGHT
+    return orientation if not is_shown else _BACKWARDS.get(orientation, orientation)
+
+
+def store_label_map(
+    data: bytes, options: ImageOptions, *, turn: Callable[[tuple[int, int]], int] | None = None
+) -> StoredImage:
+    """Keep a map of class ids, one a pixel, as an 8-bit grey PNG: of a palette image the indices.
+
+    Args:
+        data: the file.
+        options: what is to become of images.
+        turn: gives how a map of a width and height is rotated to fit its photo, as EXIF counts.
 
     Raises:
         RejectedInputError: as `store_image`, or NOT_A_LABEL_MAP: colours, or ids over 255.
@@ -201,6 +255,9 @@ def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
         conversions.add("RESIZED")
     if not conversions and structure.doubt is not None:
         conversions.add("PNG_VARIANT")
+    turned = UPRIGHT if turn is None else turn(image.size)
+    if turned != UPRIGHT:
+        conversions.add("ORIENTATION")
     if not conversions:
         if options.verify == "decode":
             load(image)
@@ -210,6 +267,8 @@ def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
     if ids.size and ids.max() > 255:
         raise RejectedInputError("NOT_A_LABEL_MAP", f"expected ids up to 255, got {ids.max()}")
     grey = Image.fromarray(ids.astype(np.uint8))
+    if turned != UPRIGHT:
+        grey = grey.transpose(_WAYS[turned])
     if "RESIZED" in conversions:
         grey = _resized(grey, options, Image.Resampling.NEAREST)
     done = tuple(sorted(conversions))

@@ -14,6 +14,7 @@ import itertools
 import os
 import posixpath
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -243,7 +244,8 @@ def _tfds_files(source: Dataset, features: Mapping[str, Feature], uri: str) -> d
             raise DatasetError(
                 f"split {split!r}: expected shards called …-00000-of-{len(shards):05d}, not "
                 f"compressed, for TFDS, got {shards[0].path if shards else 'none'!r}. "
-                "Export what ShardBalancer writes, with compression='none'."
+                "Write it again: "
+                f"tfx-shards balance {shlex.quote(source.uri)} OUT --compression none."
             )
         described = {
             "filepathTemplate": heads.pop() + "{SHARD_X_OF_Y}",

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.advice import how_to_set
 from components.tables.kinds import texts_of
 from components.tables.pieces import Rows
 from trainer_utils.format import ConfigError, InputError, canonical_split
@@ -66,7 +67,7 @@ def split_of_word(word: str, *, column: str) -> str | NoSplit | None:
     return canonical_split(word) or NoSplit(
         "UNKNOWN_SPLIT",
         f"column {column!r}: expected TRAIN, VALIDATION, TEST, UNASSIGNED or DISCARD, got "
-        f"{word!r}. If it is no split: columns={{{column!r}: 'string'}}",
+        f"{word!r}. If it is no split: {how_to_set(columns={column: 'string'})}",
     )
 
 
@@ -152,12 +153,12 @@ class TextRules:
             raise ConfigError(
                 "lowercase, normalize, min_chars, max_chars, deduplicate: expected a column with "
                 f"the texts, got {', '.join(rows.columns)}. "
-                "Name it: columns={'<column>': 'text'}."
+                f"Name it, such as {how_to_set(columns={next(iter(rows.columns)): 'text'})}."
             )
         for name in texts:
             array = rows.columns[name]
             if pa.types.is_nested(array.type):
-                advice = f"Take them as they are: columns={{{name!r}: 'string'}}."
+                advice = f"Take them as they are: {how_to_set(columns={name: 'string'})}."
                 raise InputError(f"column {name!r}: expected texts, got lists. {advice}")
             array = texts_of(array)
             if self.normalize:

@@ -20,13 +20,13 @@ import dataclasses
 import io
 import itertools
 import re
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NoReturn
 
 import pyarrow as pa
 import pyarrow.csv
 
+from components.common.advice import how_to_set
 from components.common.entry import one_array
 from components.common.layout_inputs import LayoutInputs
 from components.tables.kinds import LABEL_NAMES, MISSING_WORDS
@@ -54,8 +54,8 @@ _HINT = re.compile(rb'"?sep=([^\r\n"])"?[,;\t]*\r?\n', re.IGNORECASE)
 _NAME = re.compile(r'"?[^\W\d]\w*"?')
 _QUOTING = (
     "A field that begins with a quote is quoted as a whole, and its own quotes are doubled: "
-    '"""Yes"", he said". If quotes are characters like any other: quoting="none" '
-    "(tfx-shards convert … --quoting none)."
+    '"""Yes"", he said". If quotes are characters like any other: '
+    f"{how_to_set(quoting='none')}."
 )
 _ROWS = 50  # that are compared with the first one
 _MOST_CELLS = 100_000  # of a wide table
@@ -150,10 +150,7 @@ def _read_header(
         return given, stop if first == given else start, ""  # one that says the same is no row
     if is_open or stop == len(data) == _HEAD_BYTES:
         rule = f"a header of at most {_HEAD_BYTES} bytes whose quotes are closed"
-        cure = (
-            "For a table without a header: column_names=['text', 'label'] "
-            "(tfx-shards convert … --columns text,label)."
-        )
+        cure = f"For a table without a header: {how_to_set(column_names=['text', 'label'])}."
         raise _bad(source, rule, "another", cure)
     if not any(first):
         rule = "a header with the names of the columns"
@@ -193,8 +190,7 @@ def _begin(data: bytes, delimiter: str, source: str) -> int:
                 source,
                 f"fields divided by {delimiter!r}",
                 repr(hint[0].decode("latin-1").strip()),
-                f"Say so as well: delimiter={named!r} (tfx-shards convert … --delimiter "
-                f"{shlex.quote(named)}), or remove that line.",
+                f"Say so as well: {how_to_set(delimiter=named)}, or remove that line.",
             )
     return len(data) - len(data[start:].lstrip(b"\r\n"))
 
@@ -231,9 +227,8 @@ def _check_delimiter(first: Sequence[str], delimiter: str, source: str) -> None:
                 source,
                 f"names divided by {delimiter!r} in the first row",
                 repr(first[0]),
-                f"Name what divides them: delimiter={other!r} (tfx-shards convert … "
-                f"--delimiter {shlex.quote(other)}); if it is one name, say so: header=True "
-                "(tfx-shards convert … --header).",
+                f"Name what divides them: {how_to_set(delimiter=other)}; "
+                f"if it is one name, say so: {how_to_set(header=True)}.",
             )
 
 
@@ -389,15 +384,15 @@ def refuse_doubtful(
     elif len(first) == 2:  # the second is the text where it is far longer
         text, label = (sum(map(len, column)) for column in _below([first, *rows], 2))
         names = ["text", "label"] if 2 * text >= label else ["label", "text"]
-    more = more_flags = ""
+    more: dict[str, object] = {}
     stripped = {name.strip() for name in first}
     if "" in stripped or len(stripped) < len(first):  # they cannot be the features' names
-        more, more_flags = f", column_names={numbered!r}", f" --columns {','.join(numbered)}"
+        more["column_names"] = numbered
     raise InputError(
         f"{source!r}: expected the columns' names in the first row, got {_row(first)}{below} "
-        f"(line 1): {reason}. If there is no header, name the columns: column_names={names!r} "
-        f"(tfx-shards convert … --columns {','.join(names)}). If that row is one: "
-        f"header=True{more} (tfx-shards convert … --header{more_flags}).",
+        f"(line 1): {reason}. If there is no header, name the columns: "
+        f"{how_to_set(column_names=names)}. If that row is one: "
+        f"{how_to_set(header=True, **more)}.",
         path=source,
     )
 

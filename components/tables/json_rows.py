@@ -16,15 +16,23 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from components.common.advice import how_to_set
 from components.common.entry import one_array
 from components.common.layout_inputs import LayoutInputs, decode_text
+from components.tables.json_values import (
+    CHAT_NAMES,
+    ChatText,
+    JsonText,
+    flatten_object,
+    flatten_table,
+)
 from components.tables.kinds import EXACT, text_of_number
 from components.tables.pieces import BadRow, Piece, Rows, not_utf8
 from trainer_utils.format import InputError
@@ -41,22 +49,15 @@ _SHOWN = 40
 _TRANSPOSED = re.compile(rb'\{\s*"(?![0-9]+")(?:[^"\\]|\\.)*"\s*:\s*\{\s*"0"\s*:')
 
 
-def flatten_object(value: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Json]]:
-    """The fields of nested objects, their names joined by dots."""
-    for key, part in value.items():
-        if isinstance(part, dict):
-            yield from flatten_object(part, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", part
+def parse_object(text: str, *, as_json: Collection[str] = ()) -> JsonObject:
+    """Return an object's fields, those of nested ones by names with dots, some of them as JSON.
 
-
-def parse_object(text: str) -> JsonObject:
-    """An object's fields, those of nested ones by names with dots; a `ValueError` where it is none,
-    a name stands twice or a text is none."""
+    A `ValueError` is raised if it is no object, a name is there twice or a string is no text.
+    """
     value = json.loads(text, object_pairs_hook=without_twins)
     if not isinstance(value, dict):
         raise ValueError(f"got {type(value).__name__}")
-    return _flat_object(flatten_object(value))
+    return _flat_object(flatten_object(value, as_json=as_json))
 
 
 def _flat_object(fields: Iterable[tuple[str, Json]]) -> JsonObject:
@@ -87,11 +88,46 @@ def columns_of_objects(
         if is_ignored(name, ignored):
             continue
         values = [value.get(name) for value in objects]
+        if any(isinstance(value, JsonText) for value in values):
+            columns[name] = _json_column(name, values, place)
+            continue
         columns[name] = _array(name, values, place)
         is_text = pa.types.is_string(columns[name].type)
         if is_text and any(type(value) in (int, float) for value in values):
             mixed.append(name)
     return columns, mixed
+
+
+def _json_column(name: str, values: Sequence[Json], place: Callable[[int], str]) -> pa.Array:
+    """Return an array of JSON, of a column in which some values are chats and none is another."""
+    for row, value in enumerate(values):
+        if value is not None and not isinstance(value, JsonText):
+            raise InputError(
+                f"column {name!r}: expected a chat in each row, as in others, got "
+                f"{str(value)[:_SHOWN]!r} ({place(row)}). {cure_by_json(name)}"
+            )
+    return pa.array(values, pa.string())
+
+
+def json_names(
+    objects: Sequence[Mapping[str, Json]], names: Collection[str]
+) -> tuple[set[str], set[str]]:
+    """Return which columns of flat objects are kept as JSON, and which of these are chats."""
+    texts = {name for name in names for value in objects if isinstance(value.get(name), JsonText)}
+    chats = {
+        name
+        for name in texts
+        if all(isinstance(v.get(name), (ChatText, type(None))) for v in objects)
+    }
+    return texts, chats
+
+
+def cure_by_json(name: str) -> str:
+    """Return the advice to keep a column's values as JSON, or to leave it out."""
+    return (
+        f"Keep its values as JSON: {how_to_set(columns={name: 'json'})}, or leave "
+        f"it out: {how_to_set(columns={name: 'ignore'})}."
+    )
 
 
 def _array(name: str, values: Sequence[Json], place: Callable[[int], str]) -> pa.Array:
@@ -106,7 +142,7 @@ def _array(name: str, values: Sequence[Json], place: Callable[[int], str]) -> pa
                 among = " among texts" if kind == pa.string() else ""
                 raise InputError(
                     f"column {name!r}: expected {rule}, got {part!r}{among} ({place(row)}). "
-                    f"Leave the column out: columns={{{name!r}: 'ignore'}}."
+                    f"{cure_by_json(name)}"
                 )
     if not is_list:
         return pa.array([None if v is None else read(v) for v in values], kind)
@@ -147,13 +183,15 @@ def _is_in_64_bits(value: int) -> bool:
 # Lines --------------------------------------------------------------------------------------------
 
 
-def read_lines(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
-    """The rows of a piece, without the columns that are ignored."""
+def read_lines(
+    data: bytes, piece: Piece, *, ignored: Collection[str] = (), as_json: Collection[str] = ()
+) -> Rows:
+    """Return the rows of a piece, without ignored columns, and with some values kept as JSON."""
     if piece.start == 0:
         data = data.removeprefix(codecs.BOM_UTF8)
-    table = _read_by_arrow(data, ignored) if _is_safe(data) else None
+    table = _read_by_arrow(data, ignored) if _is_safe(data) and not as_json else None
     if table is None:
-        return _read_one_by_one(data, piece, ignored)
+        return _read_one_by_one(data, piece, ignored, as_json)
     columns = {name: one_array(table[name]) for name in table.column_names}
     return Rows(columns, found=len(table), lines=data.count(b"\n"))
 
@@ -179,7 +217,9 @@ def _read_by_arrow(data: bytes, ignored: Collection[str]) -> pa.Table | None:
         timeless = _replaced(table.schema, pa.types.is_temporal, pa.string())
         if timeless != table.schema:
             table = _parse(data, timeless)
-        table = flatten(table)
+        table, kept, _ = flatten_table(table)
+        if kept or any(name in table.column_names for name in CHAT_NAMES):
+            return None  # Arrow gives each message the keys of all
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
         return None
     table = table.select([name for name in table.column_names if not is_ignored(name, ignored)])
@@ -199,15 +239,6 @@ def _parse(data: bytes, schema: pa.Schema | None) -> pa.Table:
         read_options=pyarrow.json.ReadOptions(block_size=_BLOCK_BYTES),
         parse_options=pyarrow.json.ParseOptions(explicit_schema=schema),
     )
-
-
-def flatten(table: pa.Table) -> pa.Table:
-    """A table without structs: their fields are columns, names joined by dots."""
-    while any(pa.types.is_struct(field.type) for field in table.schema):
-        table = table.flatten()
-    if len(set(table.column_names)) < len(table.column_names):
-        raise pa.ArrowInvalid("two columns of one name")
-    return table
 
 
 def _replaced(
@@ -235,14 +266,16 @@ def _is_doubtful(column: pa.ChunkedArray) -> bool:
     return bool(pc.any(pc.greater_equal(pc.abs(column), EXACT)).as_py())
 
 
-def _read_one_by_one(data: bytes, piece: Piece, ignored: Collection[str]) -> Rows:
+def _read_one_by_one(
+    data: bytes, piece: Piece, ignored: Collection[str], as_json: Collection[str]
+) -> Rows:
     """As `read_lines`, by Python's reader of JSON."""
     objects, lines, bad, record = [], [], [], 0
     for line, text in enumerate(data.split(b"\n")):
         if not text.strip():
             continue
         try:
-            objects.append(parse_object(text.decode("utf-8")))
+            objects.append(parse_object(text.decode("utf-8"), as_json=as_json))
             lines.append(line + 1)
         except UnicodeDecodeError as error:
             bad.append(BadRow(record, *not_utf8(error), line))
@@ -255,7 +288,9 @@ def _read_one_by_one(data: bytes, piece: Piece, ignored: Collection[str]) -> Row
         return f"{piece.source}, line {lines[number]}" if is_first else piece.source
 
     columns, mixed = columns_of_objects(objects, place=place, ignored=ignored)
-    return Rows(columns, found=record, bad=bad, lines=data.count(b"\n"), texts=mixed)
+    kept, chats = json_names(objects, columns)
+    ends = data.count(b"\n")
+    return Rows(columns, found=record, bad=bad, lines=ends, texts=mixed, as_json=kept, chats=chats)
 
 
 # Documents ----------------------------------------------------------------------------------------
@@ -286,8 +321,10 @@ def find_document(inputs: LayoutInputs, whole: Piece) -> Piece:
     return dataclasses.replace(whole, stop=size)
 
 
-def read_document(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
-    """The rows of a file."""
+def read_document(
+    data: bytes, piece: Piece, *, ignored: Collection[str] = (), as_json: Collection[str] = ()
+) -> Rows:
+    """Return the rows of a file, with some values kept as JSON."""
     text = decode_text(data, path=piece.source)
     try:
         value = json.loads(text, object_pairs_hook=without_twins)
@@ -302,10 +339,19 @@ def read_document(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -
         try:
             if not isinstance(entry, dict):
                 raise ValueError(f"got {type(entry).__name__}")
-            fields = flatten_object(entry)
+            fields = flatten_object(entry, as_json={*as_json, *(f"{_LABELS}{n}" for n in as_json)})
             objects.append(_flat_object((n.removeprefix(_LABELS) or n, v) for n, v in fields))
         except ValueError as error:
             bad.append(BadRow(record, "BAD_JSON", f"expected an object: {error}"))
     columns, _ = columns_of_objects(objects, place=lambda _: piece.source, ignored=ignored)
-    found, lines = len(value), data.count(b"\n")
-    return Rows(columns, found=found, bad=bad, names=names, lines=lines, texts=[*columns])
+    kept, chats = json_names(objects, columns)
+    return Rows(
+        columns,
+        found=len(value),
+        bad=bad,
+        names=names,
+        lines=data.count(b"\n"),
+        texts=[name for name in columns if name not in kept],
+        as_json=kept,
+        chats=chats,
+    )

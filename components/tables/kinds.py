@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from absl import logging
 
+from components.common.advice import how_to_set
 from components.common.entry import Column
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.errors import did_you_mean
@@ -224,6 +225,7 @@ def decide_column(
     # Texts that look like lists are lists only where all of them do.
     if is_list and all(f.are_texts for f in found) and any(f.lists < f.values for f in found):
         is_list, numbers = False, 0
+    given = "string" if given == "json" else given
     kind = "string" if is_text else given or _kind_by_values(found, values - missing, numbers)
     if kind in (None, "string", "text", "label"):
         for piece, fact in facts:
@@ -240,7 +242,7 @@ def decide_column(
     assert kind is not None
     of_all = f", as {numbers} of {values - missing} rows have" if given is None else ""
     of_kind = f"{kind}{' in lists' if is_list else ''}{of_all}"
-    texts = f"columns={{{name!r}: 'string'}}"
+    texts = how_to_set(columns={name: "string"})
     in_32_bits = "numbers that a float of 32 bits holds, up to 3.4e38"
     rules = {"text": of_kind, "overflow": in_32_bits}
     if kind == "int":
@@ -324,7 +326,7 @@ def no_text(name: str, value: object, place: str) -> InputError:
     return InputError(
         f"column {name!r}: expected texts, or numbers that JSON has, got {value} among texts "
         f"({place}). Write null for a text that is missing, or leave the column out: "
-        f"columns={{{name!r}: 'ignore'}}."
+        f"{how_to_set(columns={name: 'ignore'})}."
     )
 
 

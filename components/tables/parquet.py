@@ -14,10 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from components.common.advice import how_to_set
 from components.common.entry import one_array
 from components.common.layout_inputs import LayoutInputs
-from components.tables.json_rows import flatten, is_ignored
-from components.tables.pieces import PIECE_BYTES, Piece, Rows
+from components.tables.hub import class_names, is_numbered, named_classes
+from components.tables.json_rows import cure_by_json, is_ignored
+from components.tables.json_values import flatten_table
+from components.tables.pieces import PIECE_BYTES, Piece, Rows, TableOptions
+from components.tables.times import texts_of_times
 from trainer_utils.format import InputError
 from trainer_utils.storage import is_fault
 
@@ -68,7 +72,10 @@ def _least_bytes(group: Any, left_out: frozenset[str]) -> int:
 
 def _too_large(source: str, group: int, most: int, size: int) -> InputError:
     rule = f"row groups of at most {most} bytes once they are unpacked"
-    got, cure = f"{size} in row group {group}", "Write fewer rows in one: row_group_size=100_000."
+    got, cure = (
+        f"{size} in row group {group}",
+        "Write fewer rows in one, as pyarrow does with row_group_size=100_000.",
+    )
     return InputError.at(source, expected=rule, got=f"{got} (TOO_LARGE)", advice=cure)
 
 
@@ -84,26 +91,45 @@ def open_file(stream: BinaryIO, source: str) -> _File:
 
 
 def read(
-    stream: BinaryIO, piece: Piece, *, ignored: frozenset[str], unread: frozenset[str] = frozenset()
+    stream: BinaryIO, piece: Piece, options: TableOptions, *, unread: frozenset[str] = frozenset()
 ) -> Rows:
-    """The rows of some row groups; of ignored and unread columns no byte is read.
+    """Return the rows of some row groups; of ignored and unread columns no byte is read.
 
     Raises:
         InputError: the file is damaged, or a column is of a type that no example can hold.
     """
-    source, rows = piece.source, piece.details.get("rows")
+    source, rows, ignored = piece.source, piece.details.get("rows"), options.ignored
     groups = range(piece.start, piece.stop)
+    table = read_columns(stream, source, groups=groups, rows=rows, unread=unread | ignored)
+    classes = class_names(table.schema.metadata)
     try:
-        table = flatten(
-            read_columns(stream, source, groups=groups, rows=rows, unread=unread | ignored)
-        )
+        table, as_json, chats = flatten_table(table, as_json=options.as_json)
     except pa.ArrowInvalid as error:
         raise InputError(f"{source!r}: {error}. Rename one.", path=source) from error
+    except ValueError as error:
+        rule = "values that JSON has in columns of kind 'json'"
+        raise InputError.at(source, expected=rule, got=str(error)) from error
     names = [name for name in table.column_names if not is_ignored(name, ignored)]
     columns = {name: _plain(one_array(table[name]), name, source) for name in names}
-    # All digits of a decimal stay, whether it becomes an int, a float or a text.
+    classes = {
+        name: names_of
+        for name, names_of in classes.items()
+        if name in columns
+        and is_numbered(columns[name].type)
+        and options.columns.get(name) in (None, "label", "string")
+    }
+    for name, names_of in classes.items():
+        columns[name] = named_classes(columns[name], names_of, column=name, source=source)
+    # All digits of a decimal are kept, whether it becomes an int, a float or a string.
     texts = [name for name in names if pa.types.is_decimal(table.schema.field(name).type)]
-    return Rows(columns, found=len(table), texts=texts)
+    return Rows(
+        columns,
+        found=len(table),
+        texts=texts,
+        as_json=as_json & columns.keys(),
+        chats=chats & columns.keys(),
+        class_names=classes,
+    )
 
 
 def read_columns(
@@ -137,21 +163,23 @@ def read_columns(
                 raise
             if name not in ignored:
                 rule, kind = f"columns that Arrow {pa.__version__} reads", schema.field(name).type
-                raise _bad_column(name, rule, f"{kind}, damaged perhaps", source, error) from error
+                got = f"{kind}, damaged perhaps"
+                cure = "Write the file again with a newer or simpler type for it"
+                raise _bad_column(name, rule, got, source, error, cure=cure) from error
     if columns:
-        return pa.table(columns)
+        return pa.table(columns).replace_schema_metadata(file.metadata.metadata)
     table = file.read_row_groups(groups, columns=[])  # which knows how many rows there are
     return table if rows is None else table.slice(rows[0], rows[1] - rows[0])
 
 
 def _bad_column(
-    name: str, expected: str, got: object, source: str, error: object = ""
+    name: str, expected: str, got: object, source: str, error: object = "", *, cure: str = ""
 ) -> InputError:
     why = f": {error}" if error else ""
+    leave_out = f", or leave it out: {how_to_set(columns={name: 'ignore'})}."
+    advice = f"{cure}{leave_out}" if cure else cure_by_json(name)
     return InputError(
-        f"column {name!r}: expected {expected}, got {got}{why} ({source!r}). "
-        f"Leave the column out: columns={{{name!r}: 'ignore'}}.",
-        path=source,
+        f"column {name!r}: expected {expected}, got {got}{why} ({source!r}). {advice}", path=source
     )
 
 
@@ -248,15 +276,14 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
             return pa.array(texts, pa.string())
         if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
             rule = "times of the years 1 to 9999, those of a day in microseconds"
-            exact = array.cast(pa.time64("us")) if pa.types.is_time64(kind) else array
-            texts = [None if value is None else value.isoformat() for value in exact.to_pylist()]
-            return pa.array(texts, pa.string())
+            return pa.array(texts_of_times(array), pa.string())
         if str(kind) in ("string", "large_string", "string_view"):
             return array.cast(pa.string())
         if any(is_kind(kind) for is_kind in _BINARY):
             return array.cast(pa.binary())
     except (pa.ArrowInvalid, OverflowError, ValueError) as error:
-        raise _bad_column(name, rule, kind, source, error) from error
+        cure = "Cast it to text when the file is written" if pa.types.is_temporal(kind) else ""
+        raise _bad_column(name, rule, kind, source, error, cure=cure) from error
     raise _bad_column(name, rule, kind, source)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from components.common.advice import how_to_set
 from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import packing_of
 
@@ -51,6 +52,11 @@ class TableOptions:
     def has_quotes(self) -> bool:
         """Whether fields of CSV and TSV may be quoted."""
         return self.quoting == "csv"
+
+    @property
+    def as_json(self) -> frozenset[str]:
+        """Columns whose values are kept as JSON."""
+        return frozenset(name for name, kind in self.columns.items() if kind == "json")
 
     @property
     def ignored(self) -> frozenset[str]:
@@ -262,6 +268,11 @@ class Rows:
     lines: int = 0  # how many line ends there are
     # columns in which numbers and lists may stand as texts, as in a CSV
     texts: Collection[str] = ()
+    # as_json, chats: columns whose values are JSON, and those of them whose values are chats
+    as_json: Collection[str] = ()
+    chats: Collection[str] = ()
+    # Names of the classes that numbers of a column stand for, where the file has them
+    class_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     # what was read of the source: first byte, number of bytes, and their CRC-32C; of several files
     # the checksum of each, None where it could not be read; of Parquet none
     sums: list[Any] = dataclasses.field(default_factory=list)
@@ -327,4 +338,7 @@ def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:
 
 def _name_encoding(likely: str) -> str:
     """What to do about a file in another encoding, of which lists of files have none."""
-    return f"Save it as UTF-8 or, of texts, name its encoding: encoding={likely!r} (--encoding)"
+    return (
+        f"Save it as UTF-8, or name its encoding: {how_to_set(encoding=likely)}; "
+        f"for a list of images: {how_to_set(list_encoding=likely)}"
+    )

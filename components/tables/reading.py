@@ -155,14 +155,14 @@ def _read_table(base: str, piece: Piece, options: TableOptions, unread: frozense
     root = os.path.realpath(base) if is_held else None
     with open_for_reading(join(base, piece.path), root=root) as stream:
         if piece.layout == "parquet":
-            return parquet.read(stream, piece, ignored=ignored, unread=unread)
+            return parquet.read(stream, piece, options, unread=unread)
         stream.seek(piece.start)
         data = stream.read(piece.stop - piece.start)
     if len(data) != piece.stop - piece.start:
         raise InputError(f"{piece.source!r}: became shorter while it was read")
     if piece.layout in ("jsonl", "json"):
         read = json_rows.read_document if piece.layout == "json" else json_rows.read_lines
-        rows = read(data, piece, ignored=ignored)
+        rows = read(data, piece, ignored=ignored, as_json=options.as_json)
     else:
         rows = (_read_lines if piece.layout == "lines" else delimited.read)(data, piece)
     if is_listed:

@@ -62,8 +62,7 @@ def load_tokenizer(place: str) -> Tokenizer:
     Raises:
         ConfigError: there is none, its library is not installed, or it would have to be downloaded.
     """
-    suffix = os.path.splitext(place)[1]
-    load = {".json": _of_tokenizers, ".model": _of_sentencepiece}.get(suffix, _of_tiktoken)
+    suffix, load = os.path.splitext(place)[1], _loader_of(place)
     is_file = suffix in (".json", ".model", ".tiktoken")
     if is_file and not exists(place):
         raise ConfigError.of("tokenizer", place, allowed=f"{_ALLOWED}, got no such file")
@@ -72,7 +71,7 @@ def load_tokenizer(place: str) -> Tokenizer:
         with _loading:
             size, digest, encode = load(posixpath.basename(place), data)
     except ImportError as error:
-        library, cure = load.__name__.removeprefix("_of_"), "Run pip install 'tfx-shards[tokens]'"
+        library, cure = tokenizer_package(place), "Run pip install 'tfx-shards[tokens]'"
         rule = f"{library} installed ({error})"
         raise ConfigError.of("tokenizer", place, allowed=rule, advice=cure) from error
     except Exception as error:  # whatever a library raises of a file that is none of its
@@ -82,8 +81,17 @@ def load_tokenizer(place: str) -> Tokenizer:
     return Tokenizer(TokenSpec.of(vocabulary_size=size, tokenizer=digest), encode)
 
 
+def tokenizer_package(place: str) -> str:
+    """Return the package that reads the tokenizer of a setting."""
+    return _loader_of(place).__name__.removeprefix("_of_")
+
+
+def _loader_of(place: str) -> Callable[[str, bytes], tuple[int, str, _Encode]]:
+    suffix = os.path.splitext(place)[1]
+    return {".json": _of_tokenizers, ".model": _of_sentencepiece}.get(suffix, _of_tiktoken)
+
+
 def _of_tokenizers(name: str, data: bytes) -> tuple[int, str, _Encode]:
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # other processes use the other cores
     import tokenizers
 
     found = tokenizers.Tokenizer.from_str(data.decode())

@@ -1,12 +1,13 @@
 """What the interfaces of all components share."""
 
 import functools
+import inspect
 import textwrap
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from tfx import types
-from tfx.dsl.components.base import base_component
+from tfx.dsl.components.base import base_component, base_node
 from tfx.orchestration import data_types
 from tfx.types import artifact_utils, component_spec
 
@@ -19,7 +20,8 @@ from components.common.settings import (
     without_runtime_parameters,
 )
 from components.tfx.files import register_object_stores
-from trainer_utils.format.settings import settings_of
+from trainer_utils.format import ConfigError
+from trainer_utils.format.settings import check_names, settings_of
 
 Runtime = data_types.RuntimeParameter
 Artifacts: TypeAlias = dict[str, list[types.Artifact]]
@@ -56,8 +58,8 @@ def checked_properties(
 ) -> ExecProperties:
     """The settings among a constructor's arguments, checked, as execution properties.
 
-    From here on TFX reads and writes object stores as all of this project does. An argument may
-    be a `RuntimeParameter`, or another value that only a run has.
+    From here on TFX can use object stores for whose scheme it has no file system of its own. An
+    argument may be a `RuntimeParameter`, or another value that only a run has.
     """
     register_object_stores()
     given = {name: arguments[name] for name in settings_of(settings)}
@@ -72,8 +74,27 @@ def make_spec(
 ) -> types.ComponentSpec:
     """A component's spec, of what its constructor was given: inputs and settings, by name."""
     inputs = {name: arguments[name] for name in kind.INPUTS if name in arguments}
+    for name, given in inputs.items():
+        check_channel(name, given, kind.INPUTS[name])
     outputs = {name: types.Channel(type=one.type) for name, one in kind.OUTPUTS.items()}
     return kind(**inputs, **outputs, **checked_properties(settings, arguments))
+
+
+def check_channel(name: str, given: Any, declared: component_spec.ChannelParameter) -> None:
+    """Raise ConfigError unless an input is a channel; a component's own output is suggested."""
+    if isinstance(given, types.BaseChannel) or (given is None and declared.optional):
+        return
+    outputs = getattr(given, "outputs", None)
+    if isinstance(given, base_node.BaseNode) and isinstance(outputs, Mapping):
+        fitting = [key for key, one in outputs.items() if one.type is declared.type] or [*outputs]
+        advice = " or ".join(f"{type(given).__name__}(…).outputs[{key!r}]" for key in fitting)
+        raise ConfigError(
+            f"{name}: expected a channel, got the component {given.id}. Pass its output: {advice}",
+            setting=name,
+        )
+    advice = "Import a dataset into a pipeline with TFX's Importer, or run tfx-shards on the folder"
+    rule = "an output of a component, such as ImageExampleGen(…).outputs['examples']"
+    raise ConfigError.of(name, given, allowed=rule, advice=advice)
 
 
 def document_constructor(
@@ -89,12 +110,14 @@ def document_constructor(
     sentences = arguments | {name: one.sentence for name, one in settings.described().items()}
     entries = "\n".join(wrapper.fill(f"{name}: {text}") for name, text in sentences.items())
     constructor: Any = component.__init__  # type: ignore[misc]
+    parameters = [*inspect.signature(constructor).parameters][1:]
     constructor.__doc__ = f"{constructor.__doc__}\n\nArgs:\n{entries}"
 
     @functools.wraps(constructor)
     def construct(self: Any, *values: Any, **named: Any) -> None:
         if RENAMED_SETTINGS.keys() & named.keys():
             named = with_new_names(named)
+        check_names(component.__name__, named, parameters)
         constructor(self, *values, **named)
 
     component.__init__ = construct  # type: ignore[misc]

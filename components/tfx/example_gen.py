@@ -21,6 +21,7 @@ from tfx.utils import proto_utils
 
 from components import steps
 from components.common.settings import ExecProperties, without_runtime_parameters
+from components.common.workspace import kept_from_launcher
 from components.example_gen.inputs import (
     ALL_FILES,
     InputSelection,
@@ -28,7 +29,7 @@ from components.example_gen.inputs import (
     fingerprint,
     patterns_of,
 )
-from components.example_gen.plan import read_output_config
+from components.example_gen.plan import read_output_config, whole_shares
 from components.example_gen.settings import ExampleGenSettings
 from components.tfx.component import Artifacts, channel, checked_properties, set_properties
 from components.tfx.executor import LocalFirstBeamExecutor, PropertiesDriver
@@ -61,6 +62,10 @@ TFX_ARGUMENTS = {
         "else train and eval 2:1."
     ),
     "range_config": "TFX's: which span to take. Default: the latest.",
+    "splits": (
+        "shares of splits that a hash assigns, such as {'train': 8, 'eval': 2}, or of one, "
+        "{'train': 0.8, 'eval': 0.2}; short for an `output_config` of the same."
+    ),
 }
 
 
@@ -126,18 +131,32 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
         for given in without_runtime_parameters({"input_base": base}).values():
             if not (given and isinstance(given, str)):
                 raise ConfigError.of("input_base", given, allowed="a path or url")
-        splits = arguments["output_config"]
-        if isinstance(splits, example_gen_pb2.Output):
-            read_output_config(splits)
+        output_config = _output_config(arguments)
         spec = self.SPEC_CLASS(
             input_base=base,
             input_config=arguments["input_config"] or all_files(),
-            output_config=splits or example_gen_pb2.Output(),
+            output_config=output_config or example_gen_pb2.Output(),
             range_config=arguments["range_config"],
             examples=types.Channel(type=standard_artifacts.Examples),
             **checked_properties(settings, arguments),
         )
         super().__init__(spec=spec)
+
+
+def _output_config(arguments: Mapping[str, Any]) -> Any:
+    """Return TFX's `output_config` as it was given, or made from `splits`."""
+    given, splits = arguments["output_config"], arguments["splits"]
+    if splits is not None:
+        if given is not None:
+            rule = "None where output_config is given"
+            raise ConfigError.of("splits", splits, allowed=rule)
+        config = example_gen_pb2.SplitConfig()
+        for name, share in whole_shares(splits).items():
+            config.splits.add(name=name, hash_buckets=share)
+        return example_gen_pb2.Output(split_config=config)
+    if isinstance(given, example_gen_pb2.Output):
+        read_output_config(given)
+    return given
 
 
 class FileTreeDriver(PropertiesDriver):
@@ -151,9 +170,16 @@ class FileTreeDriver(PropertiesDriver):
 
     settings_class: ClassVar[type[ExampleGenSettings]]
 
-    def resolve(self, exec_properties: ExecProperties) -> ExecProperties:  # noqa: D102
+    def resolve(self, exec_properties: ExecProperties, output: str = "") -> ExecProperties:
+        """Return the properties with spans and the fingerprint of the inputs filled in.
+
+        Args:
+            output: the folder of the examples, or of all outputs, which must not be an input.
+        """
         settings = self.settings_class.from_properties(exec_properties)
         conversion = steps.conversion_of(selection_of(exec_properties), settings)
+        if output:
+            conversion.refuse_output(output, setting="pipeline_root")
         located, files = conversion.located, conversion.digest_of_files
         found = fingerprint(located) + f",{files}" * bool(files)
         return {**with_spans(exec_properties, located), FINGERPRINT: found}
@@ -213,7 +239,8 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
         settings = self.settings_class.from_properties(exec_properties)
-        with self._runner(steps.workers_module(settings)) as runner:
+        runner = self._runner(steps.workers_module(settings))
+        with kept_from_launcher(artifact.uri), runner:
             made = steps.convert(
                 selection_of(exec_properties),
                 artifact.uri,

@@ -49,8 +49,12 @@ class PropertiesDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
         portable_driver.BaseDriver.__init__(self, metadata_handle)
 
     @abc.abstractmethod
-    def resolve(self, exec_properties: ExecProperties) -> ExecProperties:
-        """The properties with others beside them; the same object where there are none."""
+    def resolve(self, exec_properties: ExecProperties, output: str = "") -> ExecProperties:
+        """Return the properties with others added; the same object if there are none.
+
+        Args:
+            output: the folder of the component's first output, or of the pipeline's outputs.
+        """
 
     def resolve_exec_properties(
         self,
@@ -59,13 +63,15 @@ class PropertiesDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
         component_info: data_types.ComponentInfo,
     ) -> ExecProperties:
         """As `resolve`, for notebooks."""
-        return self.resolve(exec_properties)
+        return self.resolve(exec_properties, getattr(pipeline_info, "pipeline_root", None) or "")
 
     def run(  # noqa: D102
         self, execution_info: portable_data_types.ExecutionInfo
     ) -> driver_output_pb2.DriverOutput:
         given = execution_info.exec_properties
-        resolved = self.resolve(given)
+        outputs = execution_info.output_dict.values()
+        uris = [artifact.uri for artifacts in outputs for artifact in artifacts]
+        resolved = self.resolve(given, *uris[:1])
         output = driver_output_pb2.DriverOutput()
         for name, value in resolved.items() if resolved is not given else ():
             if value is not None:

@@ -1,6 +1,7 @@
-"""TFX's own file access for object stores, so that a pipeline's root may lie in any of them.
+"""File access for TFX in object stores that it cannot read, so that a pipeline's root may be there.
 
-TFX knows `gs://` through TensorFlow, which has no S3 any more. Source: tfx/dsl/io/filesystem.py.
+TFX reads `gs://` through TensorFlow, which has no S3 any more. A scheme that TFX or TensorFlow can
+serve stays theirs: other components of the same process use it. Source: tfx/dsl/io/filesystem.py.
 """
 
 import contextlib
@@ -110,5 +111,21 @@ def _not_found() -> Iterator[None]:
 
 
 def register_object_stores() -> None:
-    """Has TFX read and write object stores through `trainer_utils.storage`."""
-    filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY.register(_ObjectStores, priority=0)
+    """Let TFX use `trainer_utils.storage` for the schemes that it cannot read without it."""
+    registry = filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY
+    schemes = [f"{scheme}://" for scheme in _SCHEMES if not _is_served(f"{scheme}://")]
+    added = type("_AddedStores", (_ObjectStores,), {"SUPPORTED_SCHEMES": schemes})
+    registry.register(added, priority=0)
+
+
+def _is_served(scheme: str) -> bool:
+    """Return whether TFX has a file system for a scheme, or this module has added it."""
+    known = filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY._preferred_filesystem_by_scheme
+    if (served_by := known.get(scheme)) is None:
+        return False
+    if served_by.__name__ != "TensorflowFilesystem":
+        return True
+    # It claims s3:// as well, which TensorFlow has only with tensorflow-io.
+    import tensorflow as tf
+
+    return scheme.removesuffix("://") in tf.io.gfile.get_registered_schemes()

@@ -56,8 +56,8 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit):
             raise
-        except (KeyboardInterrupt, click.Abort):
-            raise _Interrupted("interrupted") from None
+        except (KeyboardInterrupt, click.Abort) as error:
+            raise _Interrupted(": ".join(["interrupted", *map(str, error.args)])) from None
         except Exception as error:
             from trainer_utils.format.printable import printable
 

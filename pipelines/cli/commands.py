@@ -23,7 +23,13 @@ from pipelines.cli.signatures import (
     list_of_names,
     shares,
 )
-from pipelines.cli.terminal import Facts, is_terminal, print_messages, show_progress
+from pipelines.cli.terminal import (
+    Facts,
+    freeze_modules,
+    is_terminal,
+    print_messages,
+    show_progress,
+)
 
 _FILE = click.Path(dir_okay=False)
 _Output = Annotated[str | None, "-o --output", _FILE]
@@ -93,6 +99,9 @@ def convert(
     beam_args: Annotated[_Texts, "--beam-arg", With(metavar="--FLAG=VALUE")] = (),
     metadata: Annotated[str | None, _FILE] = None,
     update: bool = False,
+    restart: bool = False,
+    verify: bool = False,
+    replace: bool = False,
     dry_run: bool = False,
     **given: Any,
 ) -> Any:
@@ -116,6 +125,9 @@ def convert(
         beam_args: A flag for Beam, such as --beam-arg=--runner=DataflowRunner; may be repeated.
         metadata: Of TFX. Default: OUT/metadata.sqlite.
         update: Keep the shards of the newest dataset in OUT whose inputs are as they were.
+        restart: Discard what an earlier run has finished before it failed or was interrupted.
+        verify: Read every byte of the datasets in OUT, and rebuild damaged ones.
+        replace: Convert into OUT although its latest dataset is of another kind.
         dry_run: Show the result without writing it; exit 1 if the run would fail.
     """
     _require_out(out, dry_run)
@@ -125,7 +137,7 @@ def convert(
             raise click.BadParameter(f"{name} is given twice", param_hint="--set")
         options[name] = value
     named: dict[str, Any] = {"kind": kind, "splits": splits, "metadata": metadata}
-    named |= {"update": update, "beam_pipeline_args": list(beam_args) or None}
+    named |= {"update": update, "replace": replace, "beam_pipeline_args": list(beam_args) or None}
     with show_progress("Looking at the input"):
         from pipelines.tools.conversion.convert import prepare_all
 
@@ -140,13 +152,19 @@ def convert(
         return plan, not plan.problem
     from pipelines.tools.conversion.convert import run_conversion
 
-    made = run_conversion(conversion, str(out), metadata=metadata)
+    freeze_modules()
+    made = run_conversion(conversion, str(out), metadata=metadata, restart=restart, verify=verify)
     return Facts(made.to_json, made, note=made.summary())
 
 
 @command(sections=_settings_of_balancer)
 def balance(
-    uri: Annotated[str, "URI"], out: str | None = None, *, dry_run: bool = False, **given: Any
+    uri: Annotated[str, "URI"],
+    out: str | None = None,
+    *,
+    restart: bool = False,
+    dry_run: bool = False,
+    **given: Any,
 ) -> Any:
     """Write a dataset anew: in equal shards, with records left out, added or relabelled.
 
@@ -158,6 +176,7 @@ def balance(
     tfx-shards balance out/ large/ --where "height >= 64 and label != 'unknown'" --dry-run
 
     Args:
+        restart: Discard what an earlier run has finished before it failed or was interrupted.
         dry_run: Show what would be made, without making it.
     """
     _require_out(out, dry_run)
@@ -171,8 +190,9 @@ def balance(
             from trainer_utils.dataset.location import newest_dataset
 
             return plan(newest_dataset(uri), **settings)
+    freeze_modules()
     with show_progress("Balancing"):
-        made = conversion.balance(uri, str(out), **settings)
+        made = conversion.balance(uri, str(out), restart=restart, **settings)
     return Facts({"uri": made}, made)
 
 
@@ -380,7 +400,12 @@ def forget(
         wanted = [*names, *(line for line in lines if line.strip())]
         found = Forgetting.find(wanted, roots, advance=advance, **options)
     if not dry_run:
-        if not yes and is_terminal():
+        if not yes and not is_terminal():
+            raise click.UsageError(
+                "Nothing was changed: datasets would be rewritten, and nobody can be asked here. "
+                "Add --yes to rewrite them, or --dry-run to list what would be taken out."
+            )
+        if not yes:
             print_messages(*str(found).split("\n"))
             if not click.confirm("Take them out?", err=True):
                 raise click.ClickException("Nothing was changed.")

@@ -200,18 +200,11 @@ def _parameter(one: inspect.Parameter, kind: Any, help: str | None) -> click.Par
     return click.Option([*names, one.name], help=help, **options)
 
 
-# Where the flag is not the setting's name: what is repeated is in the singular.
-_FLAGS = {
-    **{
-        "columns": "--column",
-        "column_names": "--columns",
-        "file_roots": "--file-root --image-root",
-    },
-    **{"tensors": "--tensor", "feature_names": "--feature-name"},
-}
+_OLD_FLAGS = {"file_roots": "--image-root"}
 _OTHER_KINDS: dict[str, dict[str, Any]] = {
     "columns": {"type": pair, "multiple": True, "metavar": "NAME=KIND"},
     "file_roots": {"multiple": True, "metavar": "DIR"},
+    "ignore": {"multiple": True, "metavar": "PATTERN"},
     "tensors": {"type": pair, "multiple": True, "metavar": "NAME=DTYPE[SHAPE]"},
     "feature_names": {"type": pair, "multiple": True, "metavar": "NAME=NAME"},
     "num_shards": {"type": counts, "metavar": "N or NAME=N,…"},
@@ -260,7 +253,9 @@ class _Command(click.Command):
 
 
 def _flag(name: str, one: "Setting") -> click.Option:
-    spelling = _FLAGS.get(name, f"--{name.replace('_', '-')}")
+    from components.common.advice import FLAGS
+
+    spelling = FLAGS.get(name, f"--{name.replace('_', '-')}")
     help = (one.sentence[0].upper() + one.sentence[1:]).replace("`", "")
     help = f"{help} Default: {one.shown_default}." if one.default else help
     if bool in one.kinds:
@@ -268,7 +263,9 @@ def _flag(name: str, one: "Setting") -> click.Option:
             spelling = f"{spelling}/--no-{name.replace('_', '-')}"
         return click.Option([spelling, name], is_flag=True, default=None, help=help)
     return click.Option(
-        [*spelling.split(), name], help=help, **(_OTHER_KINDS.get(name) or _kind(one))
+        [spelling, *_OLD_FLAGS.get(name, "").split(), name],
+        help=help,
+        **(_OTHER_KINDS.get(name) or _kind(one)),
     )
 
 

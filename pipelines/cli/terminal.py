@@ -8,6 +8,7 @@ with show_progress("Verifying") as advance:
 """
 
 import contextlib
+import gc
 import json
 import os
 import sys
@@ -37,6 +38,15 @@ def take_over_process() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def freeze_modules() -> None:
+    """Leave what is imported out of garbage collections, in a process of the command line's own.
+
+    A conversion of some thousand files asks for a full collection: 30 ms of modules each time.
+    """
+    if _is_own_process:
+        gc.freeze()
 
 
 def set_verbose(ctx: click.Context, _: click.Parameter, verbose: bool) -> None:

@@ -11,14 +11,14 @@ Without a manifest it checks what it can, and reports a manifest that was there 
 import concurrent.futures
 import contextlib
 import dataclasses
-import multiprocessing
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
+from components.common.processes import Pool
 from trainer_utils.dataset.location import DatasetFiles, Place, list_dataset
 from trainer_utils.dataset.opening import unpacked
 from trainer_utils.format import (
@@ -56,6 +56,8 @@ from trainer_utils.format.printable import printable
 from trainer_utils.format.tfrecord import BLOCK_BYTES, Lengths, compact, extend_crc32c
 from trainer_utils.storage import open_for_reading, read_bytes
 from trainer_utils.text_output import human_bytes, quantity
+
+Advance: TypeAlias = Callable[[int, int], None] | None
 
 __all__ = ["Problem", "Verification", "verify_dataset"]
 
@@ -109,10 +111,14 @@ class ShardCheck:
 
 @dataclasses.dataclass(kw_only=True)
 class ShardOutcome:
-    """The whole records before the first that is not, and the problems."""
+    """The whole records of a shard, the damaged or missing ones if they are known, the problems.
+
+    Without a record index, whole records end at the first damaged one, and `damaged` is None.
+    """
 
     split: str
     records: int = 0
+    damaged: int | None = 0
     problems: list[Problem] = dataclasses.field(default_factory=list)
 
 
@@ -124,6 +130,7 @@ class Verification:
     has_manifest: bool
     num_shards: int
     records: dict[str, int]
+    damaged: int | None  # records that are damaged or missing; None where only the first is known
     bytes: int
     problems: Sequence[Problem]
 
@@ -140,19 +147,31 @@ class Verification:
     def __str__(self) -> str:
         lines = [problem.message for problem in self.problems]
         counts = ", ".join(f"{split} {number:,}" for split, number in self.records.items())
-        state = "good" if self.is_good else f"BAD ({quantity(len(self.problems), 'problem')})"
         lines.append(
-            f"{state}: {self.uri}: {quantity(self.num_shards, 'shard')}, "
+            f"{self._state()}: {self.uri}: {quantity(self.num_shards, 'shard')}, "
             f"{human_bytes(self.bytes)}, whole records: {counts}"
         )
         if self.is_good and not self.has_manifest:
             lines.append("It has no manifest, so that missing records cannot be found.")
         return "\n".join(map(printable, lines))
 
+    def _state(self) -> str:
+        """Return `good`, or `BAD` with the number of problems and of damaged records."""
+        if self.is_good:
+            return "good"
+        state = f"BAD ({quantity(len(self.problems), 'problem')})"
+        first = next((one for one in self.problems if one.record is not None), None)
+        if first is None or self.damaged == 0:
+            return state
+        count = "at least 1 record"
+        if self.damaged is not None:
+            total = sum(self.records.values()) + self.damaged
+            count = f"{self.damaged:,} of {quantity(total, 'record')}"
+        place = f"{first.path}, record {first.record}, byte {first.offset}"
+        return f"{state}: {count} damaged, the first in {place}"
 
-def verify_dataset(
-    place: Place, *, processes: int = 1, advance: Callable[[int, int], None] | None = None
-) -> Verification:
+
+def verify_dataset(place: Place, *, processes: int = 1, advance: Advance = None) -> Verification:
     """Reads every byte of a dataset.
 
     Args:
@@ -167,22 +186,20 @@ def verify_dataset(
     files = list_dataset(place)
     manifest, tasks, problems = _find(files)
     sizes = [files.size(task.name) or 0 for task in tasks]
-    outcomes = []
-    for outcome, size in zip(_checked(tasks, sum(sizes), processes), sizes, strict=True):
-        outcomes.append(outcome)
-        if advance is not None:
-            advance(size, sum(sizes))
+    outcomes = _checked(tasks, sizes, processes, advance)
     problems += [problem for outcome in outcomes for problem in outcome.problems]
     if manifest is not None:
         problems += _check_small_files(files, manifest)
     records = dict.fromkeys((task.split for task in tasks), 0)
     for outcome in outcomes:
         records[outcome.split] += outcome.records
+    damaged = [outcome.damaged for outcome in outcomes]
     return Verification(
         uri=files.uri,
         has_manifest=manifest is not None,
         num_shards=len(tasks),
         records=records,
+        damaged=None if None in damaged else sum(map(int, filter(None, damaged))),
         bytes=sum(sizes),
         problems=problems,
     )
@@ -233,21 +250,34 @@ def _read_manifest(files: DatasetFiles) -> tuple[Manifest | None, list[Problem]]
     return None, problems
 
 
-def _checked(tasks: Sequence[ShardCheck], num_bytes: int, processes: int) -> Iterator[ShardOutcome]:
-    """The outcomes in the order of the tasks."""
-    is_remote = any("://" in task.path for task in tasks)
-    pool: concurrent.futures.Executor
-    if is_remote:
-        pool = concurrent.futures.ThreadPoolExecutor(_REMOTE_THREADS)
-    elif min(processes, len(tasks)) > 1 and num_bytes / _BYTES_A_SECOND > _ALONE_SECONDS:
-        # Forked processes of one that has threads, as TensorFlow's, may hang.
-        context = multiprocessing.get_context("spawn")
-        pool = concurrent.futures.ProcessPoolExecutor(processes, mp_context=context)
-    else:
-        yield from map(check_shard, tasks)
-        return
-    with pool:
-        yield from pool.map(check_shard, tasks)
+def _checked(
+    tasks: Sequence[ShardCheck], sizes: Sequence[int], processes: int, advance: Advance
+) -> list[ShardOutcome]:
+    """Return the outcomes in the order of the tasks."""
+    num_bytes = sum(sizes)
+
+    def report(place: int) -> None:
+        if advance is not None:
+            advance(sizes[place], num_bytes)
+
+    if any("://" in task.path for task in tasks):
+        outcomes: list[ShardOutcome] = []
+        with concurrent.futures.ThreadPoolExecutor(_REMOTE_THREADS) as threads:
+            for place, outcome in enumerate(threads.map(check_shard, tasks)):
+                outcomes.append(outcome)
+                report(place)
+        return outcomes
+    if min(processes, len(tasks)) > 1 and num_bytes / _BYTES_A_SECOND > _ALONE_SECONDS:
+        pool = Pool(__name__)
+        try:
+            return pool.map(check_shard, tasks, processes, on_result=report)
+        finally:
+            pool.end()
+    outcomes = []
+    for place, task in enumerate(tasks):
+        outcomes.append(check_shard(task))
+        report(place)
+    return outcomes
 
 
 def _check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
@@ -353,13 +383,14 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
                     sums = np.concatenate(crcs)
                     _compare(task, sums, index.payload_crcs, "a record of sum {:08x}")
         return outcome
+    outcome.damaged = None
     outcome.problems += _behind_damage(task, outcome)
     return outcome
 
 
 def _behind_damage(task: ShardCheck, outcome: ShardOutcome) -> list[Problem]:
-    """The damaged records behind the first one, where the index says where they begin."""
-    found: list[Problem] = []
+    """Find the damaged records after the first one, and count the whole ones, by the index."""
+    found, num_read = list[Problem](), 0
     if task.entry is None or task.name.endswith(".gz"):
         return found
     with contextlib.suppress(OSError, DatasetError), open_for_reading(task.path) as stream:
@@ -369,8 +400,11 @@ def _behind_damage(task: ShardCheck, outcome: ShardOutcome) -> list[Problem]:
         for number in range(outcome.records + 1, min(num_whole + 1, len(index))):
             try:
                 index.read(stream, number, path=task.path)
+                num_read += 1
             except CorruptShardError as error:
                 found.append(Problem.of(error, task.name))
+        outcome.records += num_read
+        outcome.damaged = len(index) - outcome.records
     if len(found) > _MOST_NAMED:
         numbers = f"records {found[_MOST_NAMED].record} to {found[-1].record}"
         message = f"{task.path!r}: {len(found) - _MOST_NAMED} more of {numbers} are damaged."

@@ -27,7 +27,8 @@ Splits = Mapping[str, list[dict[str, Any]]]
 class Case:
     """An input, the right result, and the settings that a message must name to get there.
 
-    `advice` are strings that the message contains; `below` is the folder of the input to convert.
+    `advice` are strings that the message contains; `then` is a further setting and the advice that
+    names it, where the first setting leads to another message; `below` is the folder to convert.
     """
 
     make: Callable[..., None]
@@ -35,6 +36,7 @@ class Case:
     arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     cure: Mapping[str, Any] | None = None
     advice: Sequence[str] = ()
+    then: tuple[Mapping[str, Any], str] | None = None
     below: str = ""
 
 
@@ -196,7 +198,7 @@ def check_tiny_imagenet(splits: Splits) -> None:
 
 def check_restarting_keys(splits: Splits) -> None:
     assert counts(splits) == {"train": 6}
-    assert sorted(example["label"] for example in splits["train"]) == ["0"] * 3 + ["1"] * 3
+    assert sorted(example["label"] for example in splits["train"]) == [0] * 3 + [1] * 3
     assert len({example["image"] for example in splits["train"]}) == 6
 
 
@@ -292,10 +294,15 @@ def check_nanoseconds(splits: Splits) -> None:
     found = {example["text"]: example for example in all_of(splits)}
     texts = [f"row {number} of text" for number in range(7)]
     assert sorted(found) == texts
-    stamps = [found[text].get("at") for text in texts]
+    stamps = [_first(found[text].get("at")) for text in texts]
     assert stamps[0] == "2023-11-14T22:13:20.123456789"
     assert stamps[5].startswith("2023-11-14T22:13:20")
-    assert stamps[6] in (None, "", [])
+    assert stamps[6] is None
+
+
+def _first(values: Any) -> Any:
+    """Return the value of a feature that some examples lack, which is sparse; else None."""
+    return values[0] if values else None
 
 
 # The table of cases
@@ -349,6 +356,7 @@ CASES: Mapping[str, Case] = {
         check_cats_and_dogs(8, train=6, eval=2),
         cure=FOLLOWED,
         advice=["--follow-links", "valid"],
+        below="photos",
     ),
     "35-9a": Case(
         inputs.linked_split,
@@ -356,6 +364,7 @@ CASES: Mapping[str, Case] = {
         arguments={"count": 152},
         cure=FOLLOWED,
         advice=["--follow-links", "valid"],
+        below="photos",
     ),
     "09c": Case(
         inputs.linked_photos,
@@ -387,8 +396,9 @@ CASES: Mapping[str, Case] = {
     "30": Case(
         inputs.list_from_windows,
         check_windows,
-        cure={"encoding": "cp1252"},
-        advice=["encoding"],
+        cure={"delimiter": ";"},
+        advice=["delimiter=';'", "--delimiter ';'"],
+        then=({"list_encoding": "cp1252"}, "list_encoding="),
     ),
     "32": Case(inputs.hub_images_as_parquet, check_hub_images),
     "32-data": Case(inputs.hub_images_as_parquet, check_hub_images, below="data"),
@@ -401,16 +411,16 @@ CASES: Mapping[str, Case] = {
     "33b": Case(
         inputs.avif_and_heic_among_jpegs,
         check_cats_and_dogs(12),
-        cure={"max_reject_fraction": 0.1},
-        advice=["IMG_0001.HEIC", "max_reject_fraction"],
+        cure={"ignore": ["*.HEIC"]},
+        advice=["IMG_0001.HEIC", "tfx-shards[heif]"],
     ),
 }
 
 _DETECTION = ("01a", "01c", "35-1a", "02a", "02b", "03a", "03c", "05a", "06a")
 _LISTS = ("03b-txt", "03b-csv", "03b-folder", "04a", "04b", "07", "08", "30")
-_FOLDERS = ("09a", "35-9a", "09c", "12a", "14a", "35-14", "25", "28", "32", "32-data")
-_MEDIA = ("11", "13", "19", "35-19", "33b")
-_TABLES = ("15a", "15c", "16a", "17")
+_FOLDERS = ("09a", "35-9a", "09c", "14a", "35-14", "25", "28", "32", "32-data")
+_MEDIA = ("13", "19", "35-19", "33b")
+_TABLES = ("16a",)
 NOT_YET: Mapping[str, str] = {
     **dict.fromkeys(_DETECTION, "boxes of this form are not read yet"),
     **dict.fromkeys(_LISTS, "lists of this form are not read yet"),
@@ -436,18 +446,25 @@ def test_input_is_right_or_refused_with_a_working_cure(
     case: Case, tmp_path: Path, our_messages: Callable[[], list[str]]
 ) -> None:
     case.make(tmp_path / "in", **case.arguments)
-    source = str(tmp_path / "in" / case.below)
+    source, settings = str(tmp_path / "in" / case.below), dict[str, Any]()
     if case.cure is not None:
-        message = _refusal_or_warnings(source, tmp_path / "default", our_messages)
+        message = _refusal_or_warnings(source, tmp_path / "default", our_messages, settings)
         missing = [advice for advice in case.advice if advice not in message]
         assert not missing, message
-    result = pipelines.convert(source, str(tmp_path / "out"), **(case.cure or {}))
+        settings |= case.cure
+    if case.then is not None:
+        message = _refusal_or_warnings(source, tmp_path / "then", our_messages, settings)
+        assert case.then[1] in message, message
+        settings |= case.then[0]
+    result = pipelines.convert(source, str(tmp_path / "out"), **settings)
     case.check(read_examples(result))
 
 
-def _refusal_or_warnings(source: str, out: Path, our_messages: Callable[[], list[str]]) -> str:
+def _refusal_or_warnings(
+    source: str, out: Path, our_messages: Callable[[], list[str]], settings: Mapping[str, Any]
+) -> str:
     try:
-        pipelines.convert(source, str(out))
+        pipelines.convert(source, str(out), **settings)
     except DatasetError as refusal:
         assert not (out / "latest").exists()
         return str(refusal)

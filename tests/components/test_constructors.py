@@ -11,6 +11,7 @@ from tfx.components.example_gen import utils
 from tfx.dsl.placeholder import placeholder
 from tfx.orchestration.data_types import RuntimeParameter
 from tfx.orchestration.pipeline import Pipeline
+from tfx.proto import example_gen_pb2
 from tfx.types import Channel, standard_artifacts
 from tfx.types import standard_component_specs as specs
 
@@ -71,7 +72,7 @@ def test_what_is_not_given_has_its_default_and_what_is_given_comes_back():
     given = ImageSettings.from_properties(properties)
     assert given == ImageSettings.from_arguments(options) != ImageSettings()
     for component in components.__all__:
-        with pytest.raises(TypeError, match="sed"):
+        with pytest.raises(ConfigError, match=f"{component}, setting 'sed': expected one of"):
             make(component, {"sed": 7})
     with pytest.raises(ConfigError, match="quality"):
         make("ImageExampleGen", {"quality": 1000})
@@ -81,6 +82,56 @@ def test_an_old_name_of_a_setting_works_with_a_warning():
     with pytest.warns(FutureWarning, match="image_roots= is file_roots= now"):
         properties = make("ImageExampleGen", {"image_roots": ["/photos"]}).exec_properties
     assert ImageSettings.from_properties(properties).file_roots == ["/photos"]
+
+
+@pytest.mark.parametrize(
+    ("component", "typo", "meant"),
+    [
+        ("ImageExampleGen", "layuot", "layout"),
+        ("ImageExampleGen", "split", "splits"),
+        ("TextExampleGen", "min_char", "min_chars"),
+        ("AudioExampleGen", "samplerate", "sample_rate"),
+        ("ShardBalancer", "num_shard", "num_shards"),
+        ("SchemaExport", "tfsd", "tfds"),
+        ("DatasetAudit", "failon", "fail_on"),
+        ("DatasetReport", "sample_record", "sample_records"),
+    ],
+)
+def test_misspelt_setting_is_answered_with_its_name(component, typo, meant):
+    with pytest.raises(ConfigError, match=f"Did you mean '{meant}'\\?$"):
+        make(component, {typo: 1})
+
+
+def test_component_in_place_of_its_output_is_explained():
+    gen = components.ImageExampleGen(input_base="x")
+    expected = (
+        "examples: expected a channel, got the component ImageExampleGen. "
+        "Pass its output: ImageExampleGen(…).outputs['examples']"
+    )
+    for component in set(components.__all__) - {*EXAMPLE_GENS}:
+        with pytest.raises(ConfigError) as refused:
+            getattr(components, component)(examples=gen)
+        assert str(refused.value) == expected
+        with pytest.raises(ConfigError, match="examples: expected an output of a component"):
+            getattr(components, component)(examples="out/")
+    with pytest.raises(ConfigError) as refused:
+        components.ShardBalancer(examples=[gen.outputs["examples"], gen])
+    assert str(refused.value) == expected
+
+
+@pytest.mark.parametrize("component", EXAMPLE_GENS)
+@pytest.mark.parametrize("splits", [{"train": 8, "eval": 2}, {"train": 0.8, "eval": 0.2}])
+def test_splits_are_short_for_output_config(component, splits):
+    config = example_gen_pb2.SplitConfig()
+    config.splits.add(name="train", hash_buckets=8)
+    config.splits.add(name="eval", hash_buckets=2)
+    output_config = example_gen_pb2.Output(split_config=config)
+    given = make(component, {"splits": splits}).exec_properties
+    assert given == make(component, {"output_config": output_config}).exec_properties
+    for wrong in ({"splits": splits, "output_config": output_config}, {"splits": {"train": 0.5}}):
+        with pytest.raises(ConfigError) as refused:
+            make(component, wrong)
+        assert refused.value.setting == "splits"
 
 
 def test_each_setting_may_be_a_parameter_of_the_run():

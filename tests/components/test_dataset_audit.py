@@ -70,6 +70,41 @@ def test_what_must_not_be_fails_the_run_and_is_kept_to_be_read(leaking, tmp_path
     audit(leaking, tmp_path / "other", fail_on=["dark", "label_shift"])
 
 
+def test_findings_outlive_the_output_of_a_failed_run(leaking, tmp_path):
+    kept = tmp_path / "out.findings.json"
+    with pytest.raises(DatasetError, match=r"kept in .*out\.findings\.json"):
+        audit(leaking, tmp_path / "out", fail_on=["leakage"])
+    assert json.loads(kept.read_text())["counts"]["leakage"] == 1
+    audit(leaking, tmp_path / "out")
+    assert not kept.exists()
+
+
+def test_a_pipeline_that_fails_on_findings_keeps_them(tmp_path, write_dataset):
+    splits = {
+        split: [[{"text": [text.encode()]} for text in texts]]
+        for split, texts in TEXTS["leaking"].items()
+    }
+    uri = write_dataset(tmp_path / "in", splits, {"text": Feature(type="string")})
+    examples = tfx.dsl.Importer(
+        source_uri=str(uri),
+        artifact_type=tfx.types.standard_artifacts.Examples,
+        properties={"split_names": '["train", "eval"]'},
+    ).with_id("examples")
+    check = DatasetAudit(examples=examples.outputs["result"], fail_on=["leakage"])
+    pipeline = tfx.dsl.Pipeline(
+        pipeline_name="checked",
+        pipeline_root=str(tmp_path / "root"),
+        components=[examples, check],
+        metadata_connection_config=tfx.orchestration.metadata.sqlite_metadata_connection_config(
+            str(tmp_path / "metadata.db")
+        ),
+    )
+    with pytest.raises(DatasetError, match="leakage"):
+        tfx.orchestration.LocalDagRunner().run(pipeline)
+    (kept,) = Path(tmp_path, "root").rglob("*.findings.json")
+    assert json.loads(kept.read_text())["counts"]["leakage"] == 1
+
+
 TEXTS = {
     "clean": {"train": ["one two three", "four five six"], "eval": ["seven eight nine"]},
     "leaking": {"train": ["one two three", "four five six"], "eval": ["four five six"]},

@@ -104,12 +104,27 @@ def test_texts_that_two_patterns_select_are_refused(tmp_path):
         steps.convert(selection, str(tmp_path / "out"), TextSettings(max_reject_fraction=1))
 
 
-def test_a_run_that_fails_leaves_nothing(pictures, tmp_path):
+def test_a_run_that_rejected_too_much_resumes_when_more_is_allowed(
+    pictures, tmp_path, our_messages
+):
     out = tmp_path / "out"
     with pytest.raises(InputError):
         steps.convert(
             str(pictures), str(out), ImageSettings(**{**SETTINGS, "max_reject_fraction": 0})
         )
+    assert not (out / "manifest.json").exists()
+    before = {path: path.stat().st_ino for path in out.glob("Split-*/*")}
+    assert before
+    made = steps.convert(str(pictures), str(out), ImageSettings(**SETTINGS))
+    assert before.items() <= {path: path.stat().st_ino for path in out.glob("Split-*/*")}.items()
+    assert any("resuming: " in line for line in our_messages())
+    steps.convert(str(pictures), str(tmp_path / "other"), ImageSettings(**SETTINGS))
+    assert files(out) == files(tmp_path / "other")
+    assert made.manifest.total.written == 40
+
+
+def test_a_run_that_fails_leaves_nothing(pictures, tmp_path):
+    out = tmp_path / "out"
     with pytest.raises(DatasetError):
         steps.balance([str(tmp_path / "nothing")], str(out), BalancerSettings())
     with pytest.raises(DatasetError):

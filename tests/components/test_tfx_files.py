@@ -1,12 +1,23 @@
 """TFX's own calls on files in an object store, as its pipelines make them."""
 
 import pytest
+import tensorflow as tf
 from tfx.dsl.io import fileio, filesystem
 
 from components.tfx.files import register_object_stores
 
 ROOT = "memory://tfx-files/root"
 NAMES = ["4.txt", "a/1.txt", "a/2.txt", "c/d/3.txt"]
+
+
+def test_schemes_that_tfx_serves_stay_its_own():
+    before = fileio.filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY.get_filesystem_for_scheme
+    theirs = before("gs://")
+    for _ in range(2):
+        register_object_stores()
+        assert before("gs://") is theirs
+        assert before("") is not before("s3://")
+    assert "gs" in tf.io.gfile.get_registered_schemes()
 
 
 def test_what_is_written_is_found_moved_and_removed():

@@ -12,16 +12,25 @@ from trainer_utils.extras import forget_listed_folders, installed_version
 
 @pytest.fixture
 def set_machine(monkeypatch, tmp_path):
-    """Puts the process on so many cores, under a cgroup with this `cpu.max` (None: no file)."""
+    """Set the scheduler's cores and the text of `cpu.max` (None: no file); return the cores."""
 
-    def change(cores: int, cpu_max: str | None) -> None:
-        limit = tmp_path / "cpu.max"
+    def change(cores: int, cpu_max: str | None):
         if cpu_max is not None:
-            limit.write_text(cpu_max)
-        monkeypatch.setattr(machine, "_CGROUP_LIMIT", limit)
+            (tmp_path / "cpu.max").write_text(cpu_max)
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)), raising=False)
+        return lambda: machine.usable_cores(tmp_path, tmp_path / "own")
 
     return change
+
+
+@pytest.fixture
+def version_1(tmp_path):
+    """The cgroups of version 1 of a process in `/pod/container`, below the mounts of two."""
+    own = tmp_path / "own"
+    own.write_text("5:cpu,cpuacct:/pod/container\n4:memory:/pod/container\n0::/\n")
+    for name in ("cpu", "memory"):
+        (tmp_path / f"mounts/{name}/pod/container").mkdir(parents=True)
+    return tmp_path / "mounts", own
 
 
 @pytest.mark.parametrize(
@@ -40,25 +49,64 @@ def set_machine(monkeypatch, tmp_path):
     ],
 )
 def test_a_quota_lowers_the_cores_of_the_scheduler(set_machine, cores, cpu_max, expected):
-    set_machine(cores, cpu_max)
-    assert machine.usable_cores() == expected
+    usable_cores = set_machine(cores, cpu_max)
+    assert usable_cores() == expected
+
+
+@pytest.mark.parametrize(
+    ("folder", "quota", "expected"),
+    [
+        (".", "150000", 2),
+        ("pod", "100000", 1),
+        ("pod/container", "250000", 3),
+        ("pod", "-1", 8),
+        (".", None, 8),
+    ],
+)
+def test_a_quota_of_version_1_lowers_the_cores(version_1, monkeypatch, folder, quota, expected):
+    root, own = version_1
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    (root / "cpu" / folder / "cpu.cfs_period_us").write_text("100000\n")
+    if quota is not None:
+        (root / "cpu" / folder / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+    assert machine.usable_cores(root, own) == expected
+
+
+def test_a_container_sees_its_own_limit_under_the_hosts_path(version_1, tmp_path):
+    root, _ = version_1
+    own = tmp_path / "of the host"
+    own.write_text("4:memory:/docker/0123\n3:cpu:/docker/0123\n")
+    (root / "memory/memory.limit_in_bytes").write_text("5000000\n")
+    assert machine.free_memory(root, own, machine=tmp_path / "none") == 5_000_000
+
+
+def test_memory_limits_of_version_1_count_without_the_page_cache(version_1, tmp_path):
+    root, own = version_1
+    folder = root / "memory/pod"
+    (root / "memory/memory.limit_in_bytes").write_text("9223372036854771712\n")
+    (folder / "memory.limit_in_bytes").write_text("3000000\n")
+    (folder / "memory.usage_in_bytes").write_text("2500000\n")
+    stat = "cache 1\ntotal_inactive_file 400000\ntotal_active_file 100000\n"
+    (folder / "memory.stat").write_text(stat)
+    assert machine.free_memory(root, own, machine=tmp_path / "none") == 1_000_000
 
 
 def test_where_there_is_no_affinity_all_cores_count(set_machine, monkeypatch):
-    set_machine(3, "max 100000\n")
+    usable_cores = set_machine(3, "max 100000\n")
     monkeypatch.delattr(os, "sched_getaffinity")
     for count, expected in ((6, 6), (None, 1)):
         monkeypatch.setattr(os, "cpu_count", lambda count=count: count)
-        assert machine.usable_cores() == expected
+        assert usable_cores() == expected
 
 
 def test_what_is_left_is_the_least_of_the_machine_and_of_all_cgroups(tmp_path):
     inner = tmp_path / "pod/container"
     inner.mkdir(parents=True)
-    whole = tmp_path / "meminfo"
+    whole, own = tmp_path / "meminfo", tmp_path / "own"
+    own.write_text("0::/pod/container\n")
 
     def free() -> int:
-        return machine.free_memory(tmp_path, "/pod/container", machine=whole)
+        return machine.free_memory(tmp_path, own, machine=whole)
 
     assert free() > 1 << 50  # nobody says
     whole.write_text("MemTotal:  9000 kB\nMemAvailable:    4000 kB\n")

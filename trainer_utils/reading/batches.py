@@ -109,10 +109,12 @@ class Batches:
             self._decoder = self._reader = Packs(sources, options, self.order.ranges)
         self.encoding = LabelEncoding.of(options, self.features, sources)
         self._mixes = bool(options.augmentation.mixing and self._decoder.images)
-        if not self._decoder.images and (options.image_size is not None or options.augment):
+        asked = [name for name in ("image_size", "augment") if getattr(options, name)]
+        if asked and not self._decoder.images:
             _logger.warning(
-                "image_size and augment change nothing: no feature that is read is an image that "
-                "all records have"
+                "%s: changes nothing, since no feature that is read is an image that all records "
+                "have. Leave it out, or read an image feature.",
+                " and ".join(asked),
             )
         self.unreadable = self._reader.unreadable
         self._mean_bytes = mean_bytes(sources)

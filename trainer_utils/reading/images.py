@@ -10,9 +10,12 @@ JPEGs are decoded by simplejpeg, PNGs by OpenCV, all else by Pillow. Their pixel
 level. Tags of EXIF turn nothing: images are turned when they are written.
 """
 
+import contextlib
 import io
 import math
-from collections.abc import Mapping, Sequence
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -322,6 +325,44 @@ def _opened(data: Data) -> Any:
         raise ValueError(f"{bytes(data[:8])!r}…, none of {', '.join(_FORMATS)}") from error
 
 
+class _OpenCVThreads:
+    """OpenCV's number of threads, which is one for all of a process.
+
+    While images are decoded here, in threads of this package, it is 1. Afterwards it is what the
+    program had set.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._before = threading.Lock(), 0, 1
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[None]:
+        """Let OpenCV compute in the calling thread alone until the block ends."""
+        import cv2
+
+        with self._lock:
+            if self._users == 0:
+                self._before = cv2.getNumThreads()
+                cv2.setNumThreads(1)
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    cv2.setNumThreads(self._before)
+
+    def forget_users(self) -> None:
+        """Start again, in a child that has none of its parent's threads."""
+        self._lock, self._users = threading.Lock(), 0
+
+
+_opencv_threads = _OpenCVThreads()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_opencv_threads.forget_users)
+
+
 class ImageDecoder:
     """Decodes images as options say, to 1 or 3 channels.
 
@@ -365,9 +406,6 @@ class ImageDecoder:
             DatasetError: they differ in size.
             Exception: what the decoder of an image raises that cannot be decoded.
         """
-        import cv2
-
-        cv2.setNumThreads(1)  # the threads are ours
         found = [self._size(image) for image in images]
         sizes, are_plain = [size for size, _ in found], [is_plain for _, is_plain in found]
         plans = plan_images(self._options, sizes, keys, scales=not self._label_map)
@@ -396,7 +434,8 @@ class ImageDecoder:
             elif not np.may_share_memory(pixels, batch[row]):
                 batch[row] = pixels
 
-        run_in_threads(work, len(images))
+        with _opencv_threads.one():
+            run_in_threads(work, len(images))
         return batch
 
     def _size(self, image: Image) -> tuple[tuple[int, int], bool]:

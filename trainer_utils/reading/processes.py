@@ -6,12 +6,14 @@ The processes are new ones of this Python, which import nothing of the main modu
 """
 
 import collections
+import io
 import itertools
 import json
 import mmap
 import os
 import pickle
 import queue
+import signal
 import socket
 import subprocess
 import sys
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 _ALIGNMENT = 64  # bytes; TensorFlow copies what lies otherwise
 _LEAST_BYTES = 1 << 20
 _SERVE = (
+    # Ctrl-C reaches the whole group: the process that reads the batches ends this one.
+    # `_signal` is built in: the working folder, which is on the path here, may have a `signal.py`.
+    "import _signal; _signal.signal(_signal.SIGINT, _signal.SIG_IGN); "
+    "_signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT]); "
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
     "from trainer_utils.reading.processes import serve; serve(int(sys.argv[1]))"
 )
@@ -49,12 +55,12 @@ class BatchProcesses:
     """
 
     def __init__(self, batches: "Batches", count: int) -> None:
+        payload = io.BytesIO()
         try:
-            self._payload = pickle.dumps((batches, max(1, usable_cores() // count)))
+            _Importable(payload).dump((batches, max(1, usable_cores() // count)))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise _not_to_be_sent(count, str(error)) from error
-        if b"__main__" in self._payload:
-            raise _not_to_be_sent(count, "one of the main module")
+        self._payload = payload.getvalue()
         self._count, self._lock, self._owner = count, threading.Lock(), 0
 
     def make(self, epoch: int, reads: Sequence[int]) -> tuple[list[Any], dict[Any, str]]:
@@ -63,29 +69,52 @@ class BatchProcesses:
         Raises what `Batches` raises, and RuntimeError where the process was killed.
         """
         idle = self._processes()
-        process = idle.get()
         try:
+            process = idle.get() or _Process(self._payload)
             answer = process.ask(epoch, list(reads))
-        except (EOFError, OSError) as error:
-            code = process.stop()
-            process = _Process(self._payload)
-            raise RuntimeError(
-                f"a process that makes batches ended with exit status {code}; if the system ended "
-                f"it for want of memory, give the input fewer than processes={self._count}"
-            ) from error
-        finally:
             idle.put(process)
+        except BaseException as error:
+            # Also an exception of a signal's handler. The process may still send its answer, which
+            # the next request would take for its own: another one takes its place.
+            idle.put(None)
+            if isinstance(error, _ProcessEndedError):
+                raise RuntimeError(
+                    f"a process that makes batches ended with exit status {error.code}; if the "
+                    "system ended it for want of memory, give the input fewer than "
+                    f"processes={self._count}"
+                ) from error
+            raise
         if isinstance(answer, Exception):  # an OSError, too, is then what it met, and not its end
             raise answer
         return answer
 
-    def _processes(self) -> "queue.SimpleQueue[_Process]":
+    def _processes(self) -> "queue.SimpleQueue[_Process | None]":
+        """The processes that are idle; None for each that is to be started."""
         with self._lock:
             if self._owner != os.getpid():  # a process that was forked has its own
-                self._owner, self._idle = os.getpid(), queue.SimpleQueue[_Process]()
+                idle = queue.SimpleQueue[_Process | None]()
                 for _ in range(self._count):
-                    self._idle.put(_Process(self._payload))
+                    idle.put(_Process(self._payload))
+                self._owner, self._idle = os.getpid(), idle
         return self._idle
+
+
+class _Importable(pickle.Pickler):
+    """A pickler that refuses functions and classes of the main module, by a PicklingError."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """Refuse a value that the other process would look for in a main module of its own."""
+        if getattr(value, "__module__", None) == "__main__" and hasattr(value, "__qualname__"):
+            raise pickle.PicklingError("one of the main module")
+        return NotImplemented
+
+
+class _ProcessEndedError(Exception):
+    """A process ended before it answered."""
+
+    def __init__(self, code: int | None) -> None:
+        super().__init__(f"exit status {code}")
+        self.code = code
 
 
 class _Process:
@@ -95,22 +124,43 @@ class _Process:
         here, there = socket.socketpair()
         with there:
             arguments = [sys.executable, "-c", _SERVE, str(there.fileno()), json.dumps(sys.path)]
-            self._process = subprocess.Popen(
-                arguments, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL
-            )
+            # Blocked until the child ignores it, so that Ctrl-C never ends it with a traceback.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            try:
+                self._process = subprocess.Popen(
+                    arguments, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL
+                )
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._connection, self._payload = Connection(here.detach()), payload
+        self._requests = itertools.count()
         self._files: list[mmap.mmap] = []
         self._released: collections.deque[int] = collections.deque()
         self.stop = weakref.finalize(self, _stop, self._process, self._connection)
 
     def ask(self, epoch: int, reads: list[int]) -> tuple[list[Any], dict[Any, str]] | Exception:
-        """What `BatchProcesses.make` gives, or the error that it raises."""
+        """Return what `BatchProcesses.make` returns, or the error that it raises.
+
+        A process whose answer was not read to its end is stopped, and must not be asked again.
+        """
+        try:
+            return self._ask(epoch, reads)
+        except (EOFError, ConnectionError) as error:  # a TimeoutError is a signal handler's
+            raise _ProcessEndedError(self.stop()) from error
+        except BaseException:
+            self.stop()
+            raise
+
+    def _ask(self, epoch: int, reads: list[int]) -> tuple[list[Any], dict[Any, str]] | Exception:
         if self._payload:
             self._connection.send_bytes(self._payload)
             self._payload = b""
         free = [self._released.popleft() for _ in range(len(self._released))]
-        self._connection.send((epoch, reads, free))
-        answer = self._connection.recv()
+        request = next(self._requests)
+        self._connection.send((request, epoch, reads, free))
+        answered, answer = self._connection.recv()
+        if answered != request:
+            raise RuntimeError(f"request {request}: expected its answer, got that of {answered}")
         if isinstance(answer, Exception):
             return answer
         number, num_bytes, bounds, pickled, unreadable = answer
@@ -138,21 +188,21 @@ def serve(descriptor: int) -> None:
     try:
         payload = connection.recv_bytes()
         while True:
-            epoch, reads, returned = connection.recv()
+            request, epoch, reads, returned = connection.recv()
             free.update(returned)
             try:
                 if batches is None:
                     batches, machine.most_threads = pickle.loads(payload)
                 made = batches.make(epoch, reads)
             except Exception as error:
-                connection.send(_sendable(error))
+                connection.send((request, _sendable(error)))
                 continue
             new = {key: why for key, why in batches.unreadable.items() if key not in told}
             told.update(new)
             buffers: list[pickle.PickleBuffer] = []
             pickled = pickle.dumps(made, protocol=5, buffer_callback=buffers.append)
             number, bounds, file = _store([buffer.raw() for buffer in buffers], maps, free)
-            connection.send((number, len(maps[number]), bounds, pickled, new))
+            connection.send((request, (number, len(maps[number]), bounds, pickled, new)))
             if file is not None:
                 reduction.send_handle(connection, file, os.getppid())
                 os.close(file)

@@ -9,13 +9,22 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from trainer_utils.format import CorruptShardError
 from trainer_utils.format.layouts import ShardFile
 from trainer_utils.machine import MadeOnce
-from trainer_utils.reading.shard_files import CHANGED, Bytes, File, Run, naming_what_went
+from trainer_utils.reading.shard_files import (
+    CHANGED,
+    Bytes,
+    File,
+    Positions,
+    Run,
+    naming_what_went,
+)
 from trainer_utils.storage import file_version, read_range
 from trainer_utils.storage.cache_folder import PART_BYTES, CacheFolder, copy_name, shard_version
+from trainer_utils.storage.open_files import can_copy_mapped
 
 _MOST_RECENT = 512  # parts that are held in memory, for want of room on the disk: twice a block
 _FETCHES, _READS = 16, 32  # requests at once: of parts ahead, and of what is waited for
@@ -44,8 +53,8 @@ class RemoteParts:
         return self._is_global and self.folder.is_full
 
     def fetch(self, files: Mapping[int, File], runs: Sequence[Run]) -> dict[Run, bytes]:
-        """All of some runs that is not in copies, fetched at the same time."""
-        missing = [run for run in runs if not files[run[0]].holds(*run[1:])]
+        """Return the bytes of those runs that copies do not hold, fetched at the same time."""
+        missing = [run for run in runs if not files[run[0]].holds_all(*run[1:])]
         if not missing:
             return {}
         found = self._reads.map(lambda run: files[run[0]].read(*run[1:]), missing)
@@ -55,7 +64,6 @@ class RemoteParts:
 class CachedFile:
     """A file of which parts are copied when they are first read; used as a `LocalFile`."""
 
-    memory = b""
     damage: CorruptShardError | None = None
 
     def __init__(self, shard: ShardFile, parts: RemoteParts) -> None:
@@ -63,18 +71,29 @@ class CachedFile:
         version = file_version(self.path) if shard.entry is None else shard_version(shard.entry)
         name = copy_name(self.path, version)
         self.copy = parts.folder.open(name, self.size) if self.size else None
+        self.address = self.copy.address if self.copy is not None and can_copy_mapped() else 0
 
     def check(self) -> None:
-        """A copy stays as it is."""
+        """Do nothing: a copy stays as it is."""
 
-    def holds(self, begin: int, end: int) -> bool:
-        """Whether some bytes are in the copy, and need not be fetched."""
+    def holds(self, begins: Positions, ends: Positions) -> npt.NDArray[np.bool_]:
+        """Return for each range whether its bytes are in the copy, and need not be fetched."""
+        if self.copy is None:
+            return np.zeros(len(begins), bool)
+        missing = np.cumsum(np.append(0, ~self.copy.parts()))
+        found: npt.NDArray[np.bool_] = (
+            missing[-(-ends // PART_BYTES)] == missing[begins // PART_BYTES]
+        )
+        return found
+
+    def holds_all(self, begin: int, end: int) -> bool:
+        """Return whether the bytes of a range are in the copy."""
         return self.copy is not None and self.copy.holds(begin, end)
 
     def read(self, begin: int, end: int) -> Any:
-        """Some bytes, from the copy or fetched."""
+        """Return bytes, from the copy or fetched."""
         if self.copy is not None and self.copy.holds(begin, end):
-            return self.copy.memory[begin:end]
+            return self.copy.read(begin, end)
         if self._parts.is_ranged:
             return self._range(begin, end)
         pieces = []
@@ -83,15 +102,16 @@ class CachedFile:
             pieces.append(self._part(part)[max(begin - first, 0) : end - first])
         return b"".join(pieces)
 
-    def read_into(self, view: Bytes, begin: int) -> None:
-        """As many bytes as there is room for."""
+    def read_into(self, view: Bytes, begin: int) -> int:
+        """Fill a view with bytes; return how many."""
         view[:] = np.frombuffer(self.read(begin, begin + len(view)), np.uint8)
+        return len(view)
 
     def read_ahead(self, begin: int, end: int) -> None:
         """Begins to fetch parts, where they will find room."""
         for part in () if self._parts.is_ranged else _parts_of(begin, end):
             first = part * PART_BYTES
-            is_there = self.holds(first, min(first + PART_BYTES, self.size))
+            is_there = self.holds_all(first, min(first + PART_BYTES, self.size))
             if not is_there and (self.path, part) not in self._parts.recent:
                 self._parts.ahead.submit(self._part, part)
 
@@ -110,7 +130,7 @@ class CachedFile:
 
         def fetch() -> bytes:
             if self.copy is not None and self.copy.holds(begin, end):
-                return bytes(self.copy.memory[begin:end])
+                return self.copy.read(begin, end)
             data = self._range(begin, end)
             if self.copy is not None and self.copy.store(part, data):
                 self._parts.recent.forget(key)  # memory is for what finds no room

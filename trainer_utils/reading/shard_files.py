@@ -4,16 +4,17 @@
     begins, ends, *_ = files.bounds(indices, numbers)   # of records' frames in their shards
     data, starts = files.gather(indices, begins, ends)
 
-Short records are cut out of mapped files: a call of the system for each would cost more than all.
+Short records are copied out of mapped files, many by one call of the system: a call for each would
+cost more than all else, and a look at a page that cannot be read would end the process.
 """
 
 import contextlib
-import mmap
 import os
 import resource
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -26,7 +27,20 @@ from trainer_utils.format.layouts import ShardFile
 from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.machine import MadeOnce
 from trainer_utils.options import CacheOptions, InputOptions
-from trainer_utils.storage import FileRefusedError, file_size, is_remote, open_for_reading
+from trainer_utils.storage import (
+    FileRefusedError,
+    MachineError,
+    file_size,
+    is_remote,
+    open_for_reading,
+)
+from trainer_utils.storage.open_files import (
+    FileMapping,
+    MappedReader,
+    can_copy_mapped,
+    read_at,
+    read_bytes_at,
+)
 
 if TYPE_CHECKING:
     from trainer_utils.reading.remote_files import CachedFile, RemoteParts
@@ -44,69 +58,83 @@ Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
 Run: TypeAlias = tuple[int, int, int]
 """The index of a shard, and where some bytes of it begin and end."""
+Runs: TypeAlias = tuple[Positions, Positions, Positions]
+"""Columns of the same."""
 
 
 class LocalFile:
-    """A local file, mapped into memory or read.
+    """A local file, whose bytes are read, or copied out of a mapping where records are short.
 
     Attributes:
         size: of the framed records, in bytes.
-        memory: all of them, of a mapped file.
+        address: where in memory they are mapped; 0 where they are not.
         damage: what is wrong with the file as a whole.
     """
 
     damage: CorruptShardError | None = None
 
     def __init__(self, path: str, stream: Any, *, is_mapped: bool) -> None:
-        self.path, self._stream, self._is_mapped = path, stream, is_mapped
-        self.size, self.memory = os.fstat(stream.fileno()).st_size, b""  # type: int, Any
-        if is_mapped and self.size:
-            self.memory = mmap.mmap(stream.fileno(), self.size, access=mmap.ACCESS_READ)
-            stream.close()  # a mapping has a descriptor of its own
+        self.path, self._stream = path, stream
+        self.size = os.fstat(stream.fileno()).st_size
+        self._mapping = FileMapping(stream.fileno(), self.size if is_mapped else 0)
+        self.address = self._mapping.address
+        weakref.finalize(self, stream.close).atexit = False
 
     @classmethod
     def unpacked(cls, path: str, *, is_mapped: bool) -> "LocalFile":
-        """A gzip file, unpacked to a temporary one; as much of it as can be."""
-        stream, damage = tempfile.TemporaryFile(), None  # noqa: SIM115 it is closed with the file
+        """Unpack a compressed file to a temporary one, as much of it as can be.
+
+        Raises:
+            MachineError: there is no room for it.
+        """
+        damage = None
+        with _naming_temporary_folder(path):
+            stream = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 it is closed with the file
         try:
             with open_records(path) as packed:
                 while data := packed.read(_UNPACKED_AT_ONCE):
-                    stream.write(data)
+                    with _naming_temporary_folder(path):
+                        while data:
+                            data = data[stream.write(data) :]
         except CorruptShardError as error:
             damage = error
-        stream.flush()
+        except BaseException:
+            stream.close()
+            raise
         file = cls(path, stream, is_mapped=is_mapped)
         file.damage = damage
         return file
 
     def check(self) -> None:
-        """Refuses a file that has changed since it was opened."""
-        size = self.memory.size() if self.memory else os.fstat(self._stream.fileno()).st_size
-        if size != self.size:  # a look behind the end of a mapped file would end the process
+        """Raise if the file has another size than when it was opened."""
+        size = os.fstat(self._stream.fileno()).st_size
+        if size != self.size:
             raise _resized(self.path, self.size, size)
 
-    def read(self, begin: int, end: int) -> Any:
-        """Some bytes."""
-        if self._is_mapped:
-            return self.memory[begin:end]
-        return os.pread(self._stream.fileno(), end - begin, begin)
+    def read(self, begin: int, end: int) -> bytes:
+        """Return the bytes of a range, fewer at the end of the file."""
+        return read_bytes_at(self._stream.fileno(), begin, end, path=self.path)
 
-    def read_into(self, view: Bytes, begin: int) -> None:
-        """As many bytes as there is room for; of a file cut short, records have other sums."""
-        os.preadv(self._stream.fileno(), [view.data], begin)
+    def read_into(self, view: Bytes, begin: int) -> int:
+        """Fill a view with bytes; return how many there were, fewer in a file that was cut."""
+        return read_at(self._stream.fileno(), view, begin, path=self.path)
 
     def read_ahead(self, begin: int, end: int) -> None:
-        """Asks for bytes that are needed soon."""
-        if not self._is_mapped and hasattr(os, "posix_fadvise"):
+        """Ask the system for bytes that are needed soon."""
+        if not self.address and hasattr(os, "posix_fadvise"):
             with contextlib.suppress(OSError):  # a file system that takes no advice
                 os.posix_fadvise(self._stream.fileno(), begin, end - begin, os.POSIX_FADV_WILLNEED)
 
-    def holds(self, begin: int, end: int) -> bool:
-        """Whether some bytes need not be fetched."""
+    def holds(self, begins: Positions, ends: Positions) -> npt.NDArray[np.bool_]:
+        """Return for each range whether its bytes are here, and need not be fetched: all are."""
+        return np.ones(len(begins), bool)
+
+    def holds_all(self, begin: int, end: int) -> bool:
+        """Return whether the bytes of a range are here: all are."""
         return True
 
     def forget(self, begin: int, end: int) -> bool:
-        """Drops copies of damaged bytes; False: there are none."""
+        """Drop copies of damaged bytes; False: there are none."""
         return False
 
 
@@ -139,6 +167,8 @@ class ShardFiles:
     ) -> None:
         self.damage: dict[int, CorruptShardError] = {}
         self._shards, self._is_long = shards, mean_bytes >= _LONG_BYTES
+        self._is_mapped = not self._is_long and can_copy_mapped()
+        self._mapped = MappedReader()
         self._is_strict = options.on_corrupt != "skip"
         self._parts: RemoteParts | None = None
         self._caches_all, cache = options.cache is not None, options.cache or CacheOptions()
@@ -151,7 +181,8 @@ class ShardFiles:
             )
         self.reads_ahead = self._is_long or self._parts is not None
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
-        self._most_open = max(1, min(_MOST_OPEN, descriptors) // (1 if self._parts is None else 2))
+        holds_two = self._is_mapped or self._parts is not None
+        self._most_open = max(1, min(_MOST_OPEN, descriptors) // (2 if holds_two else 1))
         self._open = MadeOnce[File](self._most_open)
         self._loading = threading.Lock()  # of the offsets: those of a shard are side by side
         self._first = np.full(len(shards), -1, np.int64)
@@ -186,41 +217,79 @@ class ShardFiles:
 
         Raises CorruptShardError where a shard was written to, whatever is skipped.
         """
-        order, runs = _runs(indices, begins, ends, gap=0)
+        order, (shards, starts, stops) = _runs(indices, begins, ends, gap=0)
         lengths = (ends - begins)[order]
         places = np.empty(len(order), np.int64)
         places[order] = np.cumsum(lengths) - lengths
-        parts: list[Any] = []
         data = np.empty(int(lengths.sum()) + len(_PADDING) if self._is_long else 0, np.uint8)
+        parts: list[bytes] = []
+        names, firsts = _distinct(shards)
+        bounds = np.append(firsts, len(shards)).tolist()
         place = 0
-        for first in range(0, len(runs), self._most_open):
-            some = runs[first : first + self._most_open]  # of no more shards than may be open
-            files = {index: self._file(index) for index in {run[0] for run in some}}
+        for first in range(0, len(names), self._most_open):  # of no more files than may be open
+            last = min(first + self._most_open, len(names))
+            files = {index: self._file(index) for index in names[first:last].tolist()}
             for file in files.values():
                 file.check()
-            fetched = {} if self._parts is None else self._parts.fetch(files, some)
+            some = slice(bounds[first], bounds[last])
+            runs = shards[some], starts[some], stops[some]
             if self._is_long:
-                for run in some:
-                    index, begin, end = run
-                    view = data[place : place + end - begin]
-                    if run in fetched:
-                        view[:] = np.frombuffer(fetched[run], np.uint8)
-                    else:
-                        files[index].read_into(view, begin)
-                    place += end - begin
-            elif self._parts is not None:
-                parts += [fetched.get(run) or files[run[0]].read(*run[1:]) for run in some]
-            else:  # a call for each would take as long as all
-                memory = {index: file.memory for index, file in files.items()}
-                parts += [memory[index][begin:end] for index, begin, end in some]
+                place += self._read_into(files, runs, data[place:])
+                continue
+            copied = self._copy_mapped(files, runs) if self._is_mapped else None
+            parts += self._read_each(files, runs) if copied is None else [copied]
         return (data if self._is_long else b"".join([*parts, _PADDING])), places
+
+    def _copy_mapped(self, files: Mapping[int, File], runs: Runs) -> bytes | None:
+        """Return the bytes of runs of mapped files; None where some must be read otherwise."""
+        shards, starts, stops = runs
+        if len(shards) and (stops - starts).mean() >= _LONG_BYTES:
+            return None  # a call for each costs less than a copy
+        names, firsts = _distinct(shards)
+        addresses = np.array([files[index].address for index in names.tolist()], np.int64)
+        if not addresses.all():
+            return None
+        counts = np.diff(np.append(firsts, len(shards)))
+        if self._parts is not None:
+            for index, first, count in zip(*(names, firsts, counts), strict=True):
+                own = slice(first, first + count)
+                if not files[int(index)].holds(starts[own], stops[own]).all():
+                    return None
+        data, done = self._mapped.copy(np.repeat(addresses, counts) + starts, stops - starts)
+        return data if done == len(shards) else None
+
+    def _read_each(self, files: Mapping[int, File], runs: Runs) -> list[bytes]:
+        """Return the bytes of each run, read or fetched."""
+        rows = list(zip(*(column.tolist() for column in runs), strict=True))
+        fetched = {} if self._parts is None else self._parts.fetch(files, rows)
+        found = []
+        for run in rows:
+            index, begin, end = run
+            found.append(fetched[run] if run in fetched else files[index].read(begin, end))
+            _check_length(files[index], run, len(found[-1]))
+        return found
+
+    def _read_into(self, files: Mapping[int, File], runs: Runs, data: Bytes) -> int:
+        """Read runs of bytes end to end into an array; return how many bytes."""
+        rows = list(zip(*(column.tolist() for column in runs), strict=True))
+        fetched = {} if self._parts is None else self._parts.fetch(files, rows)
+        place = 0
+        for run in rows:
+            index, begin, end = run
+            view = data[place : place + end - begin]
+            if run in fetched:
+                view[:] = np.frombuffer(fetched[run], np.uint8)
+            else:
+                _check_length(files[index], run, files[index].read_into(view, begin))
+            place += len(view)
+        return place
 
     def read_ahead(self, indices: Positions, numbers: Positions) -> None:
         """Has records at hand soon; returns at once, but for what says where they lie."""
         begins, ends, _, _ = self.bounds(indices, numbers)
         found = begins >= 0
         runs = _runs(indices[found], begins[found], ends[found], gap=_MOST_GAP)[1]
-        for index, begin, end in runs:
+        for index, begin, end in zip(*(column.tolist() for column in runs), strict=True):
             self._file(index).read_ahead(begin, end)
 
     def forget(self, index: int, begin: int, end: int) -> bool:
@@ -236,14 +305,14 @@ class ShardFiles:
             if size != shard.bytes and self._is_strict:
                 raise _resized(shard.path, shard.bytes, size)
             if shard.is_gzip:
-                file = LocalFile.unpacked(shard.path, is_mapped=not self._is_long)
+                file = LocalFile.unpacked(shard.path, is_mapped=self._is_mapped)
                 if file.damage is not None and self._is_strict:
                     raise file.damage
                 return file
             if self._parts is not None and (self._caches_all or is_remote(shard.path)):
                 return self._parts.open(shard)
             stream = open_for_reading(shard.path)
-            return LocalFile(shard.path, stream, is_mapped=not self._is_long)
+            return LocalFile(shard.path, stream, is_mapped=self._is_mapped)
 
     def _load(self, indices: Positions) -> None:
         """Has the offsets of these shards."""
@@ -302,8 +371,8 @@ class ShardFiles:
 
 def _runs(
     indices: Positions, begins: Positions, ends: Positions, *, gap: int
-) -> tuple[Positions, list[Run]]:
-    """The order of rows by file, and the runs of bytes that are no more than a gap apart in it."""
+) -> tuple[Positions, Runs]:
+    """Return the order of rows by file, and the runs of bytes that are no more than a gap apart."""
     order = np.lexsort((begins, indices))
     shards, starts, stops = indices[order], begins[order], ends[order]
     is_new = np.ones(len(order), bool)
@@ -311,8 +380,29 @@ def _runs(
     is_new[1:] = (shards[1:] != shards[:-1]) | (apart > gap) | ((apart != 0) & (not gap))
     firsts = np.flatnonzero(is_new)
     lasts = np.append(firsts, len(order))[1:] - 1
-    columns = shards[firsts], starts[firsts], stops[lasts]
-    return order, list(zip(*(column.tolist() for column in columns), strict=True))
+    return order, (shards[firsts], starts[firsts], stops[lasts])
+
+
+def _distinct(shards: Positions) -> tuple[Positions, Positions]:
+    """Return the distinct indices among sorted ones, and where each comes first."""
+    firsts = np.flatnonzero(np.append(True, shards[1:] != shards[:-1])[: len(shards)])
+    return shards[firsts], firsts
+
+
+@contextlib.contextmanager
+def _naming_temporary_folder(path: str) -> Iterator[None]:
+    """Raise a MachineError that names both files where a shard cannot be unpacked."""
+    try:
+        yield
+    except OSError as error:
+        folder = tempfile.tempdir or os.environ.get("TMPDIR", "/tmp")
+        raise MachineError(
+            f"{path!r}: cannot be unpacked in the temporary folder {folder!r}: "
+            f"{error.strerror or error}. Make room there, set TMPDIR to another folder, or store "
+            "the dataset without compression.",
+            path=path,
+            errno=error.errno,
+        ) from error
 
 
 @contextlib.contextmanager
@@ -328,6 +418,13 @@ def naming_what_went(path: str) -> Iterator[None]:
             got="something else of that name" if is_other else "no such file",
             advice="It was removed, or the dataset is being written anew: open it again.",
         ) from error
+
+
+def _check_length(file: File, run: Run, count: int) -> None:
+    """Raise if fewer bytes than those of a run were there: the file was cut short."""
+    _, begin, end = run
+    if count < end - begin:
+        raise _resized(file.path, file.size, begin + count)
 
 
 def _resized(path: str, expected: int, got: int) -> CorruptShardError:

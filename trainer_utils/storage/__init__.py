@@ -30,9 +30,12 @@ from trainer_utils.storage.file_system import (
     is_object_store,
     is_remote,
     join,
+    machine_error,
     naming_file,
     persist,
     problem_of,
+    retry_pauses,
+    retrying_for_minutes,
 )
 from trainer_utils.storage.local import LOCAL, begin_sync, sync_files, sync_folder
 
@@ -87,6 +90,11 @@ def file_size(path: str) -> int:
 def file_version(path: str) -> str:
     """What changes when a file does, even if it keeps its size."""
     return _info(path).version
+
+
+def modification_time(path: str) -> int:
+    """Return when a local file was last written to, in nanoseconds; 0 for one in a store."""
+    return 0 if is_remote(path) else persist(path, os.stat, path).st_mtime_ns
 
 
 def list_folder(folder: str) -> list[FolderEntry]:

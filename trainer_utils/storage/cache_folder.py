@@ -2,7 +2,7 @@
 
     copy = CacheFolder("/nvme/cache", most_bytes=64 << 30).open(copy_name(path, version), size)
     copy.store(0, data)                       # its first MiB; False: there is no room for it
-    copy.holds(0, 1 << 20)                    # True: copy.memory[: 1 << 20] are these bytes
+    copy.holds(0, 1 << 20)                    # True: copy.read(0, 1 << 20) are these bytes
 
 A copy is a sparse file of parts of a MiB, and a byte for each behind them says which are there.
 They stay while their dataset is read, round and round; room is made of copies that nobody has used
@@ -13,7 +13,6 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import mmap
 import os
 import posixpath
 import re
@@ -23,7 +22,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
+import numpy.typing as npt
+
 from trainer_utils.format import ConfigError, Shard
+from trainer_utils.storage.open_files import FileMapping, read_at, read_bytes_at
 
 PART_BYTES = 1 << 20
 """Little enough for the first batch to come soon, enough that 16 requests at once fill a network of
@@ -69,26 +72,44 @@ def default_cache_dir() -> str:
 
 
 class Copy:
-    """A file's copy, of which some parts are there; for several threads and processes."""
+    """A file's copy, of which some parts are there; for several threads and processes.
 
-    def __init__(self, folder: "CacheFolder", descriptor: int, size: int) -> None:
-        self._folder, self._descriptor, self._size = folder, descriptor, size
-        total = size + -(-size // PART_BYTES)
-        self.memory = mmap.mmap(descriptor, total, mmap.MAP_SHARED, mmap.PROT_READ)
+    Attributes:
+        address: where in memory it is mapped, for `MappedReader`.
+    """
+
+    def __init__(self, folder: "CacheFolder", path: str, descriptor: int, size: int) -> None:
+        self._folder, self._path, self._descriptor = folder, path, descriptor
+        self._size, self._num_parts = size, -(-size // PART_BYTES)
+        self._mapping = FileMapping(descriptor, size)
+        self.address = self._mapping.address
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         close(self._descriptor)  # `os` may be gone as Python ends
 
+    def read(self, begin: int, end: int) -> bytes:
+        """Return the bytes of a range that is there."""
+        return read_bytes_at(self._descriptor, begin, end, path=self._path)
+
+    def parts(self) -> npt.NDArray[np.bool_]:
+        """Return of each part whether it is there."""
+        found: npt.NDArray[np.bool_] = self._flags(0, self._num_parts) == _THERE
+        return found
+
     def holds(self, begin: int, end: int) -> bool:
-        """Whether the bytes `[begin, end)` are there."""
-        first, last = begin // PART_BYTES, -(-end // PART_BYTES)
-        flags = self.memory[self._size + first : self._size + last]
-        return flags.count(_THERE) == last - first if last - first > 1 else flags == b"\2"
+        """Return whether the bytes `[begin, end)` are there."""
+        flags = self._flags(begin // PART_BYTES, -(-end // PART_BYTES))
+        return bool((flags == _THERE).all())
+
+    def _flags(self, first: int, last: int) -> npt.NDArray[np.uint8]:
+        flags = np.zeros(last - first, np.uint8)  # the file may have been cut short since
+        read_at(self._descriptor, flags, self._size + first, path=self._path)
+        return flags
 
     def store(self, part: int, data: bytes) -> bool:
-        """Keeps a part; False: there is no room for it."""
+        """Keep a part; False: there is no room for it."""
         begin, flag = part * PART_BYTES, self._size + part
-        if self.memory[flag] == _ABSENT:
+        if self._flags(part, part + 1)[0] == _ABSENT:
             if not self._folder.allocate(self._descriptor, begin, len(data)):
                 return False
             os.pwrite(self._descriptor, bytes([_RESERVED]), flag)
@@ -99,7 +120,7 @@ class Copy:
     def forget(self, begin: int, end: int) -> None:
         """Takes parts for not there, since their bytes are damaged."""
         for part in range(begin // PART_BYTES, -(-end // PART_BYTES)):
-            if self.memory[self._size + part] == _THERE:
+            if self._flags(part, part + 1)[0] == _THERE:
                 os.pwrite(self._descriptor, bytes([_RESERVED]), self._size + part)
 
 
@@ -143,7 +164,7 @@ class CacheFolder:
         if found.st_size != total and not self.allocate(descriptor, size, total - size):
             os.close(descriptor)
             return None
-        return Copy(self, descriptor, size)
+        return Copy(self, path, descriptor, size)
 
     def allocate(self, descriptor: int, begin: int, size: int) -> bool:
         """Takes room for some bytes of a file."""

@@ -5,14 +5,19 @@ file's, which may be rejected, or the machine's, which is tried again.
 """
 
 import errno
+import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple, ParamSpec, Protocol, TypeVar
 
-from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.errors import ConfigError, DatasetError
 
+_logger = logging.getLogger(__name__)
+_lock = threading.Lock()
+_patient_blocks = 0
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
@@ -24,6 +29,15 @@ OBJECT_SCHEMES = {
 """The schemes of object stores, and the extra of this distribution that brings each."""
 
 _PAUSES = (0.05, 0.2, 0.8)  # seconds before each further attempt
+# Seconds, in a run that writes a dataset: at first, at the most, and in all.
+_FIRST_LONG_PAUSE, _LONGEST_PAUSE, _RETRY_SECONDS = 2.0, 30.0, 300.0
+# Faults that end by themselves, or once somebody has freed a disk or brought a server up again.
+_PASSING = {
+    *(errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC),
+    *(errno.EDQUOT, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ENOTCONN, errno.EAGAIN, errno.EBUSY),
+    *(errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.EPIPE, errno.ENOBUFS),
+    *(errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN, errno.ENETRESET),
+}
 # What a file itself is to blame for. All else, from a full table of files to a disk that fails, is
 # the machine's, and may be over in a moment.
 _OF_THE_FILE = {
@@ -83,9 +97,14 @@ class MachineError(OSError, DatasetError):
     """
 
     def __init__(
-        self, message: str = "", *, path: str | None = None, errno: int | None = None
+        self,
+        message: str = "",
+        *,
+        path: str | None = None,
+        errno: int | None = None,
+        offset: int | None = None,
     ) -> None:
-        DatasetError.__init__(self, message, path=path)
+        DatasetError.__init__(self, message, path=path, offset=offset)
         self.errno = errno
 
     __str__ = DatasetError.__str__
@@ -114,28 +133,90 @@ def is_fault(error: BaseException) -> bool:
     return error.errno not in _OF_THE_FILE
 
 
+RETRY_VARIABLE = "TFX_SHARDS_RETRY_SECONDS"
+"""The environment variable that bounds how long a run that writes a dataset retries a call."""
+
+
+@contextmanager
+def retrying_for_minutes() -> Iterator[None]:
+    """Retry calls for minutes and not for a second, in all threads, until the block ends.
+
+    For runs whose work is dear: a conversion of hours must not end by an outage of a minute.
+    """
+    global _patient_blocks
+    with _lock:
+        _patient_blocks += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _patient_blocks -= 1
+
+
+def retry_pauses(path: str, error: BaseException) -> Iterator[float]:
+    """Yield the seconds to wait before each further attempt at a call; log the long ones.
+
+    Args:
+        path: the file or folder, for the log.
+        error: the error of the first attempt.
+    """
+    yield from _PAUSES
+    end, pause = time.monotonic() + _retry_seconds(), _FIRST_LONG_PAUSE
+    while _patient_blocks and _is_passing(error) and time.monotonic() + pause <= end:
+        _logger.warning(
+            "%r: %s. Trying again in %.0f s, for %.0f s more at most (%s)",
+            path,
+            getattr(error, "strerror", None) or error,
+            pause,
+            end - time.monotonic(),
+            RETRY_VARIABLE,
+        )
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _retry_seconds() -> float:
+    """Return how long calls are retried, at most."""
+    try:
+        return float(os.environ.get(RETRY_VARIABLE) or _RETRY_SECONDS)
+    except ValueError as error:
+        given = os.environ[RETRY_VARIABLE]
+        raise ConfigError.of(RETRY_VARIABLE, given, allowed="a number of seconds") from error
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Return whether an error of the machine may be over in minutes."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in _PASSING
+    return isinstance(error, (MachineError, TimeoutError, ConnectionError))
+
+
 def persist(
     path: str, call: Callable[_Given, _Result], *args: _Given.args, **more: _Given.kwargs
 ) -> _Result:
-    """What a call gives; where the machine fails, it is made again, after pauses.
+    """Return the result of a call; if the machine fails, the call is repeated after pauses.
 
     Raises:
         MachineError: it fails each time; the message names `path` and what is wrong.
         Exception: what else the call raises.
     """
-    for pause in (*_PAUSES, None):
+    pauses: Iterator[float] | None = None
+    while True:
         try:
             return call(*args, **more)
         except (OSError, MemoryError) as error:
             if not is_fault(error) or isinstance(error, (MachineError, PermissionError)):
                 raise
-            if pause is None:
-                raise _machine_error(path, error) from error
+            pauses = pauses or retry_pauses(path, error)
+            if (pause := next(pauses, None)) is None:
+                raise machine_error(path, error) from error
         time.sleep(pause)
-    raise AssertionError("unreachable")
 
 
-def _machine_error(path: str, error: OSError | MemoryError) -> MachineError:
+def machine_error(
+    path: str, error: OSError | MemoryError, *, offset: int | None = None
+) -> MachineError:
+    """Return the error of a file at which the machine failed, at an offset where one is known."""
     if isinstance(error, MachineError):
         return error
     number = errno.ENOMEM if isinstance(error, MemoryError) else error.errno
@@ -143,12 +224,14 @@ def _machine_error(path: str, error: OSError | MemoryError) -> MachineError:
         return MachineError(str(error), path=path)
     said = getattr(error, "strerror", None) or os.strerror(number)
     name = errno.errorcode.get(number, number)
+    place = "" if offset is None else f" (byte {offset})"
     return MachineError(
-        f"{path!r}: expected the system to serve it, got {name}: {said}. It is not the file's "
-        "fault, and nothing was rejected for it: mend the disk, the network or the limit, and run "
-        "it again.",
+        f"{path!r}: expected the system to serve it, got {name}: {said}{place}. It is not the "
+        "file's fault, and nothing was rejected for it: fix the disk, the network or the limit, "
+        "and run it again.",
         path=path,
         errno=number,
+        offset=offset,
     )
 
 
@@ -162,7 +245,7 @@ def problem_of(error: OSError, path: str) -> tuple[str, str]:
     """Why a file that was listed cannot be read, as a reject's code and detail; a MachineError
     where the file is not to blame."""
     if is_fault(error):
-        raise _machine_error(path, error) from error
+        raise machine_error(path, error) from error
     if isinstance(error, FileRefusedError):
         return error.code, str(error)
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):

@@ -42,9 +42,15 @@ from pipelines.tools.conversion.settings import (
     prepare,
 )
 from trainer_utils.dataset import open_dataset
-from trainer_utils.dataset.location import LATEST, datasets_in, newest_dataset, read_manifest
+from trainer_utils.dataset.location import (
+    LATEST,
+    datasets_in,
+    newest_dataset,
+    read_manifest,
+    read_origin,
+)
 from trainer_utils.extras import HOW_TO_GET_TFX
-from trainer_utils.format import ConfigError, Manifest
+from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import INPUTS_FILE, MANIFEST_FILE, REJECTS_FILE
 from trainer_utils.format.printable import printable
@@ -121,6 +127,9 @@ def convert(
     metadata: str | None = None,
     splits: Mapping[str, float] | Sequence[str] | None = None,
     update: bool = False,
+    restart: bool = False,
+    verify: bool = False,
+    replace: bool = False,
     beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> Converted:
@@ -149,6 +158,13 @@ def convert(
         update: whether shards of the newest dataset in `out` stay whose inputs are as they were;
             those that follow are not shuffled among them. Of images and sounds; the first
             conversion there is as any other.
+        restart: discard what an earlier run with the same inputs and settings has finished before
+            it failed or was interrupted, and do not resume it.
+        verify: read every byte of the datasets in `out` before they are taken from there, and
+            rebuild damaged ones. Without it, their sizes are compared, and the checksums of files
+            that were changed since.
+        replace: whether `out/latest` may lead to a dataset of another kind than now, such as texts
+            in place of photos. The earlier datasets in `out` stay.
         beam_pipeline_args: as Beam takes them, `["--runner=DataflowRunner", …]`. None: all runs
             in this process.
         options: of ImageExampleGen, TextExampleGen or AudioExampleGen (`layout`, `vocabulary`,
@@ -165,11 +181,12 @@ def convert(
         ConfigError: a setting is not allowed.
     """
     options |= {"kind": kind, "metadata": metadata, "splits": splits, "update": update}
+    options["replace"] = replace
     options["beam_pipeline_args"] = beam_pipeline_args
     options = with_new_names(options)
     with show_step("Looking at the input"):
         conversion = prepare_all(source, path_of("out", out), **options)
-    made = run_conversion(conversion, out, metadata=metadata)
+    made = run_conversion(conversion, out, metadata=metadata, restart=restart, verify=verify)
     say(printable(made.summary(), keep="\n"))
     return made
 
@@ -182,6 +199,7 @@ def prepare_all(
     metadata: str | None = None,
     splits: Mapping[str, float] | Sequence[str] | None = None,
     update: bool = False,
+    replace: bool = False,
     beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> Conversion:
@@ -216,9 +234,33 @@ def prepare_all(
     )
     if out is not None:
         check_places(conversion.source, out, metadata)
+        conversion = dataclasses.replace(conversion, out=out)
+        if not replace:
+            _check_same_kind(conversion.kind, out)
     if metadata is not None and not has_tfx():
         raise ConfigError.of("metadata", metadata, allowed=f"None without TFX: {HOW_TO_GET_TFX}")
     return _updating(conversion, out) if update and out is not None else conversion
+
+
+def _check_same_kind(kind: str, out: str) -> None:
+    """Raise ConfigError if `out/latest` leads to a dataset that was converted from another kind."""
+    latest = newest_dataset(out)
+    try:
+        manifest = read_manifest(latest) if latest != out else None
+        origin = None if manifest is None else read_origin(latest, manifest)
+    except DatasetError:  # a damaged dataset is rebuilt
+        return
+    steps = [] if origin is None else [origin.made_by, *(one.made_by for one in origin.ancestors)]
+    components = {step.component for step in steps if step is not None}
+    before = [one for one, component in EXAMPLE_GENS.items() if component in components]
+    if before and kind not in before:
+        raise ConfigError(
+            f"out: {out!r} holds a dataset of kind {before[0]}, and the input is of kind {kind}. "
+            "Choose another folder; or pass replace=True (--replace), after which "
+            f"{join(out, LATEST)!r} leads to the new dataset.",
+            setting="out",
+            value=out,
+        )
 
 
 def _updating(conversion: Conversion, out: str) -> Conversion:
@@ -260,7 +302,12 @@ def has_tfx() -> bool:
 
 
 def run_conversion(
-    conversion: Conversion, out: str | os.PathLike[str], *, metadata: str | None = None
+    conversion: Conversion,
+    out: str | os.PathLike[str],
+    *,
+    metadata: str | None = None,
+    restart: bool = False,
+    verify: bool = False,
 ) -> Converted:
     """Runs what `prepare_all` has checked; arguments and errors are those of `convert`."""
     started = time.monotonic()
@@ -276,7 +323,7 @@ def run_conversion(
         if has_tfx() and not is_remote(store):
             folders.enter_context(_folder("metadata", os.path.dirname(store)))
         folders.enter_context(show_step("Converting"))
-        uris, cached = convert_in(conversion, root)
+        uris, cached = convert_in(conversion, root, restart=restart, verify=verify)
         examples, balanced = uris[example_gen], uris["ShardBalancer"]
         exported = {"datum_schema": uris["SchemaExport"], "datum_dataset": uris["datum_dataset"]}
         _track(
@@ -360,7 +407,12 @@ def _kept_here(store: str) -> Iterator[str]:
 
 
 def balance(
-    examples: str, out: str, *, beam_pipeline_args: Sequence[str] | None = None, **settings: Any
+    examples: str,
+    out: str,
+    *,
+    restart: bool = False,
+    beam_pipeline_args: Sequence[str] | None = None,
+    **settings: Any,
 ) -> str:
     """Runs ShardBalancer on a dataset, in a pipeline of its own.
 
@@ -368,6 +420,7 @@ def balance(
         examples: the uri of a dataset, or the folder that `convert` or this was given.
         out: a local folder for the artifact and for `metadata.sqlite`; `out/latest` is a link to
             the newest dataset.
+        restart: discard what an earlier run has finished, and do not resume it.
         beam_pipeline_args: as Beam takes them. None: all runs in this process.
         settings: of ShardBalancer.
 
@@ -387,7 +440,7 @@ def balance(
     given = given if is_remote(given) else os.path.abspath(given)
     root = os.path.abspath(out)
     with _folder("out", root):
-        uri = balance_in(given, settings, root, beam_pipeline_args or ())
+        uri = balance_in(given, settings, root, beam_pipeline_args or (), restart=restart)
         step = "ShardBalancer", {"examples": given}, {"balanced_examples": uri}
         _track(os.path.join(root, METADATA_FILE), "tfx-shards-balance", step)
     point_to(root, uri)

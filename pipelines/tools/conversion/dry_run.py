@@ -200,6 +200,5 @@ def _problem_of_sample(kind: str, opened: int, bad: int) -> str:
         return ""
     return (
         f"{quantity(opened, 'file')} opened as a sample: none begins like an {kind} file, so that "
-        "all would be rejected. Choose another kind, such as --kind text (kind='text'), or convert "
-        "the files first."
+        "all would be rejected. Convert the files to a format of that kind first."
     )

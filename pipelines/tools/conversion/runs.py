@@ -4,27 +4,32 @@ numbers them.
 uris, cached = convert_in(conversion, "/data/out")
 uris["ShardBalancer"]
 
-What was made, and of what, stands in `artifacts/conversion.json`; the lineage of a dataset is its
-own, in its `lineage.json`.
+`artifacts/conversion.json` keeps the outputs of each run by its key; the lineage of a dataset is in
+its own `lineage.json`.
 """
 
 import contextlib
 import dataclasses
 import hashlib
 import json
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from absl import logging
+
 from components import steps
 from components.balancing.settings import BalancerSettings
+from components.common.advice import how_to_set
 from components.common.beam import runner_of
 from components.common.workspace import folder_lock
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion
-from trainer_utils.dataset.location import list_dataset
-from trainer_utils.format import DatasetError, InputError, Manifest
-from trainer_utils.format.naming import MANIFEST_FILE
+from pipelines.tools.verification import verify_dataset
+from trainer_utils.dataset.location import list_dataset, read_manifest
+from trainer_utils.format import ConfigError, DatasetError, InputError, Manifest
+from trainer_utils.format.naming import MANIFEST_FILE, index_file
 from trainer_utils.format.printable import printable
+from trainer_utils.format.tfrecord import extend_crc32c
+from trainer_utils.machine import usable_cores
 from trainer_utils.storage import (
     exists,
     is_fault,
@@ -33,7 +38,10 @@ from trainer_utils.storage import (
     join,
     list_names,
     make_folder,
+    modification_time,
+    open_for_reading,
     read_text,
+    remove_file,
     remove_tree,
     write_atomically,
 )
@@ -41,53 +49,81 @@ from trainer_utils.text_output import list_counts
 
 _RUN_FILE = "conversion.json"
 _BALANCED = ("ShardBalancer", "balanced_examples")
+_EXPORTED = {"SchemaExport": "datum_schema", "datum_dataset": "datum_dataset"}  # their outputs
+_READ_BYTES = 1 << 20
 
 
-def convert_in(conversion: Conversion, root: str) -> tuple[dict[str, str], bool]:
-    """The uri that each component gave, by its name; and whether nothing had changed.
+def convert_in(
+    conversion: Conversion, root: str, *, restart: bool = False, verify: bool = False
+) -> tuple[dict[str, str], bool]:
+    """Return the uri that each component gave, by its name; and whether nothing had changed.
 
     Args:
         conversion: what is to be done.
         root: the folder whose `artifacts` gets the datasets.
+        restart: discard what an earlier run has finished, and do not resume it.
+        verify: read every byte of datasets of before, and rebuild damaged ones.
     """
     folder, beam = join(root, "artifacts"), conversion.beam_pipeline_args
     settings = conversion.settings
     balancing = BalancerSettings(**conversion.balancer)
-    module = steps.workers_module(settings)
+    module, name = steps.workers_module(settings), EXAMPLE_GENS[conversion.kind]
     with _alone(folder):
+        record = _Record.read(folder)
         with runner_of(beam, module=module) as runner:
             planned = steps.conversion_of(conversion.selection, settings, runner)
-            key = _digest(planned.key(), balancing)
-            if (made := _made_before(folder, key)) is not None:
+            own_key = _digest(planned.key(), settings.max_reject_fraction)
+            key = _digest(planned.key(), settings.max_reject_fraction, balancing)
+            made = record.whole_outputs(key, own_key, name, verify=verify)
+            if made.keys() >= {name, _BALANCED[0], *_EXPORTED}:
                 return made, True
-            name = EXAMPLE_GENS[conversion.kind]
-            examples = _next_output(folder, name, "examples")
-            converted = steps.convert(planned, examples, settings, runner=runner)
+            examples = None if restart else made.get(name)
+            if examples is not None:
+                manifest = read_manifest(examples)
+                assert manifest is not None
+                logging.warning("resuming: the dataset of %s is done", name)
+            else:
+                record.discard_unfinished()
+                examples = _next_output(record, name, "examples")
+                manifest = steps.convert(
+                    planned, examples, settings, runner=runner, restart=restart
+                ).manifest
+                record.unfinished[own_key] = examples[len(folder) + 1 :]
+                record.write()
         try:
-            check_trainable(converted.manifest)
-            balanced = _balance([examples], folder, balancing, beam)
-        except BaseException:
-            remove_tree(examples)  # which nobody asked for by itself
+            check_trainable(manifest)
+            balanced = _balance([examples], record, balancing, beam, restart=restart)
+        except (ConfigError, InputError):
+            # It would fail again in the same way, and nobody asked for this dataset by itself.
+            if record.unfinished.pop(own_key, None) is not None:
+                record.write()
+                remove_tree(examples)
             raise
         schema, dataset = (
-            _next_output(folder, "SchemaExport", output)
-            for output in ("datum_schema", "datum_dataset")
+            _next_output(record, "SchemaExport", output) for output in _EXPORTED.values()
         )
         steps.export_schema(balanced, dataset, schema_uri=schema)
         uris = {name: examples, _BALANCED[0]: balanced}
         uris |= {"SchemaExport": schema, "datum_dataset": dataset}
-        runs = _read_runs(folder)
-        runs[key] = {name: uri[len(folder) + 1 :] for name, uri in uris.items()}
-        with write_atomically(join(folder, _RUN_FILE), temporary_folder=folder) as stream:
-            stream.write(json.dumps({"runs": runs}, indent=2).encode())
+        record.unfinished.pop(own_key, None)
+        record.runs[key] = {name: uri[len(folder) + 1 :] for name, uri in uris.items()}
+        record.write()
     return uris, False
 
 
-def balance_in(examples: str, settings: Mapping[str, Any], root: str, beam: Sequence[str]) -> str:
-    """The uri of the dataset that was made of the one at `examples`."""
+def balance_in(
+    examples: str,
+    settings: Mapping[str, Any],
+    root: str,
+    beam: Sequence[str],
+    *,
+    restart: bool = False,
+) -> str:
+    """Return the uri of the dataset that was made of the one at `examples`."""
     folder = join(root, "artifacts")
     with _alone(folder):
-        return _balance([examples], folder, BalancerSettings(**settings), beam)
+        balancing = BalancerSettings(**settings)
+        return _balance([examples], _Record.read(folder), balancing, beam, restart=restart)
 
 
 @contextlib.contextmanager
@@ -115,48 +151,108 @@ def check_trainable(manifest: Manifest) -> None:
         found = "; ".join(f"{split}: {count}" for split, count in counts.items())
         rejects = f"; {list_counts(manifest.reject_counts)}" * bool(manifest.reject_counts)
         raise InputError(
-            f"split 'train': expected examples, got none ({found}{rejects}). "
-            "Give it a larger share (splits=, --splits)."
+            f"split 'train': expected examples, got none ({found}{rejects}). Fix the inputs of "
+            f"train, or put all into it: {how_to_set(splits={'train': 1})}."
         )
 
 
 def _balance(
-    examples: Sequence[str], folder: str, settings: BalancerSettings, beam: Sequence[str]
+    examples: Sequence[str],
+    record: "_Record",
+    settings: BalancerSettings,
+    beam: Sequence[str],
+    *,
+    restart: bool,
 ) -> str:
-    with runner_of(beam, module="balancing.parts") as runner:
-        uri = _next_output(folder, *_BALANCED)
-        steps.balance(examples, uri, settings, runner=runner)
+    with runner_of(beam, module="balancing.parts", starts_early=False) as runner:
+        uri = _next_output(record, *_BALANCED)
+        steps.balance(examples, uri, settings, runner=runner, restart=restart)
     return uri
 
 
-def _digest(key: str, balancing: BalancerSettings) -> str:
-    known = [key, dataclasses.asdict(balancing)]
+def _digest(key: str, max_reject_fraction: float, balancing: BalancerSettings | None = None) -> str:
+    known = [key, max_reject_fraction, None if balancing is None else dataclasses.asdict(balancing)]
     return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
 
 
-def _read_runs(folder: str) -> dict[str, dict[str, str]]:
-    """What each run made, by its key."""
-    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # not ours
-        text = read_text(join(folder, _RUN_FILE)) if exists(join(folder, _RUN_FILE)) else "{}"
-        return {key: dict(made) for key, made in json.loads(text).get("runs", {}).items()}
-    return {}
+@dataclasses.dataclass
+class _Record:
+    """The runs of a folder, as `conversion.json` keeps them.
+
+    Args:
+        folder: the folder of the artifacts.
+        runs: the outputs of each whole run by component, relative to the folder; by the run's key.
+        unfinished: the dataset of the ExampleGen of a run that failed after it; by its own key.
+    """
+
+    folder: str
+    runs: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+    unfinished: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: str) -> "_Record":
+        """Read what is there; another program's file counts as none."""
+        path = join(folder, _RUN_FILE)
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            known = json.loads(read_text(path)) if exists(path) else {}
+            runs = {key: dict(made) for key, made in known.get("runs", {}).items()}
+            return cls(folder, runs, {k: str(v) for k, v in known.get("unfinished", {}).items()})
+        return cls(folder)
+
+    def write(self) -> None:
+        """Write it, for the next run."""
+        known = {"runs": self.runs, "unfinished": self.unfinished}
+        path = join(self.folder, _RUN_FILE)
+        if not any(known.values()):
+            if exists(path):
+                remove_file(path)
+            return
+        with write_atomically(path, temporary_folder=self.folder) as stream:
+            stream.write(json.dumps({n: v for n, v in known.items() if v}, indent=2).encode())
+
+    def whole_outputs(
+        self, key: str, own_key: str, example_gen: str, *, verify: bool
+    ) -> dict[str, str]:
+        """Return the uris of outputs of an earlier run of the same that are there and not damaged.
+
+        The balanced dataset is of no use without that of the ExampleGen, nor the schema without
+        either.
+        """
+        before = self.runs.get(key, {})
+        given = {example_gen: self.unfinished.get(own_key, ""), **before}
+        whole: dict[str, str] = {}
+        for name in (example_gen, _BALANCED[0]):
+            uri = join(self.folder, given.get(name) or "")
+            if not given.get(name) or not is_folder(uri):
+                return whole
+            if (problem := _problem_of(uri, verify=verify)) is not None:
+                logging.warning("%s is rebuilt: %s", uri, printable(problem))
+                return whole
+            whole[name] = uri
+        exported = {name: join(self.folder, given[name]) for name in _EXPORTED if name in given}
+        return whole | {name: uri for name, uri in exported.items() if is_folder(uri)}
+
+    def discard_unfinished(self) -> None:
+        """Remove the dataset that a failed run has left, unless a whole run refers to it."""
+        used = {path for outputs in self.runs.values() for path in outputs.values()}
+        for path in set(self.unfinished.values()) - used:
+            uri = join(self.folder, path)
+            logging.warning("%s is removed: the run that wrote it did not end well", uri)
+            remove_tree(uri)
+        if self.unfinished:
+            self.unfinished.clear()
+            self.write()
 
 
-def _made_before(folder: str, key: str) -> dict[str, str] | None:
-    """What an earlier run made, where it was this one and all of it is still there."""
-    uris = {name: join(folder, inner) for name, inner in _read_runs(folder).get(key, {}).items()}
-    if not uris or not all(map(is_folder, uris.values())):
-        return None
-    for name, uri in uris.items():
-        is_dataset = name.endswith(("ExampleGen", _BALANCED[0]))
-        if is_dataset and (problem := _problem_of(uri)) is not None:
-            logging.warning("made anew: %s", printable(problem))
-            return None
-    return uris
+def _problem_of(uri: str, *, verify: bool = False) -> str | None:
+    """Return what is wrong with a dataset, by the names, sizes and times of its files.
 
-
-def _problem_of(uri: str) -> str | None:
-    """What names and sizes of a dataset's files tell against it; `verify` looks at contents."""
+    A file that was changed after the manifest was written is compared with its checksum, and with
+    `verify` every file is.
+    """
+    if verify:
+        problems = verify_dataset(uri, processes=usable_cores()).problems
+        return str(problems[0].message) if problems else None
     files = list_dataset(uri)
     try:
         manifest = files.layout().manifest  # which is compared with the shards
@@ -170,16 +266,36 @@ def _problem_of(uri: str) -> str | None:
         size = files.size(name)
         if size is None or (digest is not None and digest.size != size):
             return f"{files.path(name)}: is missing, or has another size"
+    sums = {name: digest.crc32c for name, digest in manifest.published.items() if digest}
+    for shard in manifest.shards:
+        sums[shard.path] = shard.crc32c
+        if shard.index_crc32c is not None:
+            sums[index_file(shard.path)] = shard.index_crc32c
+    written = modification_time(files.path(MANIFEST_FILE))
+    for name, crc in sums.items():
+        path = files.path(name)
+        if modification_time(path) > written and _crc_of(path) != crc:
+            return f"{path}: is damaged: its checksum is not that of the manifest"
     return None
 
 
-def _next_output(folder: str, component: str, output: str) -> str:
-    """A folder as TFX names them, by number; one that a killed run has left is used again."""
+def _crc_of(path: str) -> int:
+    crc = 0
+    with open_for_reading(path) as stream:
+        while block := stream.read(_READ_BYTES):
+            crc = extend_crc32c(crc, block)
+    return crc
+
+
+def _next_output(record: _Record, component: str, output: str) -> str:
+    """Return a folder as TFX names them, by number, or the one that an ended run has left."""
+    folder = record.folder
     place = join(folder, f"{component}/{output}")
     make_folder(place)
     names = list_names(place) if exists(place) else ()  # a bucket has no empty folders
     numbers = [int(name) for name in names if name.isdecimal()]
-    made = [path for run in _read_runs(folder).values() for path in run.values()]  # or removed
+    made = [path for run in record.runs.values() for path in run.values()]  # or removed
+    made += record.unfinished.values()
     known = [int(p.rpartition("/")[2]) for p in made if p.startswith(f"{component}/{output}/")]
     last = max(numbers, default=0)
     if last and last not in known and output.endswith("examples"):

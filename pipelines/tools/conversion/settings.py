@@ -5,7 +5,6 @@ check_places(conversion.source, "out/", None)
 """
 
 import dataclasses
-import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from components.balancing.settings import BalancerSettings
 from components.common.beam import asks_for_beam
 from components.common.workspace import check_folder, is_within, path_of
 from components.example_gen.inputs import ALL_FILES, InputSelection
-from components.example_gen.plan import Partition
+from components.example_gen.plan import Partition, whole_shares
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,
@@ -24,7 +23,6 @@ from components.example_gen.settings import (
 from pipelines.tools.conversion.recognition import KINDS, check_source, recognise
 from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
-from trainer_utils.format.naming import check_split_name
 from trainer_utils.format.settings import check_names
 from trainer_utils.storage import exists, is_folder, is_object_store, is_remote
 
@@ -36,14 +34,14 @@ SETTINGS: Mapping[str, type[ExampleGenSettings]] = {
 }
 _BALANCER = BalancerSettings.argument_names()
 _SHARED = {*_BALANCER} & {*ImageSettings.argument_names()}  # both components take them
-_MOST_PARTS = 10**6  # to which shares of one are exact
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Conversion:
     """What is to be done: options of the ExampleGen and of ShardBalancer, checked.
 
-    `seen` is what the kind was recognised by; `splits` are shares for a hash, None: as inputs say.
+    `seen` is what the kind was recognised by; `splits` are shares for a hash, None: as inputs say;
+    `out` is the folder of the outputs, None for a dry run.
     """
 
     source: str
@@ -53,6 +51,7 @@ class Conversion:
     example_gen: Mapping[str, Any]
     balancer: Mapping[str, Any]
     beam_pipeline_args: Sequence[str] = ()
+    out: str | None = None
 
     @property
     def settings(self) -> ExampleGenSettings:
@@ -63,7 +62,9 @@ class Conversion:
     def selection(self) -> InputSelection:
         """Which inputs are meant, and how they are split."""
         partition = None if self.splits is None else Partition(tuple(self.splits.items()))
-        return InputSelection(base=self.source, patterns=ALL_FILES, partition=partition)
+        return InputSelection(
+            base=self.source, patterns=ALL_FILES, partition=partition, unlisted=self.out
+        )
 
 
 def prepare(
@@ -84,7 +85,7 @@ def prepare(
     if kind not in (None, *KINDS):
         rule = f"one of {', '.join(KINDS)}, or None"
         raise ConfigError.of("kind", kind, allowed=rule, advice=did_you_mean(kind, KINDS).strip())
-    shares = _whole_shares(splits)
+    shares = None if splits is None else whole_shares(splits)
     _check_beam(beam_pipeline_args)
     check_options(options, kind=kind)  # looking at a remote source takes seconds
     seen = "as asked for"
@@ -92,7 +93,7 @@ def prepare(
         kind, seen = recognise(source, options)
         check_options(options, kind=kind)
     else:
-        check_source(source)
+        check_source(source, options)
     balancer = {name: options[name] for name in _BALANCER if name in options}
     example_gen = {n: v for n, v in options.items() if n not in _BALANCER or n in _SHARED}
     SETTINGS[kind].from_arguments(example_gen)
@@ -139,31 +140,6 @@ def _check_beam(arguments: Sequence[str] | None) -> None:
         rule = "flags as Beam takes them, such as ['--runner=DataflowRunner']"
         raise ConfigError.of("beam_pipeline_args", arguments, allowed=rule)
     asks_for_beam(arguments or ())  # and has it
-
-
-def _whole_shares(splits: Mapping[str, float] | Sequence[str] | None) -> dict[str, int] | None:
-    """Shares as whole numbers: of one, 0.8 and 0.2, as 8 and 2; others as they are."""
-    if splits is None:
-        return None
-    if not isinstance(splits, Mapping) or not splits:
-        raise ConfigError.of("splits", splits, allowed="shares such as {'train': 8, 'eval': 2}")
-    for name, share in splits.items():
-        check_split_name(str(name))
-        is_number = isinstance(share, (int, float)) and not isinstance(share, bool)
-        least = 1 if isinstance(share, int) else 1 / _MOST_PARTS
-        if not is_number or not least <= share <= (math.inf if isinstance(share, int) else 1):
-            rule = "a share of at least 1, or one between 0 and 1"
-            raise ConfigError(
-                f"splits[{name!r}]: expected {rule}, got {share!r}", setting="splits", value=share
-            )
-    if all(isinstance(share, int) for share in splits.values()):
-        return {name: int(share) for name, share in splits.items()}
-    if abs(sum(splits.values()) - 1) > 1e-5:  # a third is 0.333333
-        raise ConfigError.of("splits", splits, allowed="whole numbers, or shares of one")
-    parts = 10
-    while parts < _MOST_PARTS and any(round(s * parts, 6) % 1 for s in splits.values()):
-        parts *= 10
-    return {name: round(share * parts) for name, share in splits.items()}
 
 
 def check_places(source: str, out: str, metadata: str | None) -> None:

@@ -36,4 +36,17 @@ def copies_of(image: Image.Image) -> Iterator[tuple[str, bytes]]:
         size = round(width * factor), round(height * factor)
         yield f"resized by {factor}", jpeg(image.resize(size, Image.Resampling.BICUBIC))
     yield "grey", jpeg(image.convert("L"))
-    yield "mirrored", jpeg(image.transpose(Image.Transpose.FLIP_LEFT_RIGHT), 70)
+    mirrored = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    yield "mirrored", jpeg(mirrored, 70)
+    for left, top in ((0.05, 0.05), (0, 0), (0.1, 0), (0.1, 0.1)):
+        yield f"cropped at {left}, {top}", jpeg(cropped(image, left, top), 80)
+    yield "cropped and mirrored", jpeg(cropped(mirrored, 0.05, 0.05))
+    small = image.resize((width // 2, height // 2), Image.Resampling.BICUBIC)
+    yield "cropped and halved", jpeg(cropped(small, 0.05, 0.05), 60)
+
+
+def cropped(image: Image.Image, left: float, top: float) -> Image.Image:
+    """Return the image without a tenth of its width and height, from a corner on."""
+    width, height = image.size
+    box = (left * width, top * height, (left + 0.9) * width, (top + 0.9) * height)
+    return image.crop(tuple(map(round, box)))

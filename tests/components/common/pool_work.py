@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -53,3 +54,35 @@ def raise_it(error: BaseException) -> None:
 
 def refuse(result: object) -> None:
     raise DatasetError("it does not stand")
+
+
+def announce(_: object) -> None:
+    """Write a line to stderr, after a while."""
+    time.sleep(0.02)
+    os.write(2, b"done\n")
+
+
+def divide(number: object) -> float:
+    """Raise ZeroDivisionError for 0; return at once for anything else."""
+    return 1 / number if isinstance(number, int) else 0.0
+
+
+def give_a_lock(_: object) -> object:
+    return threading.Lock()
+
+
+def describe_setting(name: str) -> tuple[str, str | None, str | None]:
+    return os.getcwd(), os.environ.get(name), os.environ.get("OMP_NUM_THREADS")
+
+
+def stay_a_while(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def fail_once(folder: str) -> str:
+    """Raise DatasetError at the first call for a folder."""
+    mark = Path(folder, "mark")
+    if not mark.exists():
+        mark.touch()
+        raise DatasetError("the first time")
+    return folder

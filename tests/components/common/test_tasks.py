@@ -1,5 +1,6 @@
 """One call a task, wherever it is made: results come back, and no process is left behind."""
 
+import importlib
 import os
 import pickle
 import signal
@@ -72,7 +73,7 @@ def test_results_come_in_order_and_what_is_there_is_not_made_again(
     assert map_tasks(work.leave, given[3:7], workspace=workspace, runner=runner) == expected[3:7]
     assert map_tasks(work.leave, given, workspace=workspace, runner=runner) == expected
     assert sorted(map(int, log.read_text().split())) == [*range(9)]
-    assert any("continuing: 4 of 9" in line for line in our_messages())
+    assert any("resuming: 4 of 9 shards are done" in line for line in our_messages())
     again = map_tasks(work.leave, given[:2], workspace=workspace, runner=runner, check=work.refuse)
     assert again == expected[:2]
     assert len(log.read_text().split()) == 11
@@ -117,12 +118,58 @@ def test_a_result_that_would_run_code_is_not_read(tmp_path):
 
 
 def test_a_result_of_plain_values_arrays_and_classes_of_ours_is_read(tmp_path):
-    value = {"rows": np.arange(5), "one": np.float64(2), "task": Task("a", (1, b"x"))}
+    value = {"rows": np.arange(5), "one": np.float64(2), "shard": work.SHARD}
     path = tmp_path / "result"
     path.write_bytes(pickle.dumps(value))
     read = tasks.read_plain(str(path))
     assert read["rows"].tolist() == [0, 1, 2, 3, 4]
-    assert (read["one"], read["task"]) == (2.0, value["task"])
+    assert (read["one"], read["shard"]) == (2.0, value["shard"])
+
+
+def test_every_named_type_of_results_exists():
+    for module, names in tasks._RESULT_TYPES.items():
+        for name in names:
+            found = getattr(importlib.import_module(module), name)
+            assert (found.__module__, found.__qualname__) == (module, name)
+
+
+def test_a_class_of_ours_that_is_no_result_is_not_read(tmp_path):
+    for value in (Task("a", 1), Cost(), Pool(""), DatasetError):
+        path = tmp_path / "result"
+        path.write_bytes(pickle.dumps(value))
+        if value is DatasetError:
+            assert read_plain(str(path)) is DatasetError
+            continue
+        with pytest.raises(pickle.UnpicklingError, match="expected plain values"):
+            read_plain(str(path))
+
+
+def test_a_task_that_somebody_replaced_is_not_read(workspace):
+    call = tasks.Call(work.square, workspace, frozenset(), None)
+    written = call.write_task(Task("a", 3))
+    Path(workspace, "tasks/a").write_bytes(pickle.dumps(Task("a", 4)))
+    with pytest.raises(DatasetError, match="another file"):
+        call.make_named(written)
+
+
+def test_an_error_of_a_task_that_succeeded_later_is_not_reported(workspace, tmp_path):
+    call = tasks.Call(work.fail_once, workspace, frozenset(), None)
+    first, second = call.write_task(Task("a", str(tmp_path))), call.write_task(Task("b", "none"))
+    with pytest.raises(DatasetError, match="the first time"):
+        call.make_named(first)
+    assert "the first time" in str(call.reported())
+    call.make_named(first)
+    assert call.reported() is None
+    with pytest.raises(FileNotFoundError):
+        call.make_named(second)
+    assert call.reported() is None
+
+
+def test_errors_of_an_earlier_run_are_not_reported(workspace):
+    for error in (DatasetError("of the earlier run"), ZeroDivisionError("of the later run")):
+        task = Task(type(error).__name__, error)
+        with beam_runner() as runner, pytest.raises(Exception, match=str(error)):
+            map_tasks(work.raise_it, [task], workspace=workspace, runner=runner)
 
 
 def test_cores_memory_and_work_bound_the_processes(monkeypatch):

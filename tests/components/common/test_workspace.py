@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from components.common.publish import publish_dataset
-from components.common.workspace import removed_on_failure, start_working
+from components.common.workspace import run_in, start_working
 from pipelines.tools.verification import verify_dataset
 from tests.make import everything as contents
 from trainer_utils import iterate, storage
@@ -39,8 +39,8 @@ SECONDS = 60  # after which the other process counts as hanging
 REPOSITORY = Path(__file__).parents[3]
 OTHER = """
 import sys
-from components.common.workspace import removed_on_failure, start_working
-with removed_on_failure(sys.argv[1]):
+from components.common.workspace import run_in, start_working
+with run_in(sys.argv[1]):
     start_working(sys.argv[1])
     print("begun", flush=True)
     sys.stdin.read()
@@ -71,7 +71,7 @@ def publish(uri: str, shards: list[Shard]) -> None:
 
 
 def run(uri: str, labels: list[int], shards: int = 1) -> None:
-    with removed_on_failure(uri):
+    with run_in(uri):
         start_working(uri)
         publish(uri, write(uri, labels, shards))
 
@@ -122,7 +122,7 @@ def test_a_second_run_is_refused_and_the_first_loses_nothing(tmp_path):
         with pytest.raises(DatasetError, match=who) as refused:
             run(uri, [1])
         assert refused.value.path == uri
-        with pytest.raises(ZeroDivisionError), removed_on_failure(uri):
+        with pytest.raises(ZeroDivisionError), run_in(uri):
             raise ZeroDivisionError  # such as of its plan, before it begins to write
         assert sorted(tmp_path.rglob("*")) == before
 
@@ -142,10 +142,10 @@ def test_a_run_begins_where_another_was_killed_or_failed(tmp_path, end):
 
 def test_without_locks_the_later_run_is_whole_and_the_earlier_one_ends_with_an_error(unlocked):
     refused = pytest.raises(DatasetError, match=rf"{re.escape(unlocked)}.*another run")
-    with refused, removed_on_failure(unlocked):
+    with refused, run_in(unlocked):
         start_working(unlocked)
         earlier = contextvars.copy_context()
-        with removed_on_failure(unlocked):
+        with run_in(unlocked):
             start_working(unlocked)
             later = write(unlocked, [4, 5])
             with pytest.raises(DatasetError, match=f"another run, process {os.getpid()} on "):
@@ -158,9 +158,9 @@ def test_without_locks_the_later_run_is_whole_and_the_earlier_one_ends_with_an_e
 def test_without_locks_a_run_that_fails_leaves_what_the_later_one_writes(unlocked):
     later, ends = contextvars.Context(), contextlib.ExitStack()
     fails = pytest.raises(ZeroDivisionError)
-    with fails, removed_on_failure(unlocked):
+    with fails, run_in(unlocked):
         start_working(unlocked)
-        later.run(ends.enter_context, removed_on_failure(unlocked))
+        later.run(ends.enter_context, run_in(unlocked))
         later.run(start_working, unlocked)
         shard = later.run(write, unlocked, [9])
         raise ZeroDivisionError
@@ -171,17 +171,17 @@ def test_without_locks_a_run_that_fails_leaves_what_the_later_one_writes(unlocke
 
 def test_what_is_left_beside_is_taken_over_from_a_run_of_the_same_key_that_is_over(tmp_path):
     first, second = str(tmp_path / "1"), str(tmp_path / "2")
-    with removed_on_failure(first):
+    with run_in(first):
         start_working(first, key="k")
         (tmp_path / "1/.tfx-shards-tmp/results").mkdir()
-        with removed_on_failure(second):
+        with run_in(second):
             start_working(second, key="k")
             assert not (tmp_path / "2/.tfx-shards-tmp/results").exists()
     (tmp_path / "1/.tfx-shards-tmp/results/a").write_text("")
-    with removed_on_failure(str(tmp_path / "3")):
+    with run_in(str(tmp_path / "3")):
         start_working(str(tmp_path / "3"), key="other")
         assert (tmp_path / "1/.tfx-shards-tmp/results/a").exists()
-    with removed_on_failure(str(tmp_path / "4")):
+    with run_in(str(tmp_path / "4")):
         start_working(str(tmp_path / "4"), key="k")
         assert (tmp_path / "4/.tfx-shards-tmp/results/a").exists()
 

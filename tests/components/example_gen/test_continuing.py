@@ -17,7 +17,7 @@ import sys, time
 from absl import logging
 from components.common import processes
 from components.common.tasks import Runner
-from components.common.workspace import removed_on_failure
+from components.common.workspace import run_in
 from components import text_conversion
 from components.example_gen import inputs
 from components.example_gen.settings import ImageSettings, TextSettings
@@ -28,7 +28,7 @@ processes._WORTH_SECONDS = 0.0
 text_conversion.BUCKET_BYTES = 2500  # as a shard is, or some small ones: what a call writes
 logging.set_verbosity(logging.INFO)
 settings_class = {"images": ImageSettings, "texts": TextSettings}[kind]
-with removed_on_failure(uri), Runner(processes=int(number)) as runner:
+with run_in(uri), Runner(processes=int(number)) as runner:
     settings = settings_class(target_shard_bytes=2000)
     selection = inputs.InputSelection(base=base)
     conversion = conversion_of(selection, settings, runner)
@@ -76,7 +76,7 @@ def test_a_killed_conversion_goes_on(bases, whole, tmp_path, kind, goes_on_in):
     if goes_on_in != "the same folder":
         uri = tmp_path / "2"
     out, err = finish(run(kind, bases[kind], uri))
-    assert "continuing: " in err
+    assert "resuming: " in err
     assert (digests_at(uri), out) == whole[kind]
     after = inodes_at(uri)
     made_again = [name for name, inode in before.items() if after[name] != inode]
@@ -89,7 +89,7 @@ def test_what_is_left_of_other_inputs_is_not_taken(bases, whole, tmp_path):
     kill_at(run("images", base, uri), uri, shards=3)
     (base / "a/0.png").write_bytes((base / "b/1.png").read_bytes())
     out, err = finish(run("images", base, uri))
-    assert "continuing" not in err
+    assert "resuming" not in err
     assert out != whole["images"][1]
     finish(run("images", base, tmp_path / "x/fresh"))
     assert digests_at(uri) == digests_at(tmp_path / "x/fresh")

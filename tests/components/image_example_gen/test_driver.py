@@ -1,5 +1,6 @@
 """ImageExampleGen's driver: the fingerprint by which TFX decides to run again or take the cache."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from components import ImageExampleGen
 from components.image_example_gen import Executor
 from tests.components.image_example_gen.image_runs import photo, write_photos
 from tests.components.runs import input_config
-from tests.make import write_files
+from tests.make import refusing, write_files
 
 
 def properties_of(base: Path, config: str | None, range_config: str | None) -> dict:
@@ -31,14 +32,16 @@ def properties_of(base: Path, config: str | None, range_config: str | None) -> d
     }
 
 
-def drive(base: Path, config: str | None = None, range_config: str | None = None) -> dict:
+def drive(
+    base: Path, config: str | None = None, range_config: str | None = None, **settings: str
+) -> dict:
     """The execution properties as TFX's launcher gets them from the component's driver."""
     driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]  # needs no metadata here
-    return driver.resolve(properties_of(base, config, range_config))
+    return driver.resolve(properties_of(base, config, range_config) | settings)
 
 
-def fingerprint(base: Path, config: str | None = None) -> str:
-    return drive(base, config)[utils.FINGERPRINT_PROPERTY_NAME]
+def fingerprint(base: Path, config: str | None = None, **settings: str) -> str:
+    return drive(base, config, **settings)[utils.FINGERPRINT_PROPERTY_NAME]
 
 
 def edit(path: Path) -> None:
@@ -221,6 +224,38 @@ def run_in_notebook(driver_class: type, properties: dict, root: Path) -> tuple:
     return examples.uri, {n: properties[n] for n in ("span", "version") if n in properties}
 
 
+@pytest.mark.parametrize("has_list", [False, True])
+def test_a_pipeline_root_among_the_inputs_is_refused(tmp_path, has_list):
+    base = write_photos(tmp_path / "in", *(f"{c}/{n}.jpg" for c in "ab" for n in range(2)))
+    given = base
+    if has_list:
+        given = base / "list.csv"
+        given.write_text("image,label\na/0.jpg,x\nb/1.jpg,y\n")
+    properties = properties_of(given, None, None)
+    driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]
+    examples = standard_artifacts.Examples()
+    info = portable_data_types.ExecutionInfo(
+        exec_properties=properties, output_dict={"examples": [examples]}
+    )
+    pipeline_info = data_types.PipelineInfo("name", str(base / "runs"))
+    examples.uri = str(base / "runs/ImageExampleGen/examples/1")
+    with refusing("pipeline_root"):
+        driver.run(info)
+    with refusing("pipeline_root"):
+        driver.resolve_exec_properties(dict(properties), pipeline_info, None)
+    examples.uri = str(tmp_path / "runs/examples/1")
+    assert driver.run(info).exec_properties
+
+
+def test_an_output_that_no_pattern_selects_is_allowed(tmp_path):
+    base = write_photos(tmp_path / "in", *(f"a/{n}.jpg" for n in range(2)))
+    properties = properties_of(base, input_config(train="a/*"), None)
+    driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]
+    assert driver.resolve(properties, str(base / "runs/examples/1"))
+    with refusing("pipeline_root"):
+        driver.resolve(properties, str(base / "a/runs"))
+
+
 @pytest.mark.parametrize(
     ("patterns", "range_config"),
     [
@@ -241,13 +276,13 @@ def test_it_sets_what_tfx_sets(spans, tmp_path, patterns, range_config):
     assert one == other
 
 
-def test_a_file_elsewhere_that_a_list_names_counts_and_no_other_one(tmp_path):
+def test_named_files_of_a_file_root_count_and_no_others(tmp_path):
     there = write_photos(tmp_path / "there", "1.jpg", "2.jpg", "unnamed.jpg")
     base = tmp_path / "in"
     base.mkdir()
     (base / "list.csv").write_text(f"image,label\n{there}/1.jpg,a\n{there}/2.jpg,b\n")
-    before = fingerprint(base)
+    before = fingerprint(base, file_roots=json.dumps([str(there)]))
     (there / "unnamed.jpg").write_bytes(b"another")
-    assert fingerprint(base) == before
+    assert fingerprint(base, file_roots=json.dumps([str(there)])) == before
     (there / "2.jpg").write_bytes(photo(7))
-    assert fingerprint(base) != before
+    assert fingerprint(base, file_roots=json.dumps([str(there)])) != before

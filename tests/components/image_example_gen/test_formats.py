@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from components.media import image_opening
+from components import image_opening
 from pipelines import convert
 from tests.make import photo, write_files
 from trainer_utils.format import InputError

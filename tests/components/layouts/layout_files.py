@@ -1,6 +1,7 @@
 """Files of archives, COCO and Pascal VOC, and what a listing of them says."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,13 +15,15 @@ from trainer_utils.storage import list_files
 CATEGORIES = [{"id": 7, "name": "dog"}, {"id": 3, "name": "traffic light"}]
 
 
-def read(base: Path, layout: str = "auto", **names: str) -> InputTable:
+def read(
+    base: Path, layout: str = "auto", columns: Mapping[str, str] | None = None, **names: str
+) -> InputTable:
     """A folder as a layout; the images may be stand-ins, since no layout opens them.
 
     Every reject can be written, whatever the bytes of its name.
     """
     files = FileTable.of(list_files(str(base)))
-    inputs = LayoutInputs(base=str(base), root="", files=files, names=names)
+    inputs = LayoutInputs(base=str(base), root="", files=files, names=names, columns=columns or {})
     listing = read_layout(inputs, layout=layout)
     rejects = [Reject("train", o.name, o.code, o.detail) for o in listing.excluded if o.code]
     assert len(render_rejects(rejects).encode().splitlines()) == len(rejects)

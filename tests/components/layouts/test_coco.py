@@ -102,7 +102,7 @@ NO_NAMES = {
     "no text": (["1.jpg"], "instances_val.json/1", "BAD_ANNOTATION"),
     "none": (None, "instances_val.json/1", "BAD_ANNOTATION"),
     "empty": ("", "instances_val.json/1", "BAD_ANNOTATION"),
-    "above the base": ("../../etc/passwd", "../../etc/passwd", "FILE_NOT_FOUND"),
+    "above the base": ("../../etc/passwd", "../../etc/passwd", "OUTSIDE_INPUT_BASE"),
     "absolute": ("/etc/passwd", "/etc/passwd", "OUTSIDE_INPUT_BASE"),
     "of the web": ("http://images/1.jpg", "http://images/1.jpg", "UNKNOWN_SCHEME"),
     "missing": ("2.jpg", "2.jpg", "FILE_NOT_FOUND"),

@@ -212,7 +212,7 @@ BAD = {
     ),
     "an image twice": (
         {"list__jsonl": '{"image": "1.jpg"}\n{"image": "./1.jpg"}'},
-        ["'./1.jpg'", "lines 1 and 2"],
+        ["'1.jpg'", "line 1 and line 2", "rows='each' (--rows each)"],
     ),
     "two lists": ({"a__csv": "x", "b__tsv": "x"}, ["a.csv, b.tsv"]),
 }

@@ -65,14 +65,17 @@ def test_boxes_of_a_photo_that_was_scaled_lie_where_they_did(tmp_path, layout, s
 @pytest.mark.parametrize("size", [(240, 400), (400, 260)])
 def test_boxes_of_an_image_of_other_proportions_are_a_reject(tmp_path, layout, size):
     base = write_tree(tmp_path / "in", layout(photo(1, size=PHOTO), (1, 1, 50, 60), size=size))
-    match = rf"1 BAD_ANNOTATION.*400 x 240, got {size[0]} x {size[1]}"
+    match = rf"(?s)1 BAD_ANNOTATION.*400 x 240, got {size[0]} x {size[1]}"
     with pytest.raises(InputError, match=match):
         convert(base, tmp_path / "out")
 
 
-def test_boxes_drawn_on_a_photo_as_exif_turns_it_are_a_reject_that_says_so(tmp_path, layout):
+def test_boxes_of_a_photo_as_exif_rotates_it_fit_the_rotated_photo(tmp_path, layout):
     exif = Image.Exif()
     exif[0x0112] = 6
-    turned = layout(photo(1, size=PHOTO, exif=exif), (1, 1, 50, 60), size=PHOTO[::-1])
-    with pytest.raises(InputError, match="400 x 240, got 240 x 400: the image turned"):
-        convert(write_tree(tmp_path / "in", turned), tmp_path / "out")
+    turned = layout(photo(1, size=PHOTO, exif=exif), (60, 100, 180, 300), size=PHOTO[::-1])
+    manifest = convert(write_tree(tmp_path / "in", turned), tmp_path / "out")
+    assert manifest["conversions"] == {"ORIENTATION": 1}
+    (example,) = flat(tmp_path / "out")
+    assert {name: value(example, name) for name in RELATIVE} == RELATIVE
+    assert (value(example, "width"), value(example, "height")) == PHOTO[::-1]

@@ -174,6 +174,110 @@ def test_the_archives_in_an_archive_are_classes(tmp_path, form):
         read(base)
 
 
+# Keys, splits and several files of a key ---------------------------------------------------------
+
+
+def test_keys_may_restart_in_each_archive(tmp_path):
+    for shard in range(2):
+        files = {f"{k:03d}.jpg": f"{shard} {k}" for k in range(3)} | {"000.cls": str(shard)}
+        write_tar(tmp_path / f"train-{shard}.tar", files)
+    listing = read(tmp_path)
+    assert {entry.name: in_archive(tmp_path, entry).decode() for entry in listing.entries} == {
+        f"train-{shard}.tar/{k:03d}.jpg": f"{shard} {k}" for shard in range(2) for k in range(3)
+    }
+    assert not listing.excluded
+
+
+SPLIT_OF = {
+    "imagenet1k-train-0000.tar": "train",
+    "imagenet1k-validation-00.tar": "eval",
+    "my_test_0.tar": "test",
+    "val{000}.tar": "eval",
+    "cc12m-train-0000.tar": "train",
+    "Testing/000.tar": "test",
+    "dev/shard-0.tar": "eval",
+    "constrained-0.tar": None,
+}
+
+
+@pytest.mark.parametrize(("name", "split"), SPLIT_OF.items())
+def test_any_word_of_an_archives_name_is_its_split(tmp_path, name, split):
+    write_tar(tmp_path / name, {"0.jpg": b"x"})
+    assert [entry.split for entry in read(tmp_path).entries] == [split]
+
+
+def test_an_archive_of_two_split_words_is_refused(tmp_path):
+    write_tar(tmp_path / "train-test-0.tar", {"0.jpg": b"x"})
+    with pytest.raises(InputError, match=r"train-test-0\.tar.*train and test"):
+        read(tmp_path)
+
+
+def test_archives_of_which_some_name_a_split_are_refused(tmp_path):
+    for name in ("train-0.tar", "extra.tar"):
+        write_tar(tmp_path / name, {"0.jpg": b"x"})
+    with pytest.raises(InputError, match=r"'extra\.tar'.*'train-0\.tar' of split 'train'"):
+        read(tmp_path)
+
+
+PAIRS = {
+    f"{key}.{ending}": f"{key} {ending}"
+    for key in ("0", "1")
+    for ending in ("jpg", "seg.png", "png", "flac", "npy", "cls")
+}
+
+
+def test_several_files_of_a_key_are_kept_by_their_endings(tmp_path):
+    """As webdataset's own reader has them: a key, and a value for each ending."""
+    write_tar(tmp_path / "x.tar", PAIRS)
+    listing = read(tmp_path)
+    kinds = {"image": "image", "flac": "audio", "npy": "bytes", "png": "image", "seg.png": "image"}
+    assert {blob.name: blob.kind for blob in listing.blobs} == kinds
+    data = (tmp_path / "x.tar").read_bytes()
+    for entry in listing.entries:
+        key = entry.name.removeprefix("x.tar/").partition(".")[0]
+        for column, blob in zip(listing.blobs, entry.blobs, strict=True):
+            ending = "jpg" if column.name == "image" else column.name
+            assert data[blob.offset : blob.offset + blob.size].decode() == f"{key} {ending}"
+    assert [entry.values for entry in listing.entries] == [("0 cls",), ("1 cls",)]
+
+
+def test_archives_without_plain_images_keep_all_by_ending(tmp_path):
+    files = {f"{k}.{e}": b"x" for k in range(2) for e in ("left.png", "right.png", "json")}
+    write_tar(tmp_path / "x.tar", files | {"0.json": "{}", "1.json": '{"left.png": 3}'})
+    listing = read(tmp_path)
+    assert [blob.name for blob in listing.blobs] == ["left.png", "right.png"]
+    assert [column.name for column in listing.columns] == ["json.left.png"]
+
+
+def test_a_file_that_some_keys_lack_is_left_out_with_a_warning(tmp_path, caplog):
+    write_tar(tmp_path / "x.tar", {"0.jpg": b"x", "1.jpg": b"y", "1.npy": b"z"})
+    assert [blob.name for blob in read(tmp_path).blobs] == ["image"]
+    assert "1 files '.npy' in archives are left out, since 1 of 2 keys have none" in caplog.text
+
+
+def test_an_image_that_some_keys_lack_is_refused_with_a_cure(tmp_path):
+    write_tar(tmp_path / "x.tar", {"0.jpg": b"x", "1.jpg": b"y", "1.png": b"z"})
+    with pytest.raises(InputError, match=r"columns=\{'png': 'ignore'\}"):
+        read(tmp_path)
+    listing = read(tmp_path, columns={"png": "ignore"})
+    assert len(listing.entries) == 2
+    assert [blob.name for blob in listing.blobs] == ["image"]
+
+
+def test_extended_headers_are_read(tmp_path):
+    path = tmp_path / "train.tar"
+    general = {"comment": "of git archive", "mtime": "1.5"}
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT, pax_headers=general) as archive:
+        for number in range(3):
+            member = tarfile.TarInfo(f"{'ordner/' * 20}bild-ä{number}.jpg")
+            member.size = len(b"image")
+            member.pax_headers = {"SCHILY.xattr.user.tag": "x" * 100_000, "mtime": "2.25"}
+            archive.addfile(member, io.BytesIO(b"image"))
+    entries = read(tmp_path).entries
+    assert [in_archive(tmp_path, entry) for entry in entries] == [b"image"] * 3
+    assert entries[2].name == f"train.tar/{'ordner/' * 20}bild-ä2.jpg"
+
+
 # Columns made of the files beside the images ------------------------------------------------------
 
 COLUMNS = {
@@ -271,7 +375,7 @@ LIES = {
     "a size past the end": (header("a.jpg", 1 << 40), "'a.jpg', which ends at byte 1099511628288"),
     "a name of a terabyte": (
         header("././@LongLink", 1 << 40, tarfile.GNUTYPE_LONGNAME),
-        "claims 1099511627776 bytes, of at most 65536",
+        "claims 1099511627776 bytes, of at most 1048576",
     ),
     "a name of less than nothing": (
         header("././@LongLink", -1024, tarfile.GNUTYPE_LONGNAME),

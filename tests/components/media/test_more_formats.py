@@ -9,8 +9,8 @@ import pytest
 from PIL import Image, features
 from sklearn.datasets import load_sample_images
 
+from components import image_opening
 from components.common.rejects import RejectedInputError
-from components.media import image_opening
 from components.media.images import StoredImage, store_image
 from components.media.options import ImageOptions
 from tests.make import encode

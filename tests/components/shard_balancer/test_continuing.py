@@ -46,7 +46,7 @@ def test_a_killed_balancing_goes_on(source, tmp_path, compression):
     before = kill_at(begin(SCRIPT, source, uri, compression), uri, shards=20)
     assert 0 < len(before) < 60
     again, err = finish(begin(SCRIPT, source, uri, compression))
-    assert "continuing: " in err
+    assert "resuming: " in err
     assert again == out
     assert digests_at(uri) == digests_at(whole)
     after = inodes_at(uri)

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet
 
 
-def parquet_of(columns: dict[str, Any], **options: Any) -> bytes:
+def parquet_of(columns: dict[str, Any], *, table: pa.Table | None = None, **options: Any) -> bytes:
     stream = io.BytesIO()
-    pyarrow.parquet.write_table(pa.table(columns), stream, **options)
+    table = pa.table(columns) if table is None else table
+    pyarrow.parquet.write_table(table, stream, **options)
     return stream.getvalue()
 
 

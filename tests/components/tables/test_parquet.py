@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from components.tables import parquet
-from components.tables.pieces import Piece
+from components.tables.pieces import Piece, TableOptions
 from tests.components.tables.table_files import in_order, parquet_of
 from trainer_utils.format import InputError
 
@@ -72,7 +72,7 @@ def test_a_value_that_is_missing_in_a_list_is_an_error_that_names_the_column(con
 
 def read(data: bytes, ignored: str = "") -> dict[str, list[Any]]:
     piece = Piece(path="t", source="t.parquet", layout="parquet", split=None, start=0, stop=GROUPS)
-    rows = parquet.read(io.BytesIO(data), piece, ignored=frozenset([ignored]))
+    rows = parquet.read(io.BytesIO(data), piece, TableOptions(columns={ignored: "ignore"}))
     return {name: array.to_pylist() for name, array in rows.columns.items()}
 
 

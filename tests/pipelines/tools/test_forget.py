@@ -256,6 +256,9 @@ def test_the_command(tmp_path):
     assert invoke("--in", root).exit_code == 2
     assert invoke(NAME, "--in", tmp_path / "nowhere").exit_code == 1
     assert (invoke("none.jpg", "--in", root).exit_code, everything(root)) == (1, before)
+    unasked = invoke(NAME, "--in", root)
+    assert (unasked.exit_code, everything(root)) == (2, before)
+    assert "Add --yes to rewrite them, or --dry-run" in unasked.stderr
     with mock.patch.object(commands, "is_terminal", return_value=True):
         assert invoke(NAME, "--in", root, input="n\n").exit_code == 1
         assert everything(root) == before

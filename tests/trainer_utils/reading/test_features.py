@@ -190,9 +190,18 @@ def test_a_default_for_lists_of_several_lengths_is_refused_and_no_record_is_call
         _read(trainer_utils.iterate, uri, default_values={"list": 7}, on_corrupt=on_corrupt)
 
 
-def test_settings_of_images_without_effect_are_told(tmp_path, caplog):
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({"image_size": (4, 4)}, "image_size"),
+        ({"image_size": (4, 4), "augment": ["flip"]}, "image_size and augment"),
+        ({"augment": ["flip"]}, "augment"),
+        ({}, None),
+    ],
+)
+def test_image_settings_without_effect_are_reported(tmp_path, caplog, settings, names):
     pixels = np.zeros((6, 8, 3), np.uint8)
     rows = ({"n": n, "image": None if n == 7 else pixels} for n in range(8))
     uri = write_rows(tmp_path / "images", rows)
-    trainer_utils.iterate(uri, "train", batch_size=4, image_size=(4, 4))
-    assert "image_size and augment change nothing" in caplog.text
+    trainer_utils.iterate(uri, "train", batch_size=4, **settings)
+    assert [text.split(":")[0] for text in caplog.messages] == ([] if names is None else [names])

@@ -4,6 +4,9 @@ import gc
 import importlib
 import os
 import signal
+import subprocess
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -122,6 +125,39 @@ def test_an_error_of_the_system_comes_as_it_is_from_a_process_that_goes_on(
     assert process._process.poll() is None
 
 
+class TimedOutError(BaseException):
+    """An exception of a signal's handler, as a notebook's interrupt or a time limit raises it."""
+
+
+@pytest.mark.parametrize("kind", [TimedOutError, TimeoutError, OSError])
+def test_an_interrupted_request_gives_no_later_batch(photos, tmp_path, monkeypatch, kind):
+    (tmp_path / "slow_call.py").write_text(
+        "import time\ndef call(batch):\n    time.sleep(0.5)\n    return batch\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    call = importlib.import_module("slow_call").call
+    settings = {"batch_size": 16, "features": "label", "shuffle": False, "prefetch": 0}
+    source = trainer_utils.iterate(photos, processes=1, post_batching_callback=call, **settings)
+    own = [batch.tolist() for batch in trainer_utils.iterate(photos, **settings)]
+
+    def interrupt(*_):
+        raise kind("time is up")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        found = [source.batch(0, 0)["label"].tolist()]
+        for step in (1, 2):
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(kind, match="time is up"):
+                source.batch(0, step)
+            found.append(source.batch(0, step)["label"].tolist())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    found += [source.batch(0, step)["label"].tolist() for step in (3, 4)]
+    assert found == own[:5]
+
+
 def test_processes_end_with_their_input(photos):
     source = trainer_utils.iterate(photos, batch_size=16, features="label", processes=2)
     next(iter(source))
@@ -144,3 +180,58 @@ def test_what_cannot_be_sent_is_refused(photos):
             list(trainer_utils.iterate(photos, **{**settings, **given}))
     with refusing("processes"):
         trainer_utils.input_fn(photos, **settings, pre_batching_callback=lambda example: example)
+
+
+def test_a_dataset_below_a_folder_named_main_is_read(photos, tmp_path):
+    place = tmp_path / "__main__"
+    place.symlink_to(photos)
+    settings = {"batch_size": 16, "features": "label", "shuffle": False}
+    read = [batch.tolist() for batch in trainer_utils.iterate(place, processes=1, **settings)]
+    assert read == [batch.tolist() for batch in trainer_utils.iterate(photos, **settings)]
+
+
+MAIN = """
+import sys, time
+import trainer_utils
+
+def change(batch):
+    return batch
+
+class Change:
+    def __call__(self, batch):
+        return batch
+
+for call in (change, Change()):
+    try:
+        how = {"batch_size": 8, "processes": 2, "features": "label"}
+        how["post_batching_callback"] = call
+        next(iter(trainer_utils.iterate(sys.argv[1], "train", **how)))
+        sys.exit("not refused")
+    except trainer_utils.DatasetError as error:
+        assert "processes" in str(error), error
+source = trainer_utils.iterate(
+    sys.argv[1], "train", batch_size=4, features="label", processes=2, repeat=True
+)
+for batch in source:
+    print("begun", flush=True)
+"""
+
+
+def test_an_interrupt_prints_nothing_from_the_processes(photos, tmp_path):
+    (tmp_path / "main.py").write_text(MAIN)
+    with subprocess.Popen(
+        [sys.executable, str(tmp_path / "main.py"), photos],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "begun\n", parent.communicate()
+        threading.Thread(target=parent.stdout.read, daemon=True).start()
+        os.killpg(parent.pid, signal.SIGINT)
+        assert parent.stderr is not None
+        said = parent.stderr.read()
+    assert said.count("Traceback") == 1, said
+    assert said.endswith("KeyboardInterrupt\n")

@@ -42,8 +42,8 @@ def test_parts_that_were_stored_are_there_for_every_process(tmp_path):
         assert one.holds(2 * PART_BYTES, size)
         assert not one.holds(PART_BYTES - 1, PART_BYTES + 1)
         assert not one.holds(0, size)
-        assert one.memory[:PART_BYTES] == part(0, 0)
-        assert one.memory[2 * PART_BYTES : size] == part(0, 2, 5000)
+        assert one.read(0, PART_BYTES) == part(0, 0)
+        assert one.read(2 * PART_BYTES, size) == part(0, 2, 5000)
     again.forget(5, 6)
     assert not copy.holds(0, 1)
 
@@ -59,7 +59,7 @@ def test_the_bound_holds_and_what_is_there_stays(tmp_path):
     for n, at in kept:
         begin, end = at * PART_BYTES, (at + 1) * PART_BYTES
         assert copies[n].holds(begin, end)
-        assert copies[n].memory[begin:end] == part(n, at)
+        assert copies[n].read(begin, end) == part(n, at)
     assert copies[0].store(0, part(0, 0))  # which is there
 
 

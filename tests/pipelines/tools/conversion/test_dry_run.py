@@ -45,5 +45,5 @@ def test_dry_run_of_too_many_rejects_names_each_on_a_line(tmp_path):
     )
     assert lines[first + 1].startswith("  p1.jpg: NO_LABEL (")
     assert lines[first + 2].startswith("  p2.jpg: NO_LABEL (")
-    assert lines[-1] == "To leave them out: --max-reject-fraction 0.67 (max_reject_fraction=0.67)."
+    assert lines[-1] == "To leave them out: max_reject_fraction=0.67 (--max-reject-fraction 0.67)."
     assert dry_run(tmp_path / "in", "--max-reject-fraction", "0.67").exit_code == 0

@@ -68,6 +68,14 @@ def test_what_did_not_change_is_not_made_again_and_what_was_removed_is(
     assert os.path.realpath(out / "latest") == os.path.realpath(made)
 
 
+def test_an_output_folder_next_to_a_list_is_no_input(without_tfx, pictures):
+    rows = "".join(f"a/{2 * n}.png,{'xy'[n % 2]}\n" for n in range(8))
+    (pictures / "list.csv").write_text(f"image,label\n{rows}")
+    first = pipelines.convert(pictures / "list.csv", pictures / "out")
+    again = pipelines.convert(pictures / "list.csv", pictures / "out")
+    assert (again, again.cached) == (first, True)
+
+
 def _cut(path):
     path.write_bytes(path.read_bytes()[:-1])
 

@@ -91,7 +91,9 @@ def test_every_damaged_record_of_a_shard_is_named(tmp_path, damaged, named):
         flip(shard, number * size + 14)
     found = verify_dataset(uri)
     assert [problem.record for problem in found.problems] == named
-    assert found.records == {"train": damaged[0]}
+    assert (found.records, found.damaged) == ({"train": 30 - len(damaged)}, len(damaged))
+    place = f"Split-train/{shard.name}, record {damaged[0]}, byte {found.problems[0].offset}"
+    assert f"{len(damaged)} of 30 records damaged, the first in {place}: " in str(found)
     assert named[-1] or "19 more of records 11 to 29" in found.problems[-1].message
     cut(shard, 7 * size // 2)  # and what is not there is told once
     assert [p.record for p in verify_dataset(uri).problems][-1] in (26, None)

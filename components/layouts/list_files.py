@@ -1,0 +1,202 @@
+"""The files that the rows of a list name, found as people name them.
+
+    finder = FileFinder(inputs, folder="", own_folder=None)
+    name, blob = finder.find("images\\\\cat\\\\1.jpg")
+
+A path is looked up as the list says it, relative to the list and to the input base. Where there is
+no such file, backslashes are read as slashes, and a name without a folder is looked for anywhere
+below the input base. Everything else needs `find_files`, and `advice` says which value would help.
+"""
+
+import collections
+import functools
+import posixpath
+import re
+from collections.abc import Iterable, Sequence
+
+from components.common.entry import Blob
+from components.common.layout_inputs import LayoutInputs
+from components.common.rejects import RejectedInputError
+from components.layouts.file_kinds import kind_of_name
+from trainer_utils.format import InputError
+from trainer_utils.storage import is_remote
+
+_WAYS = ("tail", "name", "stem")
+_INDEX = "file index"  # in the cache of the inputs
+_MOST_ROOTS = 3  # that a message names
+_DRIVE = re.compile(r"[A-Za-z]:(?=[/\\])")
+MISSING = ("FILE_NOT_FOUND", "OUTSIDE_INPUT_BASE")
+
+
+def as_parts(uri: str) -> list[str]:
+    """Return the parts of a path in either system's form, without a drive or scheme."""
+    uri = _DRIVE.sub("", uri.removeprefix("file://")).replace("\\", "/")
+    return [part for part in uri.split("/") if part not in ("", ".")]
+
+
+class FileIndex:
+    """The files of some inputs by name and by stem, which is a name without its ending."""
+
+    def __init__(self, inputs: LayoutInputs) -> None:
+        self.by_name: dict[str, list[str]] = collections.defaultdict(list)
+        self.by_stem: dict[str, list[str]] = collections.defaultdict(list)
+        for path in inputs.files:
+            name = posixpath.basename(path)
+            if name.startswith(".") or "__MACOSX/" in path:
+                continue
+            stem, ending = posixpath.splitext(name)
+            if not ending or kind_of_name(name) is not None:
+                self.by_name[name].append(path)
+                self.by_stem[stem].append(path)
+
+    def find(self, parts: Sequence[str], way: str) -> list[str]:
+        """Return the paths that match the parts of a path, in one of the ways of `find_files`."""
+        if not parts:
+            return []
+        name = parts[-1]
+        if way == "stem":
+            stem = posixpath.splitext(name)[0] if kind_of_name(name) else name
+            return self.by_stem.get(stem, [])
+        found = self.by_name.get(name, [])
+        if way == "tail":
+            tail = "/" + "/".join(parts)
+            found = [path for path in found if f"/{path}".endswith(tail)]
+        return found
+
+
+class FileFinder:
+    """Finds the files that a list names.
+
+    Args:
+        inputs: where the list is.
+        folder: the folder of the list, relative to the input base.
+        own_folder: the folder of the list's files, where the list does not name it.
+        uris: everything that the column names, of which `tail` takes the common folders away.
+    """
+
+    def __init__(
+        self,
+        inputs: LayoutInputs,
+        *,
+        folder: str,
+        own_folder: str | None = None,
+        uris: Sequence[str] = (),
+    ) -> None:
+        self._inputs, self._folder, self._own_folder = inputs, folder, own_folder
+        self._uris = uris
+        self.found_by: collections.Counter[str] = collections.Counter()
+
+    @functools.cached_property
+    def _index(self) -> FileIndex:
+        if _INDEX not in self._inputs.cache:
+            self._inputs.cache[_INDEX] = FileIndex(self._inputs)
+        index: FileIndex = self._inputs.cache[_INDEX]
+        return index
+
+    @functools.cached_property
+    def _common(self) -> int:
+        """The number of folders in front that all paths share."""
+        folders = [as_parts(uri)[:-1] for uri in self._uris]
+        return len(posixpath.commonprefix(folders)) if folders else 0
+
+    @functools.cached_property
+    def _stems(self) -> dict[str, list[str]]:
+        """The files below the list's own folder by their paths without an ending."""
+        stems: dict[str, list[str]] = collections.defaultdict(list)
+        if self._own_folder is not None:
+            for path in self._inputs.files.below(self._own_folder):
+                stems[posixpath.splitext(path)[0]].append(path)
+        return stems
+
+    def find(self, uri: str) -> tuple[str, Blob]:
+        """Return the name and the file that a row means.
+
+        Raises:
+            RejectedInputError: there is none, or it may not be read.
+            InputError: there are several.
+        """
+        if self._own_folder is not None:  # it may be a path from there, with or without its ending
+            path = posixpath.normpath(posixpath.join(self._own_folder, uri))
+            found = [path] if path in self._inputs.files else self._stems.get(path, [])
+            if found:
+                return self._take(uri, found)
+        way = self._inputs.find_files
+        if way != "path" and (found := self._search(uri, way)):
+            return self._take(uri, found)
+        try:
+            return self._inputs.resolve(uri, folder=self._folder)
+        except RejectedInputError as error:
+            if error.code not in MISSING or way != "path":
+                raise
+            if "\\" in uri:
+                try:
+                    resolved = self._inputs.resolve(uri.replace("\\", "/"), folder=self._folder)
+                    self.found_by["with / in place of \\"] += 1
+                    return resolved
+                except RejectedInputError:
+                    raise error from None
+            if error.code == "FILE_NOT_FOUND" and "/" not in uri and uri:
+                for words, way in (("by name", "name"), ("without their endings", "stem")):
+                    if way == "stem" and kind_of_name(uri) is not None:
+                        continue  # 1.png is another file than 1.jpg
+                    if found := self._index.find([uri], way):
+                        resolved = self._take(uri, found)
+                        self.found_by[words] += 1
+                        return resolved
+            raise
+
+    def named(self, stem: str) -> list[str]:
+        """Return the files of a name without an ending, or of a whole name, in any folder."""
+        return self._index.find([stem], "name") or self._index.find([stem], "stem")
+
+    def _search(self, uri: str, way: str) -> list[str]:
+        parts = as_parts(uri)
+        return self._index.find(parts[self._common :] if way == "tail" else parts, way)
+
+    def _take(self, uri: str, found: Sequence[str]) -> tuple[str, Blob]:
+        if len(found) > 1:
+            word = "audio file" if self._inputs.media == "audio" else "image"
+            shown = ", ".join(found[:3])
+            raise InputError(
+                f"{uri!r}: expected one {word} called so, got {len(found)}: {shown}. Write the "
+                "paths into the list, or name the folder of its files: --image-dir "
+                f"{posixpath.dirname(found[0]) or '.'} "
+                f"(image_dir={posixpath.dirname(found[0]) or '.'!r}).",
+                path=found[0],
+            )
+        relative = posixpath.relpath(found[0], self._folder or ".")
+        return self._inputs.resolve(relative, folder=self._folder)
+
+    def advice(self, missing: Sequence[str], *, least: int = 1) -> str:
+        """Return how at least so many files would be found, as flags; empty if in no way."""
+        best, most = "", 0
+        for way in _WAYS:
+            count = sum(len(self._search(uri, way)) == 1 for uri in missing)
+            if count > most:
+                best, most = way, count
+        if best and most >= least:
+            return (
+                f"{most} of these {len(missing)} would be found with --find-files {best} "
+                f"(find_files={best!r})"
+            )
+        roots = outside_roots(missing)
+        if roots and least == 1:
+            flags = " ".join(f"--file-root {root}" for root in roots)
+            return (
+                f"a list names files below its own folder and input_base only; allow others with "
+                f"{flags} (file_roots={roots!r})"
+            )
+        return ""
+
+
+def outside_roots(uris: Iterable[str]) -> list[str]:
+    """Return the folders of whole paths and urls, as few as can be; the first ones of many."""
+    groups: dict[tuple[str, ...], list[list[str]]] = {}
+    for uri in uris:
+        uri = uri.removeprefix("file://")
+        if not (uri.startswith("/") or is_remote(uri)):
+            continue
+        parts = posixpath.dirname(uri).split("/")
+        groups.setdefault(tuple(parts[: 3 if "://" in uri else 2]), []).append(parts)
+    roots = ["/".join(posixpath.commonprefix(folders)) for folders in groups.values()]
+    return sorted(root for root in roots if root)[:_MOST_ROOTS]

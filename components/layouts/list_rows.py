@@ -1,0 +1,341 @@
+"""The rows of a list as examples: labels, boxes, captions, and rows of one file together.
+
+rows = ListRows.of(table, roles, inputs)      # columns and a value for each row
+rows = rows.grouped(keys, how="auto")         # a row for each file
+"""
+
+import collections
+import dataclasses
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from absl import logging
+
+from components.common.entry import Column, Value
+from components.common.layout_inputs import LayoutInputs
+from components.common.rejects import RejectedInputError
+from components.layouts.boxes import (
+    BOX_COLUMNS,
+    IN_PIXELS,
+    SIZE_COLUMNS,
+    box_values,
+    check_relative_box,
+    claimed_size,
+    relative_box,
+)
+from components.layouts.list_boxes import BoxColumns, RowBoxes, find_box_columns, read_boxes
+from components.layouts.list_table import ListTable
+from components.tables.kinds import LABEL_NAMES
+from trainer_utils.format import InputError
+
+_MISSING_CLASS = "-1"
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_WHOLE_FLOAT = re.compile(r"[+-]?\d+\.0*")
+_WHOLE = re.compile(r"[+-]?\d+(\.0*)?")
+_SEPARATORS = ("|", ";")
+_BOX_LABELS = ("name", "object", "species", "type", "tag")
+
+
+def is_label_name(name: str) -> bool:
+    """Return whether a column's name says that it holds labels: `label`, `Finding Labels`."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    if words and words[-1] in ("name", "names", "text"):
+        words = words[:-1]
+    return bool(words) and words[-1] in LABEL_NAMES
+
+
+def label_name_of(names: Sequence[str], roles: Mapping[str, str | None]) -> str | None:
+    """Return the column with the labels, as the user says or by its name; None without any."""
+    given = [name for name in names if roles.get(name) == "label"]
+    free = [name for name in names if roles.get(name) is None]
+    exact = [name for name in free if name.lower() in LABEL_NAMES]
+    alike = [name for name in free if is_label_name(name)]
+    return next(iter([*given, *exact, *alike]), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class RowProblem:
+    """Why a row is no example: a reject's code and detail."""
+
+    code: str
+    detail: str
+
+
+@dataclasses.dataclass
+class ListRows:
+    """The rows of a list, or of its files: columns, and a value of each for every row."""
+
+    columns: list[Column]
+    values: list[list[Value]]  # by column
+    places: list[str]  # of the rows in the list, for messages
+    path: str
+    label: str | None = None  # the column whose values may not be missing
+    boxes: RowBoxes | None = None
+    box_labels: list[Value] | None = None  # a label for each row's boxes
+    problems: dict[int, RowProblem] = dataclasses.field(default_factory=dict)  # by row
+    box_label_kind: str = "label"
+
+    @classmethod
+    def of(
+        cls, table: ListTable, roles: Mapping[str, str | None], inputs: LayoutInputs, *, files: int
+    ) -> "ListRows":
+        """Return the typed values of all columns but those of files and splits.
+
+        Args:
+            roles: the kinds of columns as the user says them or as they were recognised.
+            files: the number of columns that hold files.
+        """
+        names = [n for n in table.columns if roles[n] not in ("image", "audio", "split", "ignore")]
+        places = [table.place(position) for position in table.positions]
+        rows = cls([], [], places, table.path)
+        free = [name for name in names if inputs.columns.get(name) is None]
+        found = find_box_columns(free) if inputs.media == "image" and files == 1 else None
+        if table.known:
+            found = None
+        label = label_name_of(names, roles)
+        if found is not None:
+            rows.boxes = read_boxes(table, found, box_format=inputs.box_format)
+            if label is None:
+                label = next((n for n in names if n.lower() in _BOX_LABELS), None)
+        used = () if found is None else found.all
+        others = [name for name in names if name not in used]
+        if label is None and len(others) == 1 and found is None and roles[others[0]] is None:
+            label = _label_of_two_columns(table, others[0])
+        for name in others:
+            is_label = name == label or roles[name] == "label" or name.lower() in LABEL_NAMES
+            cast = table.cast_column(name, roles[name], trim=is_label)
+            if cast is None:
+                continue
+            column, values = cast
+            if is_label and name not in table.known:
+                column, values = _as_labels(table, inputs, column, values, roles[name])
+            if name == label and found is not None and not column.is_list:
+                rows.box_labels, rows.box_label_kind = values, column.kind
+                continue
+            if name == label and (not cast[0].is_list):
+                rows.label = name
+            rows.columns.append(column)
+            rows.values.append(values)
+        return rows
+
+    def grouped(self, keys: Sequence[Hashable], *, how: str) -> tuple["ListRows", list[list[int]]]:
+        """Return rows with those of one key together, and the numbers of the rows of each.
+
+        Args:
+            keys: the file of each row.
+            how: the setting `rows`.
+
+        Raises:
+            InputError: rows of one file differ in a way that may be a mistake.
+        """
+        groups: dict[Hashable, list[int]] = {}
+        for row, key in enumerate(keys):
+            groups.setdefault((key, row) if how == "each" else key, []).append(row)
+        members = [*groups.values()]
+        varying = {
+            place
+            for place, values in enumerate(self.values)
+            if any(len({values[row] for row in rows}) > 1 for rows in members if len(rows) > 1)
+        }
+        repeated = next((rows for rows in members if len(rows) > 1), None)
+        if how == "auto" and repeated is not None:
+            self._check_repeats(keys, members, varying)
+        made = ListRows([], [], [self.places[rows[0]] for rows in members], self.path, self.label)
+        for place, (column, values) in enumerate(zip(self.columns, self.values, strict=True)):
+            if place not in varying:
+                made.columns.append(column)
+                made.values.append([values[rows[0]] for rows in members])
+                continue
+            if column.is_list:
+                raise InputError(
+                    f"{self.path!r}, column {column.name!r}: rows of one file have different "
+                    f"lists, of which there can be one ({self._shown(members, place)}). Make an "
+                    "example of each row: rows='each' (--rows each)."
+                )
+            lists: list[Value] = []
+            for number, rows in enumerate(members):
+                known = [values[row] for row in rows if values[row] is not None]
+                if len(known) < len(rows) and known:
+                    made.problems[number] = RowProblem(
+                        "BAD_ANNOTATION",
+                        f"{self.places[rows[0]]}: some of its rows have no {column.name!r}",
+                    )
+                lists.append(tuple(known))  # type: ignore[arg-type]
+            made.columns.append(dataclasses.replace(column, is_list=True, length=None))
+            made.values.append(lists)
+            if column.name == self.label:
+                made.label = None
+        if self.boxes is not None:
+            made._add_boxes(self, members)
+        return made, members
+
+    def _check_repeats(
+        self, keys: Sequence[Hashable], members: Sequence[Sequence[int]], varying: set[int]
+    ) -> None:
+        """Refuse rows of one file that are no boxes and no captions."""
+        if self.boxes is not None:
+            return
+        kinds = {self.columns[place].kind for place in varying}
+        names = [self.columns[place].name for place in sorted(varying)]
+        if "string" in kinds and "label" not in kinds and self.label not in names:
+            return
+        rows = next(rows for rows in members if len(rows) > 1)
+        first, second = (self.places[row] for row in rows[:2])
+        if varying:
+            place = min(varying)
+            what = f"differ in {', '.join(map(repr, names))} ({self._shown(members, place)})"
+        else:
+            what = f"say the same twice ({first} and {second})"
+        raise InputError(
+            f"{self.path!r}: expected each file once, got rows of {keys[rows[0]]!r} that {what}. "
+            "Put the rows of a file into one example: rows='grouped' (--rows grouped); or make an "
+            "example of each row: rows='each' (--rows each).",
+            path=self.path,
+        )
+
+    def _shown(self, members: Sequence[Sequence[int]], place: int) -> str:
+        values = self.values[place]
+        rows = next(r for r in members if len({values[row] for row in r}) > 1)
+        other = next(row for row in rows if values[row] != values[rows[0]])
+        return (
+            f"{values[rows[0]]!r:.40} in {self.places[rows[0]]}, "
+            f"{values[other]!r:.40} in {self.places[other]}"
+        )
+
+    def _add_boxes(self, source: "ListRows", members: Sequence[Sequence[int]]) -> None:
+        """Add the columns of boxes, as all layouts of boxes have them."""
+        assert source.boxes is not None
+        boxes, labels = source.boxes, source.box_labels
+        columns = [column for column in BOX_COLUMNS if column.kind == "float"]
+        if labels is not None:
+            columns.append(Column("labels", source.box_label_kind, is_list=True))
+        taken = {column.name for column in (*columns, *SIZE_COLUMNS)}
+        for place in reversed(range(len(self.columns))):
+            if self.columns[place].name in taken:
+                logging.warning("column %r is left out: boxes have it", self.columns[place].name)
+                del self.columns[place], self.values[place]
+        values: list[list[Value]] = [[] for _ in (*columns, *SIZE_COLUMNS)]
+        unlabelled = 0
+        for number, rows in enumerate(members):
+            found: list[tuple[Any, ...]] = []
+            size: tuple[Value, Value] = (None, None)
+            try:
+                for row in rows:
+                    if boxes.is_lost[row]:
+                        detail = f"{source.places[row]}: a box without all of its numbers"
+                        raise RejectedInputError("BAD_ANNOTATION", detail)
+                    label = None if labels is None else labels[row]
+                    if not boxes.boxes[row] and label is not None:
+                        unlabelled += 1
+                    for left, right, top, bottom in boxes.boxes[row]:
+                        if labels is not None and label is None:
+                            detail = f"{source.places[row]}: a box without a label"
+                            raise RejectedInputError("NO_LABEL", detail)
+                        one, size = self._box(boxes, row, (left, right, top, bottom), label)
+                        found.append(one)
+            except RejectedInputError as error:
+                self.problems.setdefault(number, RowProblem(error.code, error.detail))
+                found, size = [], (None, None)
+            of_boxes = box_values(found) if found else ((),) * len(BOX_COLUMNS)
+            own = of_boxes if labels is not None else of_boxes[:-1]
+            for one_column, value in zip(values, (*own, *size), strict=True):
+                one_column.append(value)
+        if unlabelled:
+            logging.warning(
+                "%r: %d rows have a label and no box; their labels are not kept",
+                *(source.path, unlabelled),
+            )
+        self.columns += [*columns, *SIZE_COLUMNS]
+        self.values += values
+
+    @staticmethod
+    def _box(
+        boxes: RowBoxes, row: int, edges: tuple[float, float, float, float], label: Value
+    ) -> tuple[tuple[Any, ...], tuple[Value, Value]]:
+        """Return a box relative to its image, or in pixels where its size is not known."""
+        if boxes.are_relative:
+            return check_relative_box(*edges, label=label), (None, None)
+        size = boxes.sizes[row]
+        if size is None:
+            left, right, top, bottom = edges
+            return (*edges, (right - left) * (bottom - top), label), (IN_PIXELS, IN_PIXELS)
+        width, height = size
+        box = relative_box(*edges, width=width, height=height, label=label, may_be_turned=True)
+        return box, claimed_size(width=width, height=height)
+
+
+def _label_of_two_columns(table: ListTable, name: str) -> str | None:
+    """Return the only column next to the files if it holds whole numbers, as classes are."""
+    values = [value for value in table.values(name) if value not in (None, "")]
+    is_whole = [
+        isinstance(value, (int, float)) and float(value).is_integer()
+        if not isinstance(value, str)
+        else bool(_WHOLE_FLOAT.fullmatch(value.strip()))
+        for value in values
+    ]
+    if not values or not all(is_whole) or len(set(values)) > max(2, len(values) // 2 + 1):
+        return None
+    return name if any(isinstance(value, (str, float)) for value in values) else None
+
+
+def _as_labels(
+    table: ListTable,
+    inputs: LayoutInputs,
+    column: Column,
+    values: list[Value],
+    given: str | None,
+) -> tuple[Column, list[Value]]:
+    """Return labels: whole floats as ids, several in one field as lists, missing ones as None."""
+    name = column.name
+    if column.is_list:
+        return column, values
+    known = [value for value in values if value is not None]
+    if column.kind in ("float", "int"):
+        if column.kind == "float" and all(float(value).is_integer() for value in known):  # type: ignore[arg-type]
+            column = dataclasses.replace(column, kind="int")
+            values = [None if value is None else int(value) for value in values]  # type: ignore[arg-type]
+        return column, values
+    texts = [str(value).strip() for value in known]
+    are_floats = any(map(_WHOLE_FLOAT.fullmatch, texts)) and all(map(_WHOLE.fullmatch, texts))
+    if given == "label" and are_floats and name not in inputs.vocabularies:
+        ids = [None if value is None else int(float(str(value))) for value in values]
+        return Column(name, "int"), [*ids]
+    column = dataclasses.replace(column, kind="label")
+    if any(not _WHOLE.fullmatch(text) for text in texts) or name in inputs.vocabularies:
+        values = [None if value == _MISSING_CLASS else value for value in values]
+    if (separator := inputs.label_separator) is not None:
+        lists: list[Value] = []
+        for value in values:
+            parts = () if value is None else tuple(map(str.strip, str(value).split(separator)))
+            lists.append(tuple(part for part in parts if part) or None)
+        return dataclasses.replace(column, is_list=True), lists
+    if given is None:
+        _refuse_several_labels(table, name, texts)
+    return column, values
+
+
+def _refuse_several_labels(table: ListTable, name: str, texts: Sequence[str]) -> None:
+    """Refuse a field that looks like several labels, of which each would be a class of its own."""
+    counts = collections.Counter(texts)
+    for separator in _SEPARATORS:
+        several = next((text for text in counts if separator in text), None)
+        if several is None:
+            continue
+        parts = collections.Counter(
+            part.strip() for text in counts for part in text.split(separator)
+        )
+        if separator != "|" and not any(
+            parts[part.strip()] > 1 for part in several.split(separator)
+        ):
+            continue
+        raise InputError(
+            f"{table.path!r}, column {name!r}: {several!r} looks like several labels. Say what "
+            f"divides them: label_separator={separator!r} (--label-separator '{separator}'); or "
+            f"take each value for one label: columns={{{name!r}: 'label'}} "
+            f"(--column '{name}=label').",
+            path=table.path,
+        )
+
+
+__all__ = ["BoxColumns", "ListRows", "RowProblem", "is_label_name", "label_name_of"]

@@ -1,0 +1,73 @@
+"""The description of columns that Hugging Face's `datasets` writes into Parquet files.
+
+    class_names({b"huggingface": b'{"info": {"features": …}}'})     # {"label": ("neg", "pos")}
+
+Source: `datasets.Features.to_dict`; `datasets/arrow_writer.py`, `_build_metadata`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.common.advice import how_to_set
+from trainer_utils.format import InputError
+
+UNLABELLED = -1
+"""The class of an example that has none, as the Hub's test splits have it."""
+
+_KEY = b"huggingface"
+
+
+def class_names(metadata: Mapping[bytes, bytes] | None) -> dict[str, tuple[str, ...]]:
+    """Return the names of classes by column, from the metadata of a Parquet file."""
+    try:
+        features = json.loads((metadata or {}).get(_KEY, b"{}"))["info"]["features"]
+        return dict(_named(features, ""))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _named(features: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for name, feature in features.items():
+        kind = feature
+        if isinstance(kind, list):  # the older form of a sequence
+            (kind,) = kind
+        while isinstance(kind, Mapping) and isinstance(kind.get("feature"), Mapping):
+            kind = kind["feature"]
+        if not isinstance(kind, Mapping):
+            continue
+        if kind.get("_type") == "ClassLabel" and kind.get("names"):
+            yield f"{prefix}{name}", tuple(map(str, kind["names"]))
+        elif "_type" not in kind:
+            yield from _named(kind, f"{prefix}{name}.")
+
+
+def is_numbered(kind: pa.DataType) -> bool:
+    """Return whether a type is that of integers, or of lists of them."""
+    return bool(pa.types.is_integer(kind.value_type if pa.types.is_list(kind) else kind))
+
+
+def named_classes(array: pa.Array, names: Sequence[str], *, column: str, source: str) -> pa.Array:
+    """Return the names of an array of classes, or of lists of them; null where the class is -1.
+
+    Raises:
+        InputError: a class has no name.
+    """
+    if pa.types.is_list(array.type):
+        values = named_classes(array.values, names, column=column, source=source)
+        return pa.ListArray.from_arrays(array.offsets, values)
+    has_name = pc.not_equal(array, UNLABELLED)
+    numbers = pc.if_else(has_name, array, pa.scalar(None, array.type))
+    bounds = pc.min_max(numbers).as_py()
+    if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < len(names):
+        wrong = bounds["min"] if bounds["min"] < 0 else bounds["max"]
+        raise InputError(
+            f"column {column!r}: expected the number of one of the {len(names)} classes that the "
+            f"metadata of {source!r} names, or -1 for none, got {wrong}. Take the numbers as they "
+            f"are: {how_to_set(columns={column: 'int'})}.",
+            path=source,
+        )
+    return pa.array(names, pa.string()).take(numbers)

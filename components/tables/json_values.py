@@ -1,0 +1,150 @@
+"""Values that are kept as JSON: chats, and the columns that `columns={"x": "json"}` names.
+
+    json_text([{"role": "user", "content": "Hi"}])     # '[{"role": "user", "content": "Hi"}]'
+    is_chat([{"role": "user", "content": "Hi"}])       # True
+
+A chat is a list of messages: objects with `role` and `content`, or with `from` and `value`. A
+column in which a value is a chat is kept as JSON without being asked for; any other list of objects
+is no feature.
+"""
+
+import datetime
+import decimal
+import json
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from trainer_utils.format.json_text import Json
+
+CHAT_NAMES = ("messages", "conversations", "conversation", "chat")
+"""Columns whose lists are chats even where all of them are empty."""
+
+_MESSAGE_KEYS = (("role", "content"), ("role", "tool_calls"), ("from", "value"))
+_ROWS = 1024  # that are Python objects at a time
+
+
+class JsonText(str):
+    """A value as JSON."""
+
+    __slots__ = ()
+
+
+class ChatText(JsonText):
+    """A chat as JSON."""
+
+    __slots__ = ()
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON in one line; a `ValueError` if JSON has no such value."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+
+
+def _plain(value: Any) -> Json:
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
+    raise ValueError(f"got {type(value).__name__}, which JSON has not")
+
+
+def is_chat(value: Json) -> bool:
+    """Return whether a value is a list of messages, at least one."""
+    return isinstance(value, list) and bool(value) and all(map(_is_message, value))
+
+
+def _is_message(value: Json) -> bool:
+    return isinstance(value, dict) and any(value.keys() >= {*keys} for keys in _MESSAGE_KEYS)
+
+
+def kept_as_json(name: str, value: Json, as_json: Collection[str]) -> JsonText | None:
+    """Return a field's value as JSON if it is kept so; None if it is not, or is null."""
+    if value is None:
+        return None
+    is_named_so = name.rpartition(".")[2] in CHAT_NAMES and value == []
+    if is_named_so or is_chat(value):
+        return ChatText(json_text(value))
+    return JsonText(json_text(value)) if name in as_json else None
+
+
+def flatten_object(
+    value: "dict[str, Json]", prefix: str = "", *, as_json: Collection[str] = ()
+) -> Iterator[tuple[str, Json]]:
+    """Yield the fields of nested objects, their names joined by dots; some values as JSON."""
+    for key, part in value.items():
+        name = f"{prefix}{key}"
+        may_be_kept = isinstance(part, (dict, list)) or name in as_json
+        if may_be_kept and (text := kept_as_json(name, part, as_json)) is not None:
+            yield name, text
+        elif isinstance(part, dict):
+            yield from flatten_object(part, f"{name}.", as_json=as_json)
+        else:
+            yield name, part
+
+
+# Arrow --------------------------------------------------------------------------------------------
+
+
+def flatten_table(
+    table: pa.Table, *, as_json: Collection[str] = ()
+) -> tuple[pa.Table, set[str], set[str]]:
+    """Replace structs by a column for each field, names joined by dots, and some columns by JSON.
+
+    Returns:
+        The table; the columns that are JSON, and those of them that are chats.
+
+    Raises:
+        pa.ArrowInvalid: two columns have one name.
+    """
+    texts, chats = set[str](), set[str]()
+    while True:
+        for place, field in enumerate(table.schema):
+            if field.name in texts:
+                continue
+            if is_chat_type(field.type):
+                chats.add(field.name)
+            elif field.name not in as_json:
+                continue
+            texts.add(field.name)
+            array = json_array(table.column(place))
+            table = table.set_column(place, pa.field(field.name, pa.string()), array)
+        if not any(pa.types.is_struct(field.type) for field in table.schema):
+            break
+        table = table.flatten()
+    if len(set(table.column_names)) < len(table.column_names):
+        raise pa.ArrowInvalid("two columns of one name")
+    return table, texts, chats
+
+
+def is_chat_type(kind: pa.DataType) -> bool:
+    """Return whether a type is that of a list of messages."""
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        return False
+    if not pa.types.is_struct(kind.value_type):
+        return False
+    names = {field.name for field in kind.value_type}
+    return any(names >= {*keys} for keys in _MESSAGE_KEYS)
+
+
+def json_array(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values of a column as JSON; null of a null."""
+    parts = []
+    for chunk in column.chunks:
+        for start in range(0, len(chunk), _ROWS):
+            values = chunk.slice(start, _ROWS).to_pylist()
+            texts = [None if v is None else json_text(_with_maps(v, chunk.type)) for v in values]
+            parts.append(pa.array(texts, pa.string()))
+    return pa.chunked_array(parts, pa.string())
+
+
+def _with_maps(value: Any, kind: pa.DataType) -> Any:
+    """Return a value of Arrow with its maps, which are lists of pairs, as objects."""
+    if value is None or not pa.types.is_nested(kind):
+        return value
+    if pa.types.is_map(kind):
+        return {str(key): _with_maps(part, kind.item_type) for key, part in value}
+    if pa.types.is_struct(kind):
+        return {field.name: _with_maps(value[field.name], field.type) for field in kind}
+    return [_with_maps(part, kind.value_type) for part in value]

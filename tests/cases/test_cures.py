@@ -1,0 +1,245 @@
+"""Advice in messages works: each is followed literally, in Python, on the command line, in TFX.
+
+A cure is a pair in the form `columns={'a': 'text'} (--column a=text)`. The test provokes the
+message, finds the pair in it, converts again with those settings, and expects success.
+"""
+
+import ast
+import dataclasses
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import pipelines
+from components.common.advice import as_flags
+from pipelines.cli.app import COMMANDS, app
+from tests.cases.examples import counts, read_examples
+from tests.make import REPOSITORY, encode, jpeg, wav, write_files
+from trainer_utils import DatasetError
+from trainer_utils.dataset.location import newest_dataset
+
+Files = Mapping[str, bytes | str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cure:
+    """An input, settings with which it is refused, and the advice that must then work."""
+
+    files: Callable[[], Files]
+    advice: str
+    written: int
+    kind: str = "image"
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    below: str = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the advice, as Python reads them."""
+        python = self.advice.rpartition(" (--")[0]
+        call = ast.parse(f"f({python})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        return {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
+
+    @property
+    def flags(self) -> list[str]:
+        """The flags of the advice, as a shell reads them."""
+        return shlex.split(self.advice[len(self.advice.rpartition(" (--")[0]) + 2 : -1])
+
+
+def table(name: str, *rows: str) -> Callable[[], Files]:
+    return lambda: {name: "".join(f"{row}\n" for row in rows)}
+
+
+def photos(count: int = 4, **more: bytes | str) -> Files:
+    return {f"{'ab'[n % 2]}/{n}.jpg": jpeg(n) for n in range(count)} | more
+
+
+def animation() -> Files:
+    from PIL import Image
+
+    frames = [Image.new("RGB", (8, 8), (n, 0, 0)) for n in range(3)]
+    data = encode(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    return photos() | {"a/film.gif": data}
+
+
+def texts(count: int = 8) -> list[str]:
+    return [f"text {n} of several words" for n in range(count)]
+
+
+CURES: Mapping[str, Cure] = {
+    "header without names": Cure(
+        table("a.csv", *(f"{text},{n}" for n, text in enumerate(texts()))),
+        "column_names=['text', 'label'] (--columns text,label)",
+        written=8,
+        kind="text",
+        given={"header": False},
+    ),
+    "copies without a column of texts": Cure(
+        table("a.csv", "a,b", *(f"{n},{n + 1}" for n in range(8))),
+        "columns={'a': 'text'} (--column a=text)",
+        written=8,
+        kind="text",
+        given={"group_by": "near_duplicates"},
+    ),
+    "rejects within bounds": Cure(
+        lambda: photos(9) | {"a/empty.jpg": b""},
+        "max_reject_fraction=0.1 (--max-reject-fraction 0.1)",
+        written=9,
+    ),
+    "no record to train": Cure(
+        lambda: {"1.jpg": jpeg(1)},
+        "splits={'train': 1} (--splits train=1)",
+        written=1,
+        given={"seed": 1},
+    ),
+    "animation": Cure(
+        animation,
+        "frames='first' (--frames first)",
+        written=5,
+        given={"frames": "reject"},
+    ),
+    "encoding": Cure(
+        lambda: (
+            {"a.csv": "text,label\n" + "".join(f"schön {n},{n}\n" for n in range(8))}
+            | {"b.csv": "text,label\nschön,1\n".encode("latin-1")}
+        ),
+        "encoding='latin-1' (--encoding latin-1)",
+        written=9,
+        kind="text",
+    ),
+    "channels": Cure(
+        lambda: {f"{n}.wav": wav(n, channels=1 + 2 * (n == 0)) for n in range(4)},
+        "channels=1 (--channels 1)",
+        written=4,
+        kind="audio",
+        given={"channels": 2},
+    ),
+    "pixels": Cure(
+        lambda: photos(),
+        "max_pixels=400000000 (--max-pixels 400000000)",
+        written=4,
+        given={"max_pixels": 100},
+    ),
+    "column that names no splits": Cure(
+        lambda: (
+            {f"{n}.jpg": jpeg(n) for n in range(4)}
+            | {"list.csv": "filename,split\n" + "".join(f"{n}.jpg,fold{n}\n" for n in range(4))}
+        ),
+        "columns={'split': 'string'} (--column split=string)",
+        written=4,
+    ),
+}
+
+
+def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of both; mappings of the same setting are joined."""
+    both = {**one, **other}
+    for name in one.keys() & other.keys():
+        if isinstance(one[name], Mapping):
+            both[name] = {**one[name], **other[name]}
+    return both
+
+
+def written(uri: str) -> int:
+    return sum(counts(read_examples(uri)).values())
+
+
+@pytest.fixture
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    cure: Cure = request.getfixturevalue("cure")
+    write_files(tmp_path / "in", cure.files())
+    return str(tmp_path / "in" / cure.below)
+
+
+@pytest.mark.parametrize("cure", CURES.values(), ids=CURES)
+def test_cure_works_in_python(cure: Cure, source: str, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError) as refused:
+        pipelines.convert(source, str(tmp_path / "refused"), **cure.given)
+    assert cure.advice in str(refused.value)
+    settings = merged(cure.given, cure.settings)
+    assert written(pipelines.convert(source, str(tmp_path / "out"), **settings)) == cure.written
+
+
+@pytest.mark.parametrize("cure", CURES.values(), ids=CURES)
+def test_cure_works_on_the_command_line(cure: Cure, source: str, tmp_path: Path) -> None:
+    given = shlex.split(as_flags(cure.given))
+    refused = CliRunner().invoke(app, ["convert", source, str(tmp_path / "refused"), *given])
+    assert refused.exit_code in (1, 2)
+    assert cure.advice in refused.stderr
+    arguments = ["convert", source, str(tmp_path / "out"), *given, *cure.flags]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert written(newest_dataset(str(tmp_path / "out"))) == cure.written
+
+
+@pytest.mark.parametrize("cure", CURES.values(), ids=CURES)
+def test_cure_works_in_the_component(cure: Cure, source: str, tmp_path: Path) -> None:
+    pytest.importorskip("tfx", reason="components needs TFX")
+    import components
+    from components import steps
+    from components.tfx.example_gen import selection_of
+
+    kind = cure.settings.get("kind", cure.kind)
+    component = getattr(components, f"{kind.capitalize()}ExampleGen")
+    settings = merged(cure.given, cure.settings)
+    settings.pop("kind", None)
+    properties = component(input_base=source, **settings).exec_properties
+    kind_of_settings = component.DRIVER_CLASS.settings_class
+    made = steps.convert(
+        selection_of(properties),
+        str(tmp_path / "out"),
+        kind_of_settings.from_properties(properties),
+    )
+    assert made.manifest.total.written == cure.written
+
+
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z_-]+")
+BEAM_FLAGS = {"--runner", "--direct_num_workers", "--executor-class-path"}
+
+
+def messages() -> list[tuple[str, str]]:
+    """Return place and text of each string in the sources that is not a docstring."""
+    found = []
+    for package in ("components", "pipelines"):
+        for path in sorted((REPOSITORY / package).rglob("*.py")):
+            tree = ast.parse(path.read_text())
+            docstrings = {
+                id(node.body[0].value)
+                for node in ast.walk(tree)
+                if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef))
+                and node.body
+                and isinstance(node.body[0], ast.Expr)
+            }
+            found += [
+                (f"{path.relative_to(REPOSITORY)}:{node.lineno}", node.value)
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and " " in node.value
+                and id(node) not in docstrings
+            ]
+    return found
+
+
+def test_each_flag_in_a_message_exists() -> None:
+    import click
+
+    known = {
+        flag
+        for command in COMMANDS.values()
+        for one in command.get_params(click.Context(command))
+        for flag in (*one.opts, *one.secondary_opts)
+    }
+    unknown = [
+        (place, flag)
+        for place, text in messages()
+        if not place.startswith(("pipelines/examples/", "components/kubeflow/"))
+        for flag in FLAG.findall(text)
+        if flag not in known | BEAM_FLAGS
+    ]
+    assert unknown == []

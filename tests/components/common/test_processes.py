@@ -1,0 +1,178 @@
+"""Processes of a pool: how they end, and that the program that calls them stays as it is."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from components.common.processes import Pool
+from tests.docs.markdown import REPOSITORY
+from tests.faults.engine import members_of
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+import pool_work as work  # noqa: E402
+
+SECONDS = 120  # after which a process counts as hanging
+QUEUED = [bytes(100_000)] * 3000  # 300 MB, more than any pipe holds
+
+
+@pytest.fixture
+def pool():
+    pool = Pool("")
+    yield pool
+    pool.end()
+
+
+def run_script(script: str, *arguments: object) -> "subprocess.Popen[str]":
+    """Start a program without a guard round its main part, in a session of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{HERE}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+INTERRUPTED = """
+    import pool_work as work
+    from components.common.processes import Pool
+    Pool("").map(work.announce, [bytes(100_000)] * 3000, 2)
+"""
+
+
+@pytest.mark.parametrize("reaches", ["the parent", "the group"])
+def test_an_interrupt_ends_a_pool_with_many_queued_tasks(reaches):
+    with run_script(INTERRUPTED) as parent:
+        assert parent.stderr is not None
+        for _ in range(5):
+            assert parent.stderr.readline() == "done\n"
+        if reaches == "the parent":
+            os.kill(parent.pid, signal.SIGINT)
+        else:
+            os.killpg(parent.pid, signal.SIGINT)
+        _, err = parent.communicate(timeout=SECONDS)
+    assert parent.returncode == -signal.SIGINT
+    lines = [line for line in err.splitlines() if line != "done"]
+    assert lines[0] == "Traceback (most recent call last):"
+    assert err.count("Traceback") == 1, err
+    assert lines[-1] == "KeyboardInterrupt"
+    assert members_of(parent.pid) == []
+
+
+def test_an_error_among_many_queued_tasks_is_raised_at_once(pool):
+    with pytest.raises(ZeroDivisionError):
+        pool.map(work.divide, [*QUEUED[:2], 0, *QUEUED], 2)
+    assert pool.map(work.square, [3, 4], 2) == [9, 16]
+
+
+def test_a_result_that_cannot_be_pickled_is_an_error(pool):
+    with pytest.raises(RuntimeError, match="pickle"):
+        pool.map(work.give_a_lock, [1, 2], 2)
+
+
+def test_results_larger_than_a_pipe_come_back(pool):
+    sizes = [10_000_000, 0, 20_000_000, 5]
+    assert [len(data) for data in pool.map(bytes, sizes, 2)] == sizes
+
+
+def test_work_sees_the_folder_and_environment_of_its_caller(pool, tmp_path, monkeypatch):
+    assert pool.map(work.square, [1, 2], 1) == [1, 4]
+    pool.end()
+    pool.start_early()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SET_BY_THE_CALLER", "yes")
+    ((folder, value, threads),) = pool.map(work.describe_setting, ["SET_BY_THE_CALLER"], 1)
+    assert (folder, value, threads) == (str(tmp_path), "yes", "1")
+
+
+def test_a_server_that_is_killed_is_an_error(pool):
+    pool.map(work.square, [1, 2], 2)
+    os.kill(pool._server._process.pid, signal.SIGKILL)
+    with pytest.raises(Exception, match="SIGKILL"):
+        pool.map(work.stay_a_while, [60] * 2, 2)
+    assert pool.map(work.square, [3], 1) == [9]
+
+
+HOST = """
+    import concurrent.futures, gc, multiprocessing, multiprocessing.forkserver, os, pickle, sys
+    import threading, time
+    from pathlib import Path
+
+    class Own:
+        pass
+
+    def main():
+        import cv2
+        from components import steps
+        from components.common import processes
+        from components.common.tasks import Runner
+        from components.example_gen.settings import ImageSettings
+        processes._WORTH_SECONDS = 0.0
+        cv2.setNumThreads(3)
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["colorsys"])
+        gc.freeze()
+        frozen, before = gc.get_freeze_count(), dict(os.environ)
+        own, failures, seen, ended = sys.modules["__main__"], [], set(), threading.Event()
+
+        def watch():
+            while not ended.is_set():
+                try:
+                    assert type(pickle.loads(pickle.dumps(Own()))) is Own
+                    assert sys.modules["__main__"] is own
+                    assert dict(os.environ) == before
+                except Exception as error:
+                    failures.append(repr(error))
+                seen.add(1)
+                time.sleep(0)
+
+        threads = [threading.Thread(target=watch, daemon=True) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for number in range(2):
+            runner = Runner(processes=2, module="components.example_gen.file_shards")
+            settings = ImageSettings(target_shard_bytes=2000, max_reject_fraction=1)
+            steps.convert(sys.argv[1], f"{sys.argv[2]}/{number}", settings, runner=runner)
+        ended.set()
+        for thread in threads:
+            thread.join()
+        assert seen
+        assert not failures, failures[:3]
+        assert gc.get_freeze_count() >= frozen - 50, (gc.get_freeze_count(), frozen)
+        assert multiprocessing.forkserver._forkserver._preload_modules == ["colorsys"]
+        assert multiprocessing.forkserver._forkserver._forkserver_pid is None
+        import trainer_utils
+        how = {"batch_size": 4, "image_size": (8, 8), "features": "image"}
+        list(trainer_utils.iterate(f"{sys.argv[2]}/0", "train", **how))
+        assert cv2.getNumThreads() == 3
+        print("as it was")
+
+    if __name__ == "__main__":
+        main()
+"""
+
+
+def test_a_conversion_leaves_the_program_as_it_was(tmp_path, photos):
+    from PIL import Image
+
+    (tmp_path / "in/a").mkdir(parents=True)
+    for number, photo in enumerate(photos):
+        Image.fromarray(photo).save(tmp_path / f"in/a/{number}.png")
+    script = tmp_path / "host.py"
+    script.write_text(textwrap.dedent(HOST))
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "in"), str(tmp_path / "out")],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert done.stdout == "as it was\n", done.stderr

@@ -1,0 +1,157 @@
+"""Read bytes of open files: whole ranges into arrays, or many short ranges by few system calls.
+
+    read_at(descriptor, view, begin, path=path)          # loops over short reads
+    mapping = FileMapping(descriptor, size)
+    data, done = MappedReader().copy(mapping.address + begins, lengths)
+
+A page of a mapped file that cannot be read, because the disk fails or the file was cut short, ends
+a process that looks at it, by SIGBUS. The kernel, asked to write the same bytes to another file,
+returns EFAULT. So nothing here looks at mapped memory itself: it is written to a file in memory,
+from which it is read. Source: pwritev(2), memfd_create(2).
+"""
+
+import collections
+import contextlib
+import ctypes
+import functools
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.storage.file_system import MachineError, machine_error, persist
+
+_MOST_RANGES = 1024  # IOV_MAX: ranges that one call takes
+_MOST_SPARE = 64 << 20  # bytes of memory that a thread keeps for its next copy
+_MOST_READ = 1 << 30  # bytes that one call is asked for: systems read less than 2 GiB
+
+Bytes = npt.NDArray[np.uint8]
+Positions = npt.NDArray[np.int64]
+
+
+def read_at(descriptor: int, view: Bytes, begin: int, *, path: str) -> int:
+    """Fill an array with the bytes of a file from an offset; `path` is for messages.
+
+    Returns:
+        How many bytes were read: fewer than the array has only at the end of the file.
+
+    Raises:
+        MachineError: the system fails to read them, with path and offset.
+    """
+    done = 0
+    while done < len(view):
+        part = view[done : done + _MOST_READ].data
+        with _naming_offset(path, begin + done):
+            count = persist(path, os.preadv, descriptor, [part], begin + done)
+        if not count:
+            break
+        done += count
+    return done
+
+
+def read_bytes_at(descriptor: int, begin: int, end: int, *, path: str) -> bytes:
+    """Return the bytes of a range of a file, fewer at its end; errors as `read_at`."""
+    with _naming_offset(path, begin):
+        data = persist(path, os.pread, descriptor, min(end - begin, _MOST_READ), begin)
+    if not data or len(data) == end - begin:
+        return data
+    rest = np.empty(end - begin - len(data), np.uint8)
+    return data + rest[: read_at(descriptor, rest, begin + len(data), path=path)].tobytes()
+
+
+@contextlib.contextmanager
+def _naming_offset(path: str, offset: int) -> Iterator[None]:
+    try:
+        yield
+    except MachineError as error:
+        cause = error.__cause__
+        if not isinstance(cause, OSError):
+            raise
+        raise machine_error(path, cause, offset=offset) from cause
+
+
+class FileMapping:
+    """A file in memory, for `MappedReader` alone; 0 is the address of an empty one."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self.address = 0
+        if size:
+            self._memory = mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ)
+            self.address = int(np.frombuffer(self._memory, np.uint8).ctypes.data)
+
+
+class MappedReader:
+    """Copies ranges of mapped files, for several threads of one process."""
+
+    def __init__(self) -> None:
+        self._spare = collections.deque[_Scratch]()  # one for each thread that is copying
+
+    def copy(self, addresses: Positions, lengths: Positions) -> tuple[bytes, int]:
+        """Copy ranges end to end.
+
+        Returns:
+            The bytes, and how many ranges they hold: fewer than all where a page of the next one
+            cannot be read.
+        """
+        try:
+            scratch = self._spare.pop()
+        except IndexError:
+            scratch = _Scratch()
+        data, done = scratch.copy(addresses, lengths)
+        if scratch.size <= _MOST_SPARE:
+            self._spare.append(scratch)
+        return data, done
+
+
+class _Scratch:
+    """A file in memory through which bytes pass."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.memfd_create("tfx-shards-read")
+        self.size = 1 << 20
+        os.ftruncate(self._descriptor, self.size)
+        self._memory = mmap.mmap(self._descriptor, self.size)
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self._descriptor)  # `os` may be gone as Python ends
+
+    def copy(self, addresses: Positions, lengths: Positions) -> tuple[bytes, int]:
+        ends = np.cumsum(lengths)
+        total, count = int(ends[-1]) if len(ends) else 0, len(ends)
+        if total > self.size:
+            self.size = 1 << (total - 1).bit_length()
+            os.ftruncate(self._descriptor, self.size)
+            self._memory.resize(self.size)
+        ranges = np.stack([addresses, lengths], axis=1).astype(np.uint64)
+        call, written, done = _pwritev(), 0, 0
+        while done < count:
+            stop = min(done + _MOST_RANGES, count)
+            place = ranges[done:stop].ctypes.data
+            written += max(call(self._descriptor, place, stop - done, written), 0)
+            if written < ends[stop - 1]:
+                whole = int(np.searchsorted(ends, written, side="right"))
+                if whole == done:
+                    break
+                stop, written = whole, int(ends[whole - 1])  # the system took a part
+            done = stop
+        return self._memory[: int(ends[done - 1]) if done else 0], done
+
+
+@functools.cache
+def can_copy_mapped() -> bool:
+    """Return whether the system has the calls of `MappedReader`."""
+    return hasattr(os, "memfd_create") and _pwritev() is not None
+
+
+@functools.cache
+def _pwritev() -> Any:
+    try:
+        call = ctypes.CDLL(None).pwritev
+    except (OSError, AttributeError):
+        return None
+    call.restype = ctypes.c_ssize_t
+    call.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int64)
+    return call
