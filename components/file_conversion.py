@@ -25,9 +25,10 @@ from components.common.entry import (
     with_excluded,
 )
 from components.common.layout_inputs import ImageRoot, LayoutInputs, NamedFiles
+from components.common.rejects import Reject, RejectLimit
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import start_working
-from components.example_gen.conversion import Conversion
+from components.example_gen.conversion import Conversion, rejects_path
 from components.example_gen.file_examples import SIXTEEN_BIT_PEAK, ShardSummary
 from components.example_gen.file_plan import (
     BaseDataset,
@@ -213,7 +214,17 @@ class FileConversion(Conversion[FilePlan]):
         start_working(uri, key=self.key())
         tasks, paths = plan.tasks, (self.located.base, *self.settings.file_roots)
         cost = self._cost_of(plan, tasks)
-        write = WriteMediaShard(plan.columns, plan.blobs, self.located.base, uri, self.settings)
+        limit = RejectLimit(
+            found=plan.found,
+            max_reject_fraction=self.settings.max_reject_fraction,
+            rejected_before=len(plan.rejects),
+            listed_in=rejects_path(uri),
+        )
+        before = dataclasses.replace(limit, rejected_before=0)
+        before.check(plan.rejects, seen=plan.found, where=" (before a file was opened)")
+        write = WriteMediaShard(
+            plan.columns, plan.blobs, self.located.base, uri, self.settings, limit
+        )
         run = functools.partial(
             map_tasks, workspace=working_folder(uri), runner=self._runner, cost=cost, paths=paths
         )
@@ -228,6 +239,7 @@ class FileConversion(Conversion[FilePlan]):
                 unit=self.unit,
                 noun="parts of shards",
                 check=EncodedPart.read,
+                on_result=_Rejected(limit),
             )
         )
         whole = []
@@ -237,7 +249,13 @@ class FileConversion(Conversion[FilePlan]):
                 none, joined = np.zeros(0, np.int64), tuple(itertools.islice(made, len(own)))
                 shard = dataclasses.replace(shard, places=none, parts=joined)
             whole.append(dataclasses.replace(task, argument=shard))
-        results = run(write, whole, unit="" if parts else self.unit, check=write.check)
+        results = run(
+            write,
+            whole,
+            unit="" if parts else self.unit,
+            check=write.check,
+            on_result=_Rejected(limit),
+        )
         shards = _keep_full_shards([shard for shard, _ in results], uri)
         filled = [
             (summary, self._listing.of_records(task.argument.places, summary.names))
@@ -392,6 +410,20 @@ def _warn_of_dark_images(found: ShardSummary) -> None:
                 "scale the values to the whole range first",
                 *(name, found.conversions["SIXTEEN_BIT"], low, high, high // 256 + 1),
             )
+
+
+class _Rejected:
+    """The rejects of the shards, or parts of shards, that are done, checked against the bound."""
+
+    def __init__(self, limit: RejectLimit) -> None:
+        self._limit, self._rejects, self._seen = limit, list[Reject](), 0
+
+    def __call__(self, result: EncodedPart | tuple[Shard, ShardSummary]) -> None:
+        """Add those of one result."""
+        summary = result.summary if isinstance(result, EncodedPart) else result[1]
+        self._rejects += summary.rejects
+        self._seen += len(summary.names) + len(summary.rejects)
+        self._limit.check(self._rejects, seen=self._seen)
 
 
 def _keep_full_shards(written: Sequence[Shard], uri: str) -> tuple[Shard, ...]:

@@ -183,14 +183,21 @@ class MadeOnce(Generic[_Result]):
     """What is made of keys: once, though several threads ask; so many of the latest are kept."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._lock = most, threading.Lock()
+        self._most = most
+        self._start_empty()
+
+    def _start_empty(self) -> None:
+        """Begin with nothing: in a forked process, no thread goes on with what was being made."""
+        self._lock, self._process = threading.Lock(), os.getpid()
         self._made: collections.OrderedDict[Hashable, Future[_Result]] = collections.OrderedDict()
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._made
+        return self._process == os.getpid() and key in self._made
 
     def get(self, key: Hashable, make: Callable[[], _Result]) -> _Result:
         """What was made of a key, or is made now; an error is not kept."""
+        if self._process != os.getpid():
+            self._start_empty()
         with self._lock:
             found = self._made.get(key)
             if is_own := found is None:
@@ -210,6 +217,8 @@ class MadeOnce(Generic[_Result]):
 
     def forget(self, key: Hashable) -> None:
         """Has it made anew the next time."""
+        if self._process != os.getpid():
+            self._start_empty()
         with self._lock:
             self._made.pop(key, None)
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from components.auditing.audit import Finding
 from components.auditing.disjoint_sets import DisjointSets
 from components.auditing.scanning import IMAGE, TEXT, Scan
+from trainer_utils.format.printable import image_extent
 
 _MOST_RECORDS = 20  # records of a finding that are named
 _BLANK_CONTRAST = 1.5  # grey levels
@@ -27,6 +28,7 @@ _LEAST_SHIFT = 0.1  # the smallest distance that is reported
 _KOLMOGOROV = 1.95  # the 0.999 quantile of the Kolmogorov distribution
 _NORMAL = 3.09  # the 0.999 quantile of the normal distribution
 _LEAST_EXPECTED = 1.0  # expected count of a class in a sample; rarer classes are pooled
+
 
 Numbers = npt.NDArray[np.int64]
 
@@ -192,7 +194,8 @@ def _find_odd_images(scan: Scan) -> Iterator[Finding]:
         for number in images[chosen].tolist():
             row = scan.rows[number]
             detail = (
-                f"{row['width']} x {row['height']} pixels, brightness {row['brightness']:.0f}, "
+                f"{image_extent(row['height'], row['width'])} pixels, "
+                f"brightness {row['brightness']:.0f}, "
                 f"contrast {row['contrast']:.1f}, sharpness {row['sharpness']:.1f}"
             )
             yield _finding(scan, kind, np.array([number]), detail)

@@ -17,7 +17,7 @@ FLAGS: Mapping[str, str] = {
     "tensors": "--tensor",
     "feature_names": "--feature-name",
 }
-_REPEATED = ("columns", "feature_names", "file_roots", "tensors")  # one flag per value
+_REPEATED = ("columns", "feature_names", "file_roots", "ignore", "tensors")  # one flag per value
 
 
 def how_to_set(**settings: object) -> str:

@@ -21,7 +21,7 @@ from absl import logging
 from components.common.processes import Pool, count_processes
 from components.common.workspace import FINISHED_WORK, RESULTS_FOLDER
 from trainer_utils import storage
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format import ConfigError, DatasetError, TfxShardsError
 from trainer_utils.step_display import show_step
 
 _TASKS, _RESULTS, _ERRORS = "tasks", RESULTS_FOLDER, "errors"
@@ -127,12 +127,27 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
             self.processes, tasks=tasks, seconds=cost.seconds, process_bytes=cost.process_bytes
         )
 
-    def run(self, call: "Call", tasks: Sequence[Task], processes: int) -> list[Any]:
-        """What `call` returns for each task, in their order."""
+    def run(
+        self,
+        call: "Call",
+        tasks: Sequence[Task],
+        processes: int,
+        on_result: Callable[[Any], None] | None = None,
+    ) -> list[Any]:
+        """Return what `call` returns for each task, in their order.
+
+        `on_result` is called with each result as it comes, but for those of Beam.
+        """
         if processes == 1:
-            return [call(task) for task in tasks]
+            results = []
+            for task in tasks:
+                results.append(call(task))
+                if on_result is not None:
+                    on_result(results[-1])
+            return results
         if self._pool is not None:
-            return self._pool.map(call, tasks, processes)
+            report = None if on_result is None else lambda _, result: on_result(result)
+            return self._pool.map(call, tasks, processes, on_result=report)
         from components.common.beam import call_on_beam  # few need it
 
         assert self.make_pipeline is not None
@@ -150,6 +165,7 @@ def map_tasks(
     unit: str = "",
     noun: str = "shards",
     check: Callable[[Any], object] | None = None,
+    on_result: Callable[[Any], None] | None = None,
 ) -> list[Any]:
     """Calls `function` for the argument of each task that has no result yet.
 
@@ -164,6 +180,8 @@ def map_tasks(
         unit: what records are called, such as `images`, where progress is to be shown.
         noun: what tasks are called, in the plural.
         check: raises where what a result of an earlier run speaks of does not stand any more.
+        on_result: called with each result as it comes, in this process. What it raises ends the
+            work. Results of Beam come when all is done, and are not passed to it.
 
     Returns:
         The results, in the order of the tasks.
@@ -183,7 +201,7 @@ def map_tasks(
     processes = runner.count(len(tasks), cost, [workspace, *paths])
     try:
         with _show_progress(folder, tasks, unit):
-            return runner.run(call, tasks, processes)
+            return runner.run(call, tasks, processes, on_result)
     except BaseException as error:
         with contextlib.suppress(Exception):  # the error says more
             there = set(storage.list_names(folder, may_lack=True))
@@ -272,7 +290,7 @@ class Call:
         task: Task = pickle.loads(data)
         try:
             self(task)
-        except DatasetError as error:
+        except TfxShardsError as error:
             # Its parts: what pickles it may be tblib, which Dask brings, and which is not read.
             self._write(f"{_ERRORS}/{name}", error.__reduce__())
             raise
@@ -289,13 +307,13 @@ class Call:
             with contextlib.suppress(FileNotFoundError):  # another attempt was faster
                 storage.remove_file(path)
 
-    def reported(self) -> DatasetError | None:
+    def reported(self) -> TfxShardsError | None:
         """Return the first kept error, by the name of its task, of a task that has no result."""
         folder = storage.join(self.workspace, _ERRORS)
         done = set(storage.list_names(storage.join(self.workspace, _RESULTS), may_lack=True))
         for name in sorted({*storage.list_names(folder, may_lack=True)} - done):
             kind, arguments, data = read_plain(storage.join(folder, name))
-            error: DatasetError = kind(*arguments)
+            error: TfxShardsError = kind(*arguments)
             vars(error).update(data)
             return error
         return None

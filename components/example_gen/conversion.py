@@ -203,6 +203,11 @@ class Conversion(abc.ABC, Generic[_Plan]):
         found = [one.files[path] for one in self.located.patterns if path in one.files]
         return found[-1].size if found and found[-1].problem is None else None
 
+    def list_rejects(self, uri: str, rejects: Sequence[Reject]) -> None:
+        """Write the rejects of a failed run next to its output, which TFX removes."""
+        rendered = render_rejects(rejects)
+        write_text(rejects_path(uri), rendered, temporary_folder=working_folder(uri))
+
     def check_outcome(
         self, plan: Plan, rejects: Sequence[Reject], *, written: Mapping[str, int], uri: str
     ) -> None:
@@ -216,7 +221,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
             written: the number of records by split.
             uri: the folder of the dataset.
         """
-        listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
+        listed_in = rejects_path(uri)
         base, most = self.located.base, self.settings.max_reject_fraction
         try:
             check_reject_fraction(
@@ -243,7 +248,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
                         path=base,
                     )
         except InputError as error:
-            write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
+            self.list_rejects(uri, rejects)
             is_unknown = self.settings.layout == "auto" and not plan.found
             if is_unknown and is_folder(self.selection.base):
                 top = names_at_top(list_names(base))
@@ -314,6 +319,11 @@ class Conversion(abc.ABC, Generic[_Plan]):
             reject_counts=dict(collections.Counter(reject.code for reject in rejects)),
             versions=package_versions(self.packages),
         )
+
+
+def rejects_path(uri: str) -> str:
+    """Return the file that lists the rejects of a failed run, next to its output."""
+    return f"{uri.rstrip('/')}.rejects.jsonl"
 
 
 def _check_tensor(name: str, value: Any, spec: TensorSpec) -> None:

@@ -29,7 +29,7 @@ from components.common.entry import (
     label_column,
     sum_blobs,
 )
-from components.common.rejects import Reject, RejectedInputError, reject_errors
+from components.common.rejects import Reject, RejectedInputError, RejectLimit, reject_errors
 from components.example_gen.file_examples import ShardSummary, Stored, make_example
 from components.example_gen.settings import MediaSettings
 from trainer_utils.format import (
@@ -143,6 +143,7 @@ class WriteMediaShard:
     base: str  # the folder that paths are relative to
     uri: str  # of the dataset
     settings: MediaSettings
+    limit: RejectLimit | None = None  # ends the run early
 
     def __call__(self, task: ShardTask) -> tuple[Shard, ShardSummary]:
         """Reads a task's files, writes its shard under the shard's final name, and reads it back.
@@ -200,6 +201,9 @@ class WriteMediaShard:
                 rejected.extend(zip(entry.blobs, sums, strict=True))
                 reject = Reject(task.name.split, entry.name, error.code, error.detail)
                 summary.rejects.append(reject)
+                if self.limit is not None:
+                    seen, where = len(names) + len(summary.rejects), f" of {task.name.path}"
+                    self.limit.check(summary.rejects, seen=seen, where=where)
                 continue
             writer.write(example, name=name)
             names.append(encode_path(entry.name))

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow.compute as pc
 from absl import logging
 
+from components.common.advice import how_to_set
 from components.common.entry import ExcludedInput
 from components.common.layout_inputs import FileTable, ImageRoot, LayoutInputs
 from components.common.workspace import is_within, relative_path
@@ -39,6 +40,7 @@ from trainer_utils.storage import (
 from trainer_utils.storage.file_system import LINK_LOOP, LINKED_FOLDER, OUTSIDE, encode_path
 from trainer_utils.text_output import quantity
 
+_MOST_LINKS = 5  # in a message
 _WILDCARDS = frozenset("*?[")
 
 
@@ -224,8 +226,8 @@ def _refuse_links(base: str, files: FileTable) -> None:
         join(base, path),
         expected="files, and links to files of the same folder",
         got=f"a link to the {kind} {target!r} ({quantity(len(linked), 'such link')} in all)",
-        advice="To read linked files and folders: follow_links=True (--follow-links). To leave "
-        f"them out: ignore=[{path!r}] (--ignore {path!r}).",
+        advice=f"To read linked files and folders: {how_to_set(follow_links=True)}. To leave them "
+        f"out: {how_to_set(ignore=[*linked][:_MOST_LINKS])}.",
     )
 
 

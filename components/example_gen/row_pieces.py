@@ -11,8 +11,9 @@ No Python object is made for a row: a third of the time of tfx_bsl's encoder. By
 import dataclasses
 import hashlib
 import itertools
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -39,7 +40,7 @@ from components.tables.kinds import (
     not_finite,
     texts_of,
 )
-from components.tables.pieces import BadRow, Piece, TableOptions, checked_texts
+from components.tables.pieces import BadRow, Piece, Rows, TableOptions, checked_texts
 from components.tables.reading import read_piece
 from trainer_utils.format import ConfigError, Shard
 from trainer_utils.format.example import varint
@@ -52,11 +53,15 @@ from trainer_utils.storage.file_system import encode_path, join
 TOKENS = "tokens"
 """The feature that a tokenizer makes."""
 
+LOSS_MASK = "loss_mask"
+"""The feature that says of each token of a chat whether the assistant wrote it: 1, or 0."""
+
 _ID_FEATURES = ("id", "record_id")  # of the lineage: the second where the inputs have the first
 _BATCH_ROWS = 32 << 10  # past it, columns leave the processor's cache
 _OF_WORDS = (*LABEL_NAMES, MAYBE_SPLIT, *SPLIT_NAMES)  # columns whose distinct values are reported
 _RECORD, _DIGEST = "record", "digest"  # of the Arrow file; the columns of the source have a prefix
 _PREFIX = "column:"
+_CHAT_TEXT, _CHAT_SPANS = "chat:text", "chat:spans"  # a chat as text, and its assistant's parts
 
 _Arrays = Mapping[str, pa.Array]
 # Field number << 3 | 2: all that stands here is length-delimited.
@@ -112,6 +117,7 @@ def inspect_piece(
             raise no_text(name, bad[1], f"{piece.source}, row {bad[0] + 1} of a piece")
     _check_text_rules(rules, [name for name in texts if name in rows.as_json])
     skipped = [*rows.skipped, *rules.apply(rows, texts)]
+    of_chats = _render_chats(rows, texts, options.tokenizer)
     records, columns = rows.records, rows.columns
     arrays = {_RECORD: pa.array(records, pa.int64())}
     if rules.deduplicate:
@@ -119,6 +125,7 @@ def inspect_piece(
         values = texts_of_rows if texts else [()] * len(records)
         digests = [hashlib.blake2b(repr(v).encode(), digest_size=16).digest() for v in values]
         arrays[_DIGEST] = pa.array(digests, pa.binary(16))
+    arrays |= of_chats
     arrays |= {_PREFIX + name: array for name, array in columns.items()}
     write_batches(_path(folder, number), folder, [pa.RecordBatch.from_pydict(arrays)])
     kinds = ("string", "text", "json", "label")
@@ -148,6 +155,33 @@ def inspect_piece(
     )
 
 
+def _render_chats(rows: Rows, texts: Sequence[str], tokenizer: str | None) -> dict[str, pa.Array]:
+    """Return the chats as text for a tokenizer, and leave out rows that its template refuses."""
+    names = [name for name in texts if name in rows.chats] or ([] if texts else [*rows.chats])
+    if tokenizer is None or len(names) != 1:  # the plan says so
+        return {}
+    from components.tables.chats import ChatError, load_template
+
+    template, (name,) = load_template(tokenizer), names
+    rendered: list[str | None] = []
+    bounds: list[list[int] | None] = []
+    bad: list[BadRow] = []
+    for record, text in zip(rows.records.tolist(), rows.columns[name].to_pylist(), strict=True):
+        try:
+            shown, spans = (None, None) if text is None else template.render(json.loads(text))
+            rendered.append(shown)
+            bounds.append(None if spans is None else [*itertools.chain.from_iterable(spans)])
+        except ChatError as error:
+            bad.append(BadRow(record, "BAD_CHAT", f"column {name!r}: {error}"))
+    if bad:
+        rows.keep(~np.isin(rows.records, [row.record for row in bad]))
+        rows.bad = sorted([*rows.bad, *bad], key=lambda row: row.record)
+    return {
+        _CHAT_TEXT: pa.array(rendered, pa.string()),
+        _CHAT_SPANS: pa.array(bounds, pa.list_(pa.int64())),
+    }
+
+
 def _check_text_rules(rules: TextRules, names: Sequence[str]) -> None:
     """Refuse rules that would change JSON."""
     for setting, default in (("lowercase", False), ("normalize", None)):
@@ -171,6 +205,14 @@ def read_columns(
     return columns, found[_RECORD].to_numpy()
 
 
+def read_chats(folder: str, number: int) -> tuple[pa.Array, pa.Array]:
+    """Return the chats of a piece as text, and the spans of these that the assistant wrote."""
+    batch = read_batch(_path(folder, number), 0)
+    found = dict(zip(batch.schema.names, batch.columns, strict=True))
+    nothing = pa.nulls(len(batch), pa.string()), pa.nulls(len(batch), pa.list_(pa.int64()))
+    return found.get(_CHAT_TEXT, nothing[0]), found.get(_CHAT_SPANS, nothing[1])
+
+
 def read_digests(folder: str, number: int) -> npt.NDArray[np.void]:
     """`(rows,) 16 bytes`: what stands for each row's text."""
     batch = read_batch(_path(folder, number), 0)
@@ -186,6 +228,7 @@ class TokenPlan:
     tokenizer: str
     spec: TokenSpec
     keep_text: bool
+    is_chat: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,15 +257,59 @@ def id_feature(names: Any) -> str:
     return next(name for name in _ID_FEATURES if name not in names)
 
 
-def encode_piece(
+class _EncodedRows(NamedTuple):
+    """The framed examples of a piece, their splits, and the CRC-32C of their names if known."""
+
+    frames: pa.Array
+    splits: Numbers
+    names: npt.NDArray[np.uint32] | None
+    features: _Arrays
+
+
+def encode_pieces(
     folder: str,
     wanted: Sequence[Column],
     vocabularies: Mapping[str, Sequence[str]],
     tokens: TokenPlan | None,
     shuffles: Sequence[ExternalShuffle],
+    given: Sequence[PieceRows],
+) -> list[EncodingReport]:
+    """Encode the rows of neighbouring pieces as framed examples, and write one run per shuffle."""
+    reports = []
+    frames: list[list[pa.Array]] = [[] for _ in shuffles]
+    positions: list[list[npt.NDArray[np.int64]]] = [[] for _ in shuffles]
+    names: list[list[npt.NDArray[np.uint32] | None]] = [[] for _ in shuffles]
+    for piece in given:
+        encoded = _encode_piece(folder, wanted, vocabularies, tokens, piece)
+        labels = list[tuple[str, dict[int, int]]]()
+        for split, shuffle in enumerate(shuffles):
+            mine = np.flatnonzero(encoded.splits == split)
+            if not len(mine):
+                continue
+            first = piece.firsts[split]
+            is_all = len(mine) == len(encoded.splits)
+            frames[split].append(encoded.frames if is_all else encoded.frames.take(pa.array(mine)))
+            positions[split].append(shuffle.layout.positions(first, first + len(mine)))
+            names[split].append(None if encoded.names is None else encoded.names[mine])
+            labels.append((shuffle.layout.split, _label_counts(wanted, encoded.features, mine)))
+        reports.append(_report_of(encoded, labels))
+    for split, shuffle in enumerate(shuffles):
+        if frames[split]:
+            known = [some for some in names[split] if some is not None]
+            joined = np.concatenate(known) if len(known) == len(names[split]) else None
+            run = run_of(frames[split], positions[split], joined)
+            shuffle.scatter(f"{given[0].number:06d}", run)
+    return reports
+
+
+def _encode_piece(
+    folder: str,
+    wanted: Sequence[Column],
+    vocabularies: Mapping[str, Sequence[str]],
+    tokens: TokenPlan | None,
     given: PieceRows,
-) -> EncodingReport:
-    """Makes the rows of a piece into framed examples, and writes them as runs of the shuffles."""
+) -> _EncodedRows:
+    """Encode the rows of one piece."""
     splits = given.splits
     columns, records = read_columns(folder, given.number, [column.name for column in wanted])
     features: dict[str, pa.Array] = {}
@@ -231,6 +318,8 @@ def encode_piece(
         is_label = column.kind == "label"
         features[column.name] = label_ids(array, vocabularies[column.name]) if is_label else array
     features[id_feature(features)] = _ids(given, records)
+    if tokens is not None and tokens.is_chat:
+        features[_CHAT_TEXT], features[_CHAT_SPANS] = read_chats(folder, given.number)
     kept = splits != EXCLUDED
     if not kept.all():
         features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
@@ -238,8 +327,12 @@ def encode_piece(
     if tokens is not None:
         from components.tables.tokenizing import same_tokenizer
 
-        texts = features[tokens.column]
-        features[TOKENS] = same_tokenizer(tokens.tokenizer, tokens.spec).encode(texts)
+        tokenizer = same_tokenizer(tokens.tokenizer, tokens.spec)
+        if tokens.is_chat:
+            chats = features.pop(_CHAT_TEXT), features.pop(_CHAT_SPANS)
+            features[TOKENS], features[LOSS_MASK] = tokenizer.encode_chats(*chats)
+        else:
+            features[TOKENS] = tokenizer.encode(features[tokens.column])
         if not tokens.keep_text:
             del features[tokens.column]
     batches = [
@@ -247,28 +340,28 @@ def encode_piece(
         for start in range(0, len(splits), _BATCH_ROWS)
     ]
     frames = pa.concat_arrays(batches) if batches else pa.array([], pa.binary())
-    names, labels = _names_of(features), list[tuple[str, dict[int, int]]]()
-    for split, shuffle in enumerate(shuffles):
-        mine = np.flatnonzero(splits == split)
-        if not len(mine):
-            continue
-        first = given.firsts[split]
-        positions = shuffle.layout.positions(first, first + len(mine))
-        own = frames if len(mine) == len(splits) else frames.take(pa.array(mine))
-        own_names = None if names is None else names[mine]
-        shuffle.scatter(f"{given.number:06d}", run_of([own], [positions], own_names))
-        labels.append((shuffle.layout.split, _label_counts(wanted, features, mine)))
+    return _EncodedRows(frames, splits, _names_of(features), features)
+
+
+def _report_of(encoded: _EncodedRows, labels: list[tuple[str, dict[int, int]]]) -> EncodingReport:
+    """Return the label counts, missing features and lengths of lists of a piece."""
     lengths = {}
-    for name, array in features.items():
+    for name, array in encoded.features.items():
         if pa.types.is_list(array.type) and len(array):
             sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
             lengths[name] = (int(sizes.min()), int(sizes.max()))
-    missing = [name for name, array in features.items() if array.null_count]
+    missing = [name for name, array in encoded.features.items() if array.null_count]
     return EncodingReport(labels, missing, lengths)
 
 
+def divide_runs(shuffles: Sequence[ExternalShuffle], group: tuple[int, int, int]) -> None:
+    """Divide a group of runs of a split's shuffle, given the numbers of split, level and group."""
+    split, level, index = group
+    shuffles[split].divide(level, index)
+
+
 def gather_shards(shuffles: Sequence[ExternalShuffle], numbers: tuple[int, int]) -> list[Shard]:
-    """Writes the shards of a task of the shuffle of a split, by the numbers of both."""
+    """Write the shards of a task of a split's shuffle, given the numbers of both."""
     split, task = numbers
     return shuffles[split].gather(task)
 

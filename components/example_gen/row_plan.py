@@ -30,6 +30,7 @@ from components.example_gen.plan import (
     lay_out_shards,
 )
 from components.example_gen.row_pieces import (
+    LOSS_MASK,
     TOKENS,
     EncodingReport,
     PieceReport,
@@ -47,6 +48,7 @@ from components.tables.column_roles import (
     split_of_word,
     text_columns,
 )
+from components.tables.hub import check_class_names
 from components.tables.json_rows import cure_by_json
 from components.tables.kinds import cast_column, check_columns, decide_column, texts_of
 from components.tables.pieces import MAX_COLUMNS, Piece
@@ -95,6 +97,12 @@ class RowPlan(Plan):
         if self.tokens is not None:
             extra: JsonObject = {"encoding": "tokens", "tokens": self.tokens.spec.to_json()}
             features[TOKENS] = Feature(type="string", extra=extra)
+            if self.tokens.is_chat:
+                mask = Column(LOSS_MASK, "int", is_list=True)
+                most = max(
+                    (r.lengths[LOSS_MASK][1] for r in reports if LOSS_MASK in r.lengths), default=0
+                )
+                features[LOSS_MASK] = self.feature(mask, length=None, longest=most, is_missing=True)
             if not self.tokens.keep_text:
                 del features[self.tokens.column]
         return features | {id_feature(features): Feature(type="string")}
@@ -181,25 +189,13 @@ class RowPlanner:
 
     def _agreed_class_names(self) -> dict[str, tuple[str, ...]]:
         """Return the names of classes by column, in which all files must agree."""
-        first: dict[str, tuple[str, tuple[str, ...]]] = {}
+        classes: dict[str, dict[str, tuple[str, ...]]] = {}
+        columns: dict[str, set[str]] = collections.defaultdict(set)
         for report, piece in zip(self._reports, self._pieces, strict=True):
-            for name, names in report.class_names.items():
-                first.setdefault(name, (piece.source, names))
-        for name, (source, names) in first.items():
-            for report, piece in zip(self._reports, self._pieces, strict=True):
-                others = report.class_names.get(name)
-                if others == names or (others is None and name not in report.facts):
-                    continue
-                got = "none" if others is None else ", ".join(others)
-                raise InputError.at(
-                    piece.source,
-                    expected=f"the names of classes of column {name!r} that the metadata of "
-                    f"{source!r} has ({', '.join(names)})",
-                    got=got,
-                    advice=f"Take the numbers as they are: columns={{{name!r}: 'int'}} "
-                    f"(--column {name}=int).",
-                )
-        return {name: names for name, (_, names) in first.items()}
+            classes.setdefault(piece.source, {}).update(report.class_names)
+            columns[piece.source] |= report.facts.keys()
+        check_class_names(classes, having=columns)
+        return {name: names for of in classes.values() for name, names in of.items()}
 
     def _check_chats(self) -> None:
         """Refuse a column that has chats in some pieces and other values in others."""
@@ -276,16 +272,23 @@ class RowPlanner:
                 raise ConfigError.of("keep_text", False, allowed="True without a tokenizer")
             return None
         by_name = {column.name: column for column in self._columns}
+        if not by_name:  # every row was rejected, which the outcome says
+            return None
+        chats = {name for report in self._reports for name in report.chats}
         texts = [name for name in self._texts if name in by_name]
+        texts = texts or sorted(chats & by_name.keys())
         if len(texts) != 1 or by_name[texts[0]].kind != "string" or by_name[texts[0]].is_list:
             among = ", ".join(by_name)
             rule = f"one column of texts, of {among}"
             advice = f"Name it, such as {how_to_set(columns={next(iter(by_name)): 'text'})}"
             raise ConfigError.of("tokenizer", tokenizer, allowed=rule, advice=advice)
-        if TOKENS in by_name:
-            rule = f"None where a column is called {TOKENS!r}"
-            raise ConfigError.of("tokenizer", tokenizer, allowed=rule)
-        return TokenPlan(texts[0], tokenizer, self._token_spec, keep_text)
+        is_chat = texts[0] in chats
+        for name in (TOKENS, LOSS_MASK) if is_chat else (TOKENS,):
+            if name in by_name:
+                rule = f"None where a column is called {name!r}"
+                advice = f"Leave that column out: {how_to_set(columns={name: 'ignore'})}"
+                raise ConfigError.of("tokenizer", tokenizer, allowed=rule, advice=advice)
+        return TokenPlan(texts[0], tokenizer, self._token_spec, keep_text, is_chat)
 
     def _bytes_per_row(self, tokens: TokenPlan | None) -> float:
         """About how long a record is: its values, the names of its features, its frame."""

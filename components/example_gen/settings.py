@@ -311,15 +311,16 @@ class ImageSettings(MediaSettings):
 
     Args:
         layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
-            `tsv`, `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`.
+            `tsv`, `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`, `split_lists`.
         group_by: a column, such as a patient's id: rows with equal values go to the same split; or
             `near_duplicates`: images that are copies of one another do, encoded again, resized,
             cropped by up to 5 % of each side, made grey or mirrored. Every image is decoded for
             that.
         list_encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.
         box_format: what the four numbers of a column `bbox` are: `xywh` (left, top, width, height)
-            or `xyxy` (left, top, right, bottom). Default: what all rows and sizes agree with; if
-            both do, it is an error.
+            or `xyxy` (left, top, right, bottom); `polygon`: take the box around the segments and
+            oriented boxes of `yolo`. Default: what all rows and sizes agree with; if both do, it is
+            an error.
         box_frame: what the boxes and label maps of images that EXIF rotates refer to: `stored`
             (the pixels as they are in the file) or `displayed` (the rotated image). Default: the
             frame that the annotated size fits; `stored`, with a warning, where both fit.
@@ -327,7 +328,7 @@ class ImageSettings(MediaSettings):
 
     layout: str = setting("auto", _layout_of("image"))
     list_encoding: str = setting("utf-8", _encoding)
-    box_format: str | None = setting(None, one_of(None, "xywh", "xyxy"))
+    box_format: str | None = setting(None, one_of(None, "xywh", "xyxy", "polygon"))
     box_frame: str | None = setting(None, one_of(None, "stored", "displayed"))
     names: LayoutNames = group(LayoutNames)
     images: ImageOptions = group(ImageOptions)
@@ -340,7 +341,8 @@ class AudioSettings(MediaSettings):
 
     Args:
         layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
-            `tsv`, `jsonl`, `parquet`.
+            `tsv`, `jsonl`, `parquet`, `split_lists` (Speech Commands), `common_voice`, `ljspeech`,
+            `speakers` (VCTK, LibriTTS).
         group_by: a column, such as a speaker's id: rows with equal values go to the same split; or
             `near_duplicates`: sounds of the same bytes do.
         encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.

@@ -12,13 +12,16 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from components.common.advice import how_to_set
 from trainer_utils.format import InputError, canonical_split, split_of_name
 from trainer_utils.format.split_words import words_of
 from trainer_utils.storage import display_path, join
 
 Parts = tuple[str, ...]
-OBEY = "If the folders at the top, or below those of the splits, are the classes: layout='folder' "
-OBEY += "(--layout folder)."
+OBEY = (
+    "If the folders at the top, or below those of the splits, are the classes: "
+    f"{how_to_set(layout='folder')}."
+)
 # Words of folders that say what kind of files are in them, and not which class.
 _KINDS_OF_FILES = frozenset(
     """
@@ -154,11 +157,11 @@ def _visit(
 
 def refuse_mixed(base: str, named: Sequence[str], others: Sequence[str]) -> InputError:
     """Return the error of folders of which some are named after splits and others are not."""
-    left_out = f"{others[0]}/*"
+    fewer = named if len(named) < len(others) else others
     return InputError(
         f"input_base {base!r}: expected folders that are all splits or all classes, got "
         f"{_shown(named)} (named after splits) next to {_shown(others)}. To leave some out: "
-        f"ignore=[{left_out!r}] (--ignore {left_out!r}). {OBEY}",
+        f"{how_to_set(ignore=[f'{name}/*' for name in fewer])}. {OBEY}",
         path=base,
     )
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from absl import logging
 
+from components.common.advice import how_to_set
 from components.common.entry import (
     BlobColumn,
     ExcludedInput,
@@ -133,8 +134,8 @@ def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
         raise InputError(
             f"input_base {inputs.base!r}: expected the name of a split in every file's name or in "
             f"none, got {shown!r} ({named[first]}) and {strange!r} (none), {len(named)} of "
-            f"{len(paths)} with one. Rename them. If these words are no splits: layout='folder' "
-            "(--layout folder).",
+            f"{len(paths)} with one. Rename them. If these words are no splits: "
+            f"{how_to_set(layout='folder')}.",
             path=inputs.base,
         )
     return pa.array([named[place] for place in range(len(paths))], pa.string())
@@ -164,12 +165,12 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
         label = decode_path(encoded.dictionary[number].as_py())
         stems[label] = [*map(decode_path, bytes_of(some))]
     if (pair := same_stems(stems)) is not None:
+        masks = how_to_set(layout="segmentation", image_dir=pair[0], label_dir=pair[1])
         raise InputError(
             f"input_base {inputs.base!r}: expected classes of different files, got {pair[0]!r} "
             f"and {pair[1]!r} with files of the same names, such as "
-            f"{min(set(stems[pair[0]]) & set(stems[pair[1]]))!r}. For images with masks: "
-            f"layout='segmentation', image_dir={pair[0]!r}, label_dir={pair[1]!r} (--layout "
-            f"segmentation --image-dir {pair[0]} --label-dir {pair[1]}). {OBEY}",
+            f"{min(set(stems[pair[0]]) & set(stems[pair[1]]))!r}. For images with masks: {masks}. "
+            f"{OBEY}",
             path=inputs.base,
         )
 
@@ -208,7 +209,7 @@ def _refuse_plain_list(inputs: LayoutInputs) -> None:
                 f"{display_path(path)!r}: expected folders alone, or a list as a table, got a list "
                 f"in plain text: {' '.join(words)!r} (line 1). Make it a CSV whose first row is "
                 "filename,label. To leave it out, so that the folders' names are the labels: "
-                f"ignore=[{path!r}] (--ignore {path!r}).",
+                f"{how_to_set(ignore=[path])}.",
                 path=path,
             )
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from components.common.advice import how_to_set
 from components.layouts.list_table import ListTable
 from trainer_utils.format import InputError
 
@@ -131,8 +132,8 @@ def read_boxes(table: ListTable, columns: BoxColumns, *, box_format: str | None)
                 place = table.place(table.positions[row])
                 raise InputError(
                     f"{table.path!r}, {place}: column {name!r}: expected four numbers, got "
-                    f"{value!r:.80}. If it holds no boxes: columns={{{name!r}: 'string'}} "
-                    f"(--column {name}=string)."
+                    f"{value!r:.80}. If it holds no boxes: "
+                    f"{how_to_set(columns={name: 'string'})}."
                 ) from None
     sizes: list[tuple[float, float] | None] = [None] * rows
     if columns.width is not None and columns.height is not None:
@@ -141,7 +142,8 @@ def read_boxes(table: ListTable, columns: BoxColumns, *, box_format: str | None)
     are_relative = all(
         abs(number) <= _MOST_RELATIVE for boxes in raw for box in boxes for number in box
     )
-    form = columns.form or box_format or _form_of(table, columns, raw, sizes, are_relative)
+    given = box_format if box_format in ("xywh", "xyxy") else None
+    form = columns.form or given or _form_of(table, columns, raw, sizes, are_relative)
     boxes = [[_edges(box, form) for box in of_row] for of_row in raw]
     return RowBoxes(boxes, sizes, are_relative, is_lost)
 
@@ -205,8 +207,8 @@ def _form_of(
     what = "both forms fit all rows" if fits["xywh"] else "neither form fits all rows"
     raise InputError(
         f"{table.path!r}, column {name!r}: four numbers are either left, top, width, height or "
-        f"left, top, right, bottom, and {what} (the first: {first}). Say which: box_format='xywh' "
-        "(--box-format xywh) or box_format='xyxy' (--box-format xyxy).",
+        f"left, top, right, bottom, and {what} (the first: {first}). Say which: "
+        f"{how_to_set(box_format='xywh')} or {how_to_set(box_format='xyxy')}.",
         path=table.path,
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from absl import logging
 
+from components.common.advice import how_to_set
 from components.common.entry import Column, Value
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
@@ -151,7 +152,7 @@ class ListRows:
                 raise InputError(
                     f"{self.path!r}, column {column.name!r}: rows of one file have different "
                     f"lists, of which there can be one ({self._shown(members, place)}). Make an "
-                    "example of each row: rows='each' (--rows each)."
+                    f"example of each row: {how_to_set(rows='each')}."
                 )
             lists: list[Value] = []
             for number, rows in enumerate(members):
@@ -189,8 +190,8 @@ class ListRows:
             what = f"say the same twice ({first} and {second})"
         raise InputError(
             f"{self.path!r}: expected each file once, got rows of {keys[rows[0]]!r} that {what}. "
-            "Put the rows of a file into one example: rows='grouped' (--rows grouped); or make an "
-            "example of each row: rows='each' (--rows each).",
+            f"Put the rows of a file into one example: {how_to_set(rows='grouped')}; or make an "
+            f"example of each row: {how_to_set(rows='each')}.",
             path=self.path,
         )
 
@@ -331,9 +332,8 @@ def _refuse_several_labels(table: ListTable, name: str, texts: Sequence[str]) ->
             continue
         raise InputError(
             f"{table.path!r}, column {name!r}: {several!r} looks like several labels. Say what "
-            f"divides them: label_separator={separator!r} (--label-separator '{separator}'); or "
-            f"take each value for one label: columns={{{name!r}: 'label'}} "
-            f"(--column '{name}=label').",
+            f"divides them: {how_to_set(label_separator=separator)}; or "
+            f"take each value for one label: {how_to_set(columns={name: 'label'})}.",
             path=table.path,
         )
 

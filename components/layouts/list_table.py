@@ -16,7 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
+from absl import logging
 
+from components.common.advice import how_to_set
 from components.common.entry import Column, Scalar, Value, sum_facts
 from components.common.layout_inputs import LayoutInputs, decode_text
 from components.layouts.boxes import BOX_COLUMNS, box_values
@@ -35,11 +37,12 @@ from components.tables.pieces import (
 )
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
 from trainer_utils.format import InputError
-from trainer_utils.storage import is_fault
+from trainer_utils.storage import is_fault, problem_of
 
 _HEADS, _VALUE_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
 _LINE_BYTES = 1 << 16
 _BOX_FIELDS = 11  # set, path, label, four corners
+_DECIMAL_COMMA = r"^\s*-?[0-9]+,[0-9]+\s*$"
 _BYTES_FIELD, _PATH_FIELD = "bytes", "path"  # of a struct, as Hugging Face keeps an image
 
 _Part = tuple[pa.Array, bool]
@@ -70,6 +73,8 @@ class ListTable:
     embedded: Mapping[str, Embedded] = dataclasses.field(default_factory=dict)
     # Columns that are what they are, whatever their values
     known: Mapping[str, Column] = dataclasses.field(default_factory=dict)
+    # Names of classes by column, where the file has them
+    class_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,9 +142,36 @@ def typed_values(
     return column, [*lists]
 
 
+def kind_of_list(inputs: LayoutInputs, path: str, *, known: frozenset[str]) -> str | None:
+    """Return the format of a list by its ending; of a text by a first row with a `known` name."""
+    kind = kind_of_table(path)
+    if kind is not None or not path.lower().endswith(".txt"):
+        return kind
+    cache = inputs.cache.setdefault("kinds of texts", {})
+    if path not in cache:
+        cache[path] = _kind_of_text(inputs, path, known)
+    found: str | None = cache[path]
+    return found
+
+
+def _kind_of_text(inputs: LayoutInputs, path: str, known: frozenset[str]) -> str | None:
+    try:
+        with inputs.open(path) as stream:
+            head = stream.read(_LINE_BYTES)
+    except OSError as error:  # it is a reject of its own
+        problem_of(error, path)
+        return None
+    line = head.removeprefix(codecs.BOM_UTF8).split(b"\n", 1)[0].decode("utf-8", "replace")
+    for kind, delimiter in DELIMITERS.items():
+        names = [name.strip().strip('"').lower() for name in line.split(delimiter)]
+        if len(names) > 1 and known.intersection(names):
+            return kind
+    return None
+
+
 def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozenset()) -> ListTable:
     """Reads a list, whose suffix says its format; a first row with a `known` name is a header."""
-    kind = kind_of_table(path)
+    kind = kind_of_list(inputs, path, known=known)
     assert kind is not None
     if kind == "parquet":
         return _read_parquet(inputs, path)
@@ -154,7 +186,8 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
     if delimiter and (automl := _automl_rows(inputs, path, whole, kind, known)):
         return _of_automl(path, automl, inputs.media)
     pieces, parts = _read_pieces(inputs, path, kind)
-    starts = row_starts(data, delimiter)
+    quoted_by = delimiter if inputs.quoting == "csv" else None
+    starts = row_starts(data, quoted_by, are_fields=delimiter is not None)
     names = [name for rows in parts for name in rows.columns]
     if pieces and delimiter:
         starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]  # a header is no row
@@ -171,7 +204,21 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
             rows.keep(filled)
         positions += lines[before + rows.records].tolist()
         before += rows.found
-    return ListTable(path, _columns(parts, names), tuple(positions))
+    columns = _columns(parts, names)
+    if delimiter == b";":
+        columns = {name: _with_points(path, name, arrays) for name, arrays in columns.items()}
+    return ListTable(path, columns, tuple(positions))
+
+
+def _with_points(path: str, name: str, parts: Sequence[_Part]) -> list[_Part]:
+    """Return numbers with decimal commas as others write them, where all of a column are so."""
+    arrays = [array for array, _ in parts if pa.types.is_string(array.type)]
+    are_commas = [pc.match_substring_regex(array, _DECIMAL_COMMA) for array in arrays]
+    known = [array for array in are_commas if len(array) > array.null_count]
+    if len(arrays) < len(parts) or not known or not all(pc.all(a).as_py() for a in known):
+        return [*parts]
+    logging.info("%r, column %r: numbers with decimal commas", path, name)
+    return [(pc.replace_substring(array, ",", "."), is_text) for array, is_text in parts]
 
 
 def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Part]]:
@@ -201,8 +248,8 @@ def _read_pieces(
             bad = rows.bad[0]
             line = lines + int(piece.details.get("lines_before", 0)) + (bad.line or 0)
             raise InputError(
-                f"{piece.source!r}: {bad.detail} ({bad.code}, line {line}). Mend that row. "
-                "If the file is no list, set layout='folder'."
+                f"{piece.source!r}: {bad.detail} ({bad.code}, line {line}). Fix that row. "
+                f"If the file is no list: {how_to_set(layout='folder')}."
             )
         parts.append(rows)
         lines += rows.lines
@@ -270,7 +317,7 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
         short = next(((line, row) for line, row in rows if len(row) < len(names)), None)
         if short is not None:
             rule, got = f"{len(names)} columns ({','.join(names)})", f"{len(short[1])}"
-            advice = f"If it is no list of {media}s, set layout='folder'."
+            advice = f"If it is no list of {media}s: {how_to_set(layout='folder')}."
             raise InputError.at(path, expected=rule, got=f"{got} (line {short[0]})", advice=advice)
         labels = [[*filter(None, row[labels_from:])] for _, row in rows]
         are_lists = any(len(row) > len(names) for _, row in rows)
@@ -340,11 +387,23 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
             raise InputError(f"{path!r}: expected a Parquet file: {error}", path=path) from error
         number, raw, unread = file.metadata.num_rows, [], frozenset(embedded)
         if any(name not in embedded for name in file.schema_arrow.names):
-            raw = read_columns(stream, path, ignored=ignored, unread=unread).to_pylist()
+            table = read_columns(stream, path, ignored=ignored, unread=unread)
+            raw = _without_nanoseconds(table).to_pylist()
     inputs.contents[path] = sum_facts(((n, *sorted(row.items())), 0) for n, row in enumerate(raw))
     parts = _read_pieces(inputs, path, "parquet", unread=unread)[1] if raw else []
     columns = _columns(parts, [name for rows in parts for name in rows.columns])
-    return ListTable(path, columns, tuple(range(number)), "row", embedded)
+    classes = {name: of for rows in parts for name, of in rows.class_names.items()}
+    rows = tuple(range(number))
+    return ListTable(path, columns, rows, "row", embedded, class_names=classes)
+
+
+def _without_nanoseconds(table: pa.Table) -> pa.Table:
+    """Return the table with times in nanoseconds as numbers, for which Python has no objects."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_temporal(field.type) and getattr(field.type, "unit", "") == "ns":
+            numbers = table.column(place).cast(pa.int64())
+            table = table.set_column(place, pa.field(field.name, pa.int64()), numbers)
+    return table
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:

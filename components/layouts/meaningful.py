@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow.compute as pc
 
+from components.common.advice import how_to_set
 from components.common.entry import InputTable, blob_paths
 from components.common.layout_inputs import FileTable, LayoutInputs
 from components.layouts.file_kinds import kind_of_bytes
@@ -106,10 +107,9 @@ def _refused(
     shown = [f"{display_path(path)!r} ({guess(inputs, path)})" for path in found[:_MOST_SHOWN]]
     more = f" and {len(found) - len(shown)} more" if len(found) > len(shown) else ""
     patterns = _patterns_of(found) if are_all else [*found[:_MOST_SHOWN]]
-    flags = " ".join(f"--ignore {pattern!r}" for pattern in patterns)
     return InputError(
         f"input_base {inputs.base!r}: expected {expected}, got {', '.join(shown)}{more}. "
-        f"{_readers(inputs, found)}To leave them out: ignore={patterns!r} ({flags}).",
+        f"{_readers(inputs, found)}To leave them out: {how_to_set(ignore=patterns)}.",
         path=inputs.base,
     )
 
@@ -118,7 +118,7 @@ def _readers(inputs: LayoutInputs, found: Sequence[str]) -> str:
     """Return a sentence with the layouts that may read what was found; empty if there is none."""
     guesses = {_layout_of(inputs, path) for path in found[:_MOST_SHOWN]} - {None}
     return "".join(
-        f"If they belong to the {_NOUNS[inputs.media]}: layout={name!r} (--layout {name}). "
+        f"If they belong to the {_NOUNS[inputs.media]}: {how_to_set(layout=name)}. "
         for name in sorted(map(str, guesses))
     )
 

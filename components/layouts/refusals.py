@@ -1,5 +1,6 @@
 """Refusals that several layouts share."""
 
+import shlex
 from collections.abc import Collection
 from typing import NoReturn
 
@@ -33,7 +34,7 @@ def refuse_dataset(setting: str, path: str, names: Collection[str]) -> None:
         dataset = f"{path.rstrip('/')}/latest" if sign.startswith("artifacts/") else path
         raise InputError(
             f"{setting} {path!r}: expected raw files, got a dataset of TFRecords already "
-            f"({sign}). What takes datasets: tfx-shards balance {dataset!r} OUT, or "
+            f"({sign}). Write it again: tfx-shards balance {shlex.quote(dataset)} OUT, or "
             f"ShardBalancer(examples=tfx.dsl.Importer(source_uri={dataset!r}, "
             "artifact_type=tfx.types.standard_artifacts.Examples).outputs['result'])."
         )

@@ -39,6 +39,7 @@ import importlib.metadata
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from components.common.advice import how_to_set
 from trainer_utils.format.errors import ConfigError, InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -47,7 +48,20 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "tfx_shards.layouts"
 KINDS = ("image", "text", "audio")
-_MODULES = ("voc", "segmentation", "coco", "webdataset", "list_layouts", "folder", "text_layouts")
+_MODULES = (
+    "voc",
+    "segmentation",
+    "coco",
+    "yolo",
+    "webdataset",
+    "split_lists",
+    "common_voice",
+    "ljspeech",
+    "speakers",
+    "list_layouts",
+    "folder",
+    "text_layouts",
+)
 
 
 class Detection(NamedTuple):
@@ -197,7 +211,7 @@ def find_layout(inputs: "LayoutInputs", name: str = "auto") -> Layout:
                 inputs.base,
                 expected="one layout",
                 got=names,
-                advice=f"Name the one to read: layout={layout.name!r} (--layout {layout.name}).",
+                advice=f"Name the one to read: {how_to_set(layout=layout.name)}.",
             )
         first = layout, found
     assert first is not None, "class folders match everything"

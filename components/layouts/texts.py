@@ -4,26 +4,36 @@ import codecs
 import dataclasses
 import json
 import posixpath
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 from absl import logging
 
+from components.common.advice import how_to_set
 from components.common.entry import ExcludedInput, InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.layouts import folder as class_folders
 from components.layouts.junk import is_clutter
 from components.layouts.refusals import refuse_layout
+from components.layouts.table_files import (
+    check_folders,
+    is_document,
+    partitions_of,
+    splits_of_tables,
+)
 from components.tables.pieces import PIECE_BYTES, Piece, TableOptions, select_settings
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table, pieces_of
-from trainer_utils.format import ConfigError, InputError, canonical_split
+from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format.settings import settings_of
+from trainer_utils.format.split_words import split_of_name
 from trainer_utils.storage import display_path, problem_of
 
 _SUFFIXES = {**SUFFIXES, ".json": "json", ".txt": "lines"}
 _TABLES = ("csv", "tsv", "jsonl", "parquet", "json")
 _HEAD_BYTES = 1 << 20
 _PIECE_FILES = 4096
+_MOST_SHOWN = 5
+_OF_DELIMITED = ("column_names", "header", "delimiter", "quoting")
 
 
 class TextLayoutSettings(Protocol):
@@ -48,30 +58,50 @@ def find_pieces(
     layout, paths = recognise(inputs, settings.layout)
     logging.info("%r: read as %s", inputs.root or inputs.base, layout)
     if layout == "folder":
-        _check_unused(settings, layout, ("columns", "column_names", "header", "delimiter"))
+        _check_unused(settings, layout, ("columns", *_OF_DELIMITED))
         listing = class_folders.read(inputs)
         return list(_grouped(listing)), list(listing.excluded)
     if layout not in DELIMITERS:
-        _check_unused(settings, layout, ("column_names", "header", "delimiter"))
+        _check_unused(settings, layout, _OF_DELIMITED)
     options = select_settings(TableOptions, settings)
-    splits = _splits(inputs, paths)
+    splits = splits_of_tables(inputs, paths)
     found: list[Piece] = []
     good, excluded = select_readable(inputs, paths, "a table")
     excluded = [dataclasses.replace(left, split=splits[left.name]) for left in excluded]
+    excluded += _skipped(inputs, paths)
     for path in good:
         try:
             split = splits[path]
-            found += pieces_of(
+            pieces = pieces_of(
                 inputs, path, kind=layout, split=split, options=options, folder=folder
             )
+            found += _with_partitions(pieces, partitions_of(inputs.parts_of(path)[:-1]))
         except OSError as error:
             excluded.append(ExcludedInput(path, splits[path], *problem_of(error, path)))
     return found, excluded
 
 
+def _skipped(inputs: LayoutInputs, tables: Sequence[str]) -> Iterator[ExcludedInput]:
+    """Yield the files next to tables that are not read, such as `README.md`."""
+    taken = {*tables}
+    for parts, file in inputs.below_root():
+        if inputs.root not in inputs.files and file.path not in taken and not is_clutter(parts):
+            yield ExcludedInput(file.path, None, None, "no table of this layout")
+
+
+def _with_partitions(
+    pieces: Iterable[Piece], partitions: Mapping[str, str | None]
+) -> Iterator[Piece]:
+    """Yield pieces with the columns that the folders of their file give."""
+    for piece in pieces:
+        details = {**piece.details, "partitions": {**partitions}} if partitions else piece.details
+        yield dataclasses.replace(piece, details=details)
+
+
 def _check_unused(settings: TextLayoutSettings, layout: str, names: Sequence[str]) -> None:
+    known = settings_of(type(settings))  # type: ignore[arg-type]
     for name in names:
-        if value := getattr(settings, name):
+        if (value := getattr(settings, name)) != known[name].default:
             raise ConfigError.of(name, value, allowed=f"none for the layout {layout!r}")
 
 
@@ -82,41 +112,67 @@ def recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
         if kind == "folder":
             _refuse(inputs, "a folder for layout='folder'", "a file", "Name its folder.")
         return _json_kind(inputs, kind, [inputs.root], layout), [inputs.root]
-    seen = [(parts, file.path) for parts, file in inputs.below_root() if not is_clutter(parts)]
+    seen = [file.path for parts, file in inputs.below_root() if not is_clutter(parts)]
     by_kind: dict[str, list[str]] = {}
-    for parts, path in seen:
-        # Tables lie at the top, or in folders named after splits.
-        if len(parts) == 1 or (len(parts) == 2 and canonical_split(parts[0])):
-            by_kind.setdefault(kind_of_table(path, _SUFFIXES) or "", []).append(path)
+    for path in seen:
+        by_kind.setdefault(kind_of_table(path, _SUFFIXES) or "", []).append(path)
     if layout == "folder":
         return layout, []
     if layout != "auto":
         paths = by_kind.get(layout, [])
         if not paths and layout != "parquet":  # files of text have any name
-            paths = by_kind.get("", []) + by_kind.get("lines", []) + by_kind.get("json", [])
+            paths = [p for kind in ("", "lines", "json") for p in by_kind.get(kind, [])]
         if not paths:
             refuse_layout(inputs, layout, "files")
+        check_folders(inputs, paths)
         return layout, paths
-    tables = [kind for kind in _TABLES if kind in by_kind]
+    tables = [kind for kind in _TABLES if any(map(_is_table, by_kind.get(kind, ())))]
     if len(tables) > 1:
-        got = " and ".join(by_kind[kind][0] for kind in tables)
-        _refuse(inputs, "tables of one kind", got, f"Say which: layout={tables[0]!r}.")
+        got = " and ".join(display_path(by_kind[kind][0]) for kind in tables)
+        others = [f"*{posixpath.splitext(by_kind[kind][0])[1]}" for kind in tables[1:]]
+        cure = f"Say which: {how_to_set(layout=tables[0])}; or leave the others out: "
+        cure += f"{how_to_set(ignore=others)}."
+        _refuse(inputs, "tables of one kind", got, cure)
     if tables:
-        kind, paths = tables[0], by_kind[tables[0]]
-        taken = set(paths)
-        others = [
-            path for _, path in seen if kind_of_table(path, _SUFFIXES) == kind and path not in taken
-        ]
-        if others:  # nobody would read them
-            rule = "tables at its top or in folders named after splits"
-            got = f"{display_path(others[0])!r} beside {display_path(paths[0])!r}"
-            cure = "Move it, or name each split's pattern in input_config."
-            _refuse(inputs, rule, got, cure)
-        return _json_kind(inputs, kind, paths, layout), paths
+        paths = [*filter(_is_table, by_kind[tables[0]])]
+        _check_others(inputs, seen, paths)
+        check_folders(inputs, paths)
+        return _json_kind(inputs, tables[0], paths, layout), paths
     texts = by_kind.get("lines", [])
-    if texts and len(texts) == len(seen) and all(_split_word(path) for path in texts):
+    parts = [inputs.parts_of(path) for path in texts]
+    are_splits = all(_is_at_top_or_in_split(own) and split_of_name(own[-1]) for own in parts)
+    if texts and len(texts) == len(seen) and are_splits:
         return "lines", texts
     return "folder", []
+
+
+def _is_table(path: str) -> bool:
+    return not is_document(path)
+
+
+def _is_at_top_or_in_split(parts: Sequence[str]) -> bool:
+    return len(parts) == 1 or (len(parts) == 2 and split_of_name(parts[0]) is not None)
+
+
+def _check_others(inputs: LayoutInputs, seen: Sequence[str], tables: Sequence[str]) -> None:
+    """Raise an InputError if a file next to tables is neither one nor a document about them."""
+    taken = set(tables)
+    others = [path for path in seen if path not in taken and not is_document(path)]
+    others = [path for path in others if inputs.files[path].size]
+    if not others:
+        return
+    shown = ", ".join(repr(display_path(path)) for path in others[:_MOST_SHOWN])
+    more = f" and {len(others) - _MOST_SHOWN} more" if len(others) > _MOST_SHOWN else ""
+    names = [*map(posixpath.basename, others)]
+    patterns = sorted({f"*{end}" if (end := posixpath.splitext(n)[1]) else n for n in names})
+    table = f"*{posixpath.splitext(tables[0])[1]}"
+    _refuse(
+        inputs,
+        f"nothing but tables such as {display_path(tables[0])!r}",
+        f"{shown}{more}",
+        f"To read the tables alone: {how_to_set(ignore=patterns)}. To read the other files alone: "
+        f"{how_to_set(ignore=[table])}.",
+    )
 
 
 def _refuse(inputs: LayoutInputs, expected: str, got: str, advice: str) -> NoReturn:
@@ -138,30 +194,6 @@ def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: st
         return kind
     is_row = isinstance(value, dict) and not all(isinstance(v, dict) for v in value.values())
     return "jsonl" if isinstance(value, dict) and (rest.strip() or is_row) else kind
-
-
-def _splits(inputs: LayoutInputs, paths: Sequence[str]) -> dict[str, str | None]:
-    """The split that each file is: by the pattern, by its folder, or by its own name."""
-    if inputs.split is not None:
-        return dict.fromkeys(paths, inputs.split)
-    prefix = f"{inputs.root}/" if inputs.root and inputs.root not in inputs.files else ""
-    tops = {path: path.removeprefix(prefix).split("/")[:-1] for path in paths}
-    if all(tops.values()):
-        return {path: canonical_split(top[0]) for path, top in tops.items()}
-    words = {path: _split_word(path) for path in paths}
-    if len(paths) == 1:  # `test_scores.csv` alone is no test split
-        (path,) = paths
-        return {path: canonical_split(posixpath.basename(path).split(".")[0])}
-    if any(words.values()) and not all(words.values()):
-        strange = next(path for path, word in words.items() if word is None)
-        rule, got = "all files to be named after splits, or none", f"{strange!r} beside others"
-        _refuse(inputs, rule, got, "Name each split's in input_config.")
-    return words
-
-
-def _split_word(path: str) -> str | None:
-    """The split that a file's name begins with, as in `train-00000-of-00008.parquet`."""
-    return canonical_split(re.split(r"[.\-_ ]", posixpath.basename(path))[0])
 
 
 def _grouped(listing: InputTable) -> Iterator[Piece]:

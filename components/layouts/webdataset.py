@@ -33,6 +33,7 @@ from typing import Any, BinaryIO, cast
 
 from absl import logging
 
+from components.common.advice import how_to_set
 from components.common.entry import (
     Blob,
     BlobColumn,
@@ -192,7 +193,7 @@ def _common_endings(samples: Sequence[_Sample]) -> list[str]:
             raise InputError(
                 f"{one.archive!r}: {one.key!r} has an image {ending!r} next to its "
                 f"{one.image!r}, {other.place!r} has none. Pack all keys alike, or leave these "
-                f"images out: columns={{{ending!r}: 'ignore'}} (--column {ending}=ignore).",
+                f"images out: {how_to_set(columns={ending: 'ignore'})}.",
                 path=one.archive,
             )
         logging.warning(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from components.report.records import Example, Value
 from trainer_utils.format import DatasetError
-from trainer_utils.format.printable import printable
+from trainer_utils.format.printable import image_extent, printable
 from trainer_utils.storage import join, list_names, make_folder, write_atomically, write_text
 from trainer_utils.text_output import human_bytes, quantity
 
@@ -37,7 +37,7 @@ def as_text(examples: Iterable[Example]) -> str:
 def describe_value(value: Value) -> str:
     """Describe a value in one line."""
     if value.kind in ("image", "sound", "bytes"):
-        size = [" x ".join(map(str, value.shape))] if value.kind == "image" else []
+        size = [image_extent(*value.shape)] if value.kind == "image" else []
         texts = [", ".join([value.format or "bytes", *size, human_bytes(value.num_bytes)])]
     elif value.kind == "text":
         texts = [

@@ -10,12 +10,14 @@ import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from components.common.rejects import REJECT_CODES, remedy
 from trainer_utils.dataset import Dataset, ShardFile, open_dataset
 from trainer_utils.dataset.location import Place, read_origin
 from trainer_utils.format import DatasetError, Feature, Manifest
 from trainer_utils.format.json_text import JsonObject, parse_json_object
 from trainer_utils.format.manifest import DatasetSummary, Origin
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE, TFDS_INFO_FILE
+from trainer_utils.format.printable import image_extent
 from trainer_utils.text_output import Part, Shown, human_bytes, list_counts, make_table, quantity
 
 _MOST_LABELS = 20  # labels that are shown
@@ -169,6 +171,7 @@ class DatasetFacts(Shown):
         lines = []
         if rejects := self.manifest.reject_counts:
             lines.append(f"Rejected: {list_counts(rejects)} ({self.uri}/{REJECTS_FILE})")
+            lines += [f"  {code}: {remedy(code)}" for code in rejects if code in REJECT_CODES]
         if skipped := self.manifest.total.skipped:
             lines.append(f"Skipped on purpose: {skipped:,}")
         if self.manifest.conversions:
@@ -222,10 +225,9 @@ def feature_row(name: str, feature: Feature, classes: Mapping[str, int]) -> list
     extra = feature.extra
     if feature.is_image or feature.is_raw_image:
         channels = feature.shape[2] if len(feature.shape) == 3 else 1
-        size = f"{feature.shape[0]} x {feature.shape[1]}" if feature.is_fixed_size else "any size"
+        size = image_extent(*feature.shape[:2]) if feature.is_fixed_size else "any size"
         if feature.is_raw_image:
-            size = " x ".join(map(str, extra.get("image_shape", ())))
-            return [name, "pixels", size]
+            return [name, "pixels", image_extent(*extra["image_shape"])]
         formats = ", ".join(map(str, extra.get("formats", ())))
         kind = f"image ({formats})" if formats else "image"
         return [name, kind, f"{size}, {quantity(channels, 'channel')}"]

@@ -6,7 +6,7 @@ Source: `datasets.Features.to_dict`; `datasets/arrow_writer.py`, `_build_metadat
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -71,3 +71,32 @@ def named_classes(array: pa.Array, names: Sequence[str], *, column: str, source:
             path=source,
         )
     return pa.array(names, pa.string()).take(numbers)
+
+
+def check_class_names(
+    files: Mapping[str, Mapping[str, Sequence[str]]],
+    *,
+    having: Mapping[str, Collection[str]] | None = None,
+) -> None:
+    """Raise an InputError if files give a column different names of classes.
+
+    Args:
+        files: the names of classes by column, by file.
+        having: the columns of each file, where one without names is an error as well.
+    """
+    first: dict[str, tuple[str, Sequence[str]]] = {}
+    for path, classes in files.items():
+        for column, names in classes.items():
+            first.setdefault(column, (path, names))
+    for column, (source, names) in first.items():
+        for path, classes in files.items():
+            others = classes.get(column)
+            if others == names or (others is None and column not in (having or {}).get(path, ())):
+                continue
+            raise InputError.at(
+                path,
+                expected=f"the names of classes of column {column!r} that the metadata of "
+                f"{source!r} has ({', '.join(names)})",
+                got="none" if others is None else ", ".join(others),
+                advice=f"Take the numbers as they are: {how_to_set(columns={column: 'int'})}.",
+            )

@@ -124,10 +124,8 @@ def json_names(
 
 def cure_by_json(name: str) -> str:
     """Return the advice to keep a column's values as JSON, or to leave it out."""
-    return (
-        f"Keep its values as JSON: {how_to_set(columns={name: 'json'})}, or leave "
-        f"it out: {how_to_set(columns={name: 'ignore'})}."
-    )
+    keep, leave_out = (how_to_set(columns={name: kind}) for kind in ("json", "ignore"))
+    return f"Keep its values as JSON: {keep}; or leave it out: {leave_out}."
 
 
 def _array(name: str, values: Sequence[Json], place: Callable[[int], str]) -> pa.Array:

@@ -176,8 +176,8 @@ def _bad_column(
     name: str, expected: str, got: object, source: str, error: object = "", *, cure: str = ""
 ) -> InputError:
     why = f": {error}" if error else ""
-    leave_out = f", or leave it out: {how_to_set(columns={name: 'ignore'})}."
-    advice = f"{cure}{leave_out}" if cure else cure_by_json(name)
+    leave_out = how_to_set(columns={name: "ignore"})
+    advice = f"{cure}, or leave it out: {leave_out}." if cure else cure_by_json(name)
     return InputError(
         f"column {name!r}: expected {expected}, got {got}{why} ({source!r}). {advice}", path=source
     )

@@ -30,7 +30,7 @@ from components.tables.pieces import (
     checked_texts,
     cut,
 )
-from trainer_utils.format import DatasetError, InputError
+from trainer_utils.format import InputError, TfxShardsError
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import make_folder, open_for_reading, write_atomically
 from trainer_utils.storage.file_system import is_fault, is_remote, join, persist, problem_of
@@ -128,10 +128,29 @@ def read_piece(
     if not piece.too_long:
         try:
             with _named(piece.source, piece.layout):
-                return persist(piece.source, _read_table, base, piece, options, unread)
+                rows = persist(piece.source, _read_table, base, piece, options, unread)
+                return _with_partitions(rows, piece, options)
         except OSError as error:
             problem = problem_of(error, piece.source)
     return Rows({}, found=1, bad=[BadRow(0, *problem, 0)], lines=1)
+
+
+def _with_partitions(rows: Rows, piece: Piece, options: TableOptions) -> Rows:
+    """Return rows with the columns that the folders of their file give: Hive's partitions."""
+    partitions: Mapping[str, str | None] = piece.details.get("partitions", {})
+    for name, value in partitions.items():
+        if name in options.ignored:
+            continue
+        if name in rows.columns:
+            raise InputError.at(
+                piece.source,
+                expected=f"a column {name!r} in the file or in its path",
+                got="one in both",
+                advice=f"Rename the column, or the folder {name}={value}.",
+            )
+        rows.columns[name] = pa.array([value] * len(rows.records), pa.string())
+    rows.texts = {*rows.texts, *partitions}
+    return rows
 
 
 @contextlib.contextmanager
@@ -140,7 +159,7 @@ def _named(source: str, kind: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, (DatasetError, OSError)) or is_fault(error):
+        if isinstance(error, (TfxShardsError, OSError)) or is_fault(error):
             raise
         got = f"one that no library reads: {type(error).__name__}: {error}"
         raise InputError.at(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from trainer_utils.format import ConfigError
@@ -28,6 +29,8 @@ _ALLOWED = (
 _loading = threading.Lock()
 
 _Encode = Callable[[list[str]], Sequence[Sequence[int]]]
+_Spans = Sequence[tuple[int, int]]  # of characters, from the first to behind the last
+_Locate = Callable[[list[str]], Sequence[tuple[Sequence[int], _Spans]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +39,24 @@ class Tokenizer:
 
     spec: TokenSpec  # what its documents have in common
     encode_texts: _Encode  # the tokens of each of some texts
+    locate_tokens: _Locate  # the same, with the characters that each token stands for
+
+    def encode_chats(self, texts: pa.Array, spans: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Return the tokens of each text as bytes, and whether each token is one of some spans.
+
+        Args:
+            texts: texts; a null has no tokens.
+            spans: of each text the first character of each span and the one behind its last, in
+                order, in one list.
+        """
+        made, masks = [], []
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            some = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
+            bounds = spans.slice(start, _TEXTS_AT_ONCE).to_pylist()
+            for (ids, places), own in zip(self.locate_tokens(some), bounds, strict=True):
+                made.append(np.array(ids, self.spec.stored).tobytes())
+                masks.append(_mask(np.array(places, np.int64).reshape(-1, 2), own or []))
+        return pa.array(made, pa.binary()), pa.array(masks, pa.list_(pa.int64()))
 
     def encode(self, texts: pa.Array) -> pa.Array:
         """The tokens of each text as bytes; of one that is not there, none."""
@@ -44,6 +65,14 @@ class Tokenizer:
             some = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
             made += [np.array(own, self.spec.stored).tobytes() for own in self.encode_texts(some)]
         return pa.array(made, pa.binary())
+
+
+def _mask(places: npt.NDArray[np.int64], bounds: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return 1 for each token that has a character of a span, else 0, `(tokens,)`."""
+    mask = np.zeros(len(places), np.int64)
+    for begin, end in zip(bounds[::2], bounds[1::2], strict=True):
+        mask |= (places[:, 0] < end) & (places[:, 1] > np.maximum(begin, places[:, 0]))
+    return mask
 
 
 @functools.lru_cache(maxsize=4)
@@ -69,7 +98,7 @@ def load_tokenizer(place: str) -> Tokenizer:
     data = read_bytes(place) if is_file else b""
     try:
         with _loading:
-            size, digest, encode = load(posixpath.basename(place), data)
+            size, digest, encode, locate = load(posixpath.basename(place), data)
     except ImportError as error:
         library, cure = tokenizer_package(place), "Run pip install 'tfx-shards[tokens]'"
         rule = f"{library} installed ({error})"
@@ -78,7 +107,7 @@ def load_tokenizer(place: str) -> Tokenizer:
         if isinstance(error, ConfigError) or is_fault(error):
             raise
         raise ConfigError.of("tokenizer", place, allowed=f"{_ALLOWED} ({error})") from error
-    return Tokenizer(TokenSpec.of(vocabulary_size=size, tokenizer=digest), encode)
+    return Tokenizer(TokenSpec.of(vocabulary_size=size, tokenizer=digest), encode, locate)
 
 
 def tokenizer_package(place: str) -> str:
@@ -86,12 +115,12 @@ def tokenizer_package(place: str) -> str:
     return _loader_of(place).__name__.removeprefix("_of_")
 
 
-def _loader_of(place: str) -> Callable[[str, bytes], tuple[int, str, _Encode]]:
+def _loader_of(place: str) -> Callable[[str, bytes], tuple[int, str, _Encode, _Locate]]:
     suffix = os.path.splitext(place)[1]
     return {".json": _of_tokenizers, ".model": _of_sentencepiece}.get(suffix, _of_tiktoken)
 
 
-def _of_tokenizers(name: str, data: bytes) -> tuple[int, str, _Encode]:
+def _of_tokenizers(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
     import tokenizers
 
     found = tokenizers.Tokenizer.from_str(data.decode())
@@ -102,10 +131,14 @@ def _of_tokenizers(name: str, data: bytes) -> tuple[int, str, _Encode]:
     def encode(texts: list[str]) -> list[list[int]]:
         return [one.ids for one in batch(texts, add_special_tokens=False)]
 
-    return max(found.get_vocab().values()) + 1, hashlib.sha256(data).hexdigest(), encode
+    def locate(texts: list[str]) -> list[tuple[Sequence[int], _Spans]]:
+        encodings = found.encode_batch(texts, add_special_tokens=False)
+        return [(one.ids, one.offsets) for one in encodings]
+
+    return max(found.get_vocab().values()) + 1, hashlib.sha256(data).hexdigest(), encode, locate
 
 
-def _of_sentencepiece(name: str, data: bytes) -> tuple[int, str, _Encode]:
+def _of_sentencepiece(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
     import sentencepiece
 
     found = sentencepiece.SentencePieceProcessor(model_proto=data)
@@ -113,10 +146,17 @@ def _of_sentencepiece(name: str, data: bytes) -> tuple[int, str, _Encode]:
     def encode(texts: list[str]) -> Any:
         return found.encode(texts, out_type=int, num_threads=1)
 
-    return found.vocab_size(), hashlib.sha256(data).hexdigest(), encode
+    def locate(texts: list[str]) -> list[tuple[Sequence[int], _Spans]]:
+        located: Any = found.encode(texts, out_type="proto", num_threads=1)
+        return [
+            ([piece.id for piece in one.pieces], [(p.begin, p.end) for p in one.pieces])
+            for one in located
+        ]
+
+    return found.vocab_size(), hashlib.sha256(data).hexdigest(), encode, locate
 
 
-def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode]:
+def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
     """An encoding, from the file of its name or from those that tiktoken has kept."""
     import tiktoken
     import tiktoken.load
@@ -149,4 +189,13 @@ def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode]:
     def encode(texts: list[str]) -> Any:
         return found.encode_ordinary_batch(texts, num_threads=1)
 
-    return found.n_vocab, digest.hexdigest(), encode
+    def locate(texts: list[str]) -> list[tuple[Sequence[int], _Spans]]:
+        located = list[tuple[Sequence[int], _Spans]]()
+        for text, ids in zip(texts, encode(texts), strict=True):
+            begins = found.decode_with_offsets(ids)[1] if ids else []
+            ends = [*begins[1:], len(text)][: len(begins)]  # parts of a character share it
+            pairs = zip(begins, ends, strict=True)
+            located.append((ids, [(begin, max(end, begin + 1)) for begin, end in pairs]))
+        return located
+
+    return found.n_vocab, digest.hexdigest(), encode, locate

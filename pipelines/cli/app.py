@@ -67,12 +67,12 @@ class _Commands(click.Group):
 
 
 def _failure(error: Exception) -> click.ClickException:
-    from trainer_utils.format.errors import ConfigError, DatasetError
+    from trainer_utils.format.errors import ConfigError, TfxShardsError
     from trainer_utils.format.printable import printable
 
     if isinstance(error, ConfigError):
         return _BadUsage(str(error))
-    if isinstance(error, DatasetError):
+    if isinstance(error, TfxShardsError):
         return _BadData(str(error))
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename!r}: " if error.filename else ""

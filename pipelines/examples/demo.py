@@ -21,11 +21,11 @@ def main(arguments: list[str]) -> int:
     if len(arguments) > 1:
         print("usage: python -m pipelines.examples.demo [PHOTOS]", file=sys.stderr)
         return 2
-    from trainer_utils import DatasetError
+    from trainer_utils.format import TfxShardsError
 
     try:
         _run(*arguments)
-    except DatasetError as error:
+    except TfxShardsError as error:
         print(f"\nThe demo stopped: {error}", file=sys.stderr)
         return 1
     return 0

@@ -16,7 +16,7 @@ import urllib.parse
 from components.report.display import MOST_SHOWN, describe_value
 from components.report.html import CONTENT_SECURITY_POLICY, load_template
 from components.report.records import Example, ExampleReader
-from trainer_utils.format import DatasetError
+from trainer_utils.format import TfxShardsError
 
 ADDRESS = "127.0.0.1"
 _PAGE_RECORDS = 48
@@ -61,7 +61,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             with self.server.lock:
                 self._send(200, *pages[parts.path](fields))
         except (KeyError, IndexError, ValueError) as error:
-            is_of_dataset = isinstance(error, DatasetError)
+            is_of_dataset = isinstance(error, TfxShardsError)
             text = str(error) if is_of_dataset else "There is no such page."
             self._send(500 if is_of_dataset else 404, *_page("message", message=text))
 

@@ -17,7 +17,7 @@ from components.example_gen.settings import ExampleGenSettings, ImageSettings, T
 from components.settings import AuditSettings, DatasetReportSettings
 from tests.make import everything as files
 from tests.make import photo, refusing, run_python, write_files
-from trainer_utils.format import ConfigError, DatasetError, InputError
+from trainer_utils.format import ConfigError, DatasetError, InputError, TfxShardsError
 
 
 @pytest.fixture(scope="module")
@@ -219,5 +219,5 @@ def test_settings_that_are_none_are_refused_where_they_are_made():
         lambda: Partition((("train", -1),)),
         lambda: Partition((("../train", 1),)),
     ):
-        with pytest.raises(DatasetError):
+        with pytest.raises(TfxShardsError):
             make()

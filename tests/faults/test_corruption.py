@@ -16,7 +16,8 @@ from pipelines.tools.verification import Problem, verify_dataset
 from tests.faults.conftest import KINDS
 from tests.faults.counts import some_or_many
 from tests.faults.tfrecords import frame_length, read_records
-from trainer_utils import DatasetError, iterate
+from trainer_utils import iterate
+from trainer_utils.format import TfxShardsError
 
 QUICK, LONG = 40, 400  # changes of each kind of dataset
 LENGTHS = [*(1 << power for power in (20, 24, 31, 32, 40, 62, 63)), (1 << 63) - 1, (1 << 64) - 1]
@@ -95,7 +96,7 @@ def read_or_refusal(
     """The batches, or the message of our error."""
     try:
         return batches_of(uri, split, shuffle=shuffle), None
-    except DatasetError as error:
+    except TfxShardsError as error:
         return [], str(error)
 
 

@@ -33,7 +33,7 @@ from tests.faults.test_machine_faults import COCO, VOC
 from tests.faults.tfrecords import frame
 from tests.make import REPOSITORY, jpeg, photo, table, wav
 from tests.trainer_utils.format.test_manifest import TEXT as MANIFEST_TEXT
-from trainer_utils.format import DatasetError, Manifest, RecordIndex
+from trainer_utils.format import DatasetError, Manifest, RecordIndex, TfxShardsError
 from trainer_utils.format.datum import parse_features
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.json_text import json_lines, text_of
@@ -53,7 +53,7 @@ def is_ours(error: BaseException) -> bool:
     """Whether it is of our family, and no reject by which an unknown error was caught."""
     if isinstance(error, RejectedInputError):
         return error.code != "INTERNAL"
-    return isinstance(error, DatasetError)
+    return isinstance(error, TfxShardsError)
 
 
 def _manifest(data: bytes) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_utils import DatasetError, input_fn, iterate
+from trainer_utils import input_fn, iterate
+from trainer_utils.format import TfxShardsError
 
 SETTINGS = {
     "batch_size": [None, 1, 100],
@@ -68,7 +69,7 @@ def _read(uri: str, settings: dict[str, object]) -> int | None:
     refusal = ""
     try:
         dataset = input_fn(uri, "train", **settings)
-    except DatasetError as error:
+    except TfxShardsError as error:
         refusal = str(error)
     if refusal:
         assert "expected" in refusal, settings
@@ -85,7 +86,7 @@ def _read_arrays(uri: str, settings: dict[str, object]) -> int | None:
     """As `_read`, of `iterate`."""
     try:
         return sum(1 for _ in iterate(uri, "train", **settings))
-    except DatasetError:
+    except TfxShardsError:
         return None
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from tests.make import refusing
 from trainer_utils import (
-    DatasetError,
     ImageOptions,
     InputOptions,
     LabelOptions,
@@ -17,7 +16,7 @@ from trainer_utils import (
     iterate,
     plan,
 )
-from trainer_utils.format import ConfigError
+from trainer_utils.format import ConfigError, TfxShardsError
 from trainer_utils.options import CacheOptions
 
 WRONG: dict[str, Any] = {
@@ -71,7 +70,7 @@ def answers(call: Any, uri: str, name: str, arguments: dict[str, Any]) -> None:
             continue
         try:
             call(**{"artifact_uri": uri, **arguments, name: WRONG[value]})
-        except DatasetError:
+        except TfxShardsError:
             pass
         except Exception as error:
             raise AssertionError(f"{name} is {value}") from error

@@ -5,7 +5,13 @@ streams, whatever file system they come from, and imports neither tensorflow, tf
 """
 
 from trainer_utils.format.datum import Feature, parse_shard_info
-from trainer_utils.format.errors import ConfigError, CorruptShardError, DatasetError, InputError
+from trainer_utils.format.errors import (
+    ConfigError,
+    CorruptShardError,
+    DatasetError,
+    InputError,
+    TfxShardsError,
+)
 from trainer_utils.format.example import encode_example
 from trainer_utils.format.index import RecordIndex, ShardWriter
 from trainer_utils.format.manifest import Accounting, Manifest, Shard

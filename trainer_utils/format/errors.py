@@ -5,22 +5,29 @@ except trainer_utils.CorruptShardError as error:
     print(error.path, error.record, error.offset)   # the same as data: nobody parses a message
 """
 
+import ast
 import contextlib
 import difflib
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from trainer_utils.format.printable import printable
 
 _ALIKE = 0.7  # of `difflib`'s ratio: further apart, a name is another rather than misspelt
-_Error = TypeVar("_Error", bound="DatasetError")
+_Error = TypeVar("_Error", bound="TfxShardsError")
+# PyTorch's DataLoader raises the class of an error of its processes with their traceback as the
+# message. Source: torch/_utils.py, ExceptionWrapper.reraise.
+_OF_LOADER = re.compile(r"Caught \w+ in .*\.\nOriginal Traceback")
+_STRING = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_PLACE = re.compile(rf"^[\w.]+: {_STRING}: .*?(?:\((?:record (\d+))?(?:, )?(?:byte (\d+))?\)|$)")
 
 
-class DatasetError(ValueError):
-    """The root: what is at the uri is no dataset, is not whole, or lacks what was asked of it.
+class TfxShardsError(ValueError):
+    """The root: a wrong setting (`ConfigError`) or wrong data (`DatasetError`).
 
-    Its text is one line that a terminal or a log can take, whatever names of the data are in it.
+    A terminal or a log can take each line of its text, whatever names are in the data.
 
     Args:
         message: what happened, where, and how to mend it.
@@ -40,6 +47,8 @@ class DatasetError(ValueError):
         details: Iterable[str] = (),
     ) -> None:
         super().__init__(message)
+        if path is None and _OF_LOADER.match(message):
+            path, record, offset = _place_in(message)
         self.path, self.record, self.offset = path, record, offset
         self.details = tuple(details)
 
@@ -62,18 +71,36 @@ class DatasetError(ValueError):
         return cls(message, path=path, record=record, offset=offset)
 
     def __str__(self) -> str:
-        return "\n".join(printable(line) for line in (super().__str__(), *self.details))
+        text = super().__str__()
+        keep = "\n" if _OF_LOADER.match(text) else ""  # its lines are those of a traceback
+        return "\n".join((printable(text, keep=keep), *map(printable, self.details)))
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), self.args, {name: _plain(value) for name, value in vars(self).items()}
+
+
+def _place_in(message: str) -> tuple[str | None, int | None, int | None]:
+    """Return path, record and offset of the error that a loader's process printed last."""
+    found = _PLACE.search(message.rstrip().rpartition("\n")[2])
+    if found is None:
+        return None, None, None
+    record, offset = (None if one is None else int(one) for one in found.group(2, 3))
+    return ast.literal_eval(found[1]), record, offset
+
+
+class DatasetError(TfxShardsError):
+    """The data at a uri is not a dataset, is incomplete, or lacks what was asked of it."""
 
 
 class CorruptShardError(DatasetError):
     """A shard's bytes are not what they should be; it names file and byte offset."""
 
 
-class ConfigError(DatasetError):
-    """A setting has a value that is not allowed; `allowed` says what it takes, in words."""
+class ConfigError(TfxShardsError):
+    """A setting has a value that is not allowed; `allowed` says what it takes, in words.
+
+    It is not a `DatasetError`, so that code which skips bad datasets hides no misspelt setting.
+    """
 
     def __init__(
         self,
@@ -95,7 +122,13 @@ class ConfigError(DatasetError):
 
 
 class InputError(DatasetError):
-    """The raw input cannot be turned into a dataset: missing, empty, or too much of it is bad."""
+    """The raw input cannot be turned into a dataset: missing, empty, or too much of it is bad.
+
+    `rejects` are the rejects of a run that ended before it had read all inputs: split, source, code
+    and detail of each.
+    """
+
+    rejects: Sequence[Sequence[str]] = ()
 
 
 @contextlib.contextmanager
@@ -103,7 +136,7 @@ def reading(path: str, expected: str, *, advice: str = "") -> Iterator[None]:
     """Makes a DatasetError of whatever a damaged file makes its parser raise."""
     try:
         yield
-    except (DatasetError, MemoryError):
+    except (TfxShardsError, MemoryError):
         raise
     except Exception as error:  # of as many kinds as parsers have
         raise DatasetError.at(path, expected=expected, got=repr(error), advice=advice) from error

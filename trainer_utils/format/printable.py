@@ -28,6 +28,11 @@ def printable(text: str, *, keep: str = "") -> str:
     return _UNPRINTABLE.sub(shown, text)
 
 
+def image_extent(height: int, width: int, channels: int | None = None) -> str:
+    """Return the size of an image as all messages have it: width first, as `640 x 480`."""
+    return " x ".join(map(str, (width, height, *([] if channels is None else [channels]))))
+
+
 def printable_json(text: str) -> str:
     """JSON that says the same, in which only ends of lines between values are not printable."""
 

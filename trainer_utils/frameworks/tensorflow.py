@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
 
 from trainer_utils.dataset import open_dataset, uri_of
 from trainer_utils.dataset.location import Artifacts, Inputs, group_artifacts
-from trainer_utils.format import DatasetError, resolve_slices
+from trainer_utils.format import DatasetError, TfxShardsError, resolve_slices
 from trainer_utils.frameworks.numpy import Input
 from trainer_utils.frameworks.tensor_input import TensorInput
 from trainer_utils.options import InputOptions, choose_options, shows_settings
@@ -153,7 +153,7 @@ class _Splits(dict[str, tf.data.Dataset]):
     def __missing__(self, name: str) -> tf.data.Dataset:
         try:
             (found,) = resolve_slices(str(name), dict.fromkeys(self, 0))
-        except DatasetError as error:
+        except TfxShardsError as error:
             raise KeyError(str(error)) from None
         return self[found.split]
 

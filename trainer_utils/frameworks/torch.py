@@ -8,6 +8,7 @@ their order. PyTorch is imported when this is called, and TensorFlow never.
 """
 
 import sys
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input, import_framework
 from trainer_utils.options import InputOptions, choose_options, shows_settings
+from trainer_utils.reading.batches import Batch
+from trainer_utils.reading.substitute_reports import SubstituteReports
 
 
 @shows_settings
@@ -85,14 +88,36 @@ class TorchDataset:
         self._input = source
         # Processes that a loader keeps from epoch to epoch see it too.
         self._epoch = torch.tensor(source.input_start.epoch).share_memory_()
+        self._groups = _StepGroups(source)
+        self._reporter: _Reporter | None = None
+        if source.options.on_corrupt == "skip":
+            self._reporter = _Reporter(source)
+            weakref.finalize(self, self._reporter.report, None)
 
     def __getattr__(self, name: str) -> Any:
         if name in (*SHOWN_OF_INPUT, "next_epoch", "order", "sources", "worker"):
             return getattr(self._input, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    @property
+    def unreadable(self) -> Mapping[Any, str]:
+        """Why each record that another stands in for could not be read, by path and number.
+
+        It was read in this process or in one of a loader's.
+        """
+        if self._reporter is not None:
+            self._reporter.receive()
+        unreadable: Mapping[Any, str] = self._input.unreadable
+        return unreadable
+
     def __len__(self) -> int:
-        """Steps that come: of the epoch, or of all epochs of `repeat`."""
+        """Return the steps that come: of the epoch, or of all epochs of `repeat`."""
+        if self._reporter is not None:  # a loader asks as each pass begins: the one before is over
+            self._reporter.report(int(self._epoch))
+        return self._num_steps
+
+    @property
+    def _num_steps(self) -> int:
         repeat, steps = self._input.options.repeat, self._input.input_steps
         if repeat is True:
             return sys.maxsize if steps else 0
@@ -100,9 +125,16 @@ class TorchDataset:
         return max((epoch + 1 if repeat is False else int(repeat)) * steps - self._first, 0)
 
     def __getitem__(self, index: int) -> Any:
-        if not 0 <= index < len(self):
+        if not 0 <= index < self._num_steps:
             raise IndexError(index)
-        return _with_bfloat16(self._input.element(self._first + index))
+        step = self._first + index
+        batch = self._groups.batch(step)
+        if self._reporter is not None:
+            self._reporter.send()
+            epoch, within = divmod(step, self._input.input_steps)
+            if within == self._input.input_steps - 1:
+                self._reporter.report(epoch)
+        return _with_bfloat16(self._input.arranged(batch))
 
     @property
     def _first(self) -> int:
@@ -117,6 +149,8 @@ class TorchDataset:
             raise ConfigError.of(
                 "epoch", epoch, allowed=f"an int of at least {first}, that of `state`"
             )
+        if self._reporter is not None:
+            self._reporter.report(int(self._epoch))
         self._epoch.fill_(epoch)
         self._input.next_epoch = epoch
 
@@ -127,6 +161,75 @@ class TorchDataset:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on in the epoch of a `state_dict()`."""
         self.set_epoch(state["epoch"])
+
+
+class _StepGroups:
+    """Makes the batches of several steps together, which is faster where records are small.
+
+    A loader's process asks for every n-th step. After two steps at the same distance, those that
+    come next at that distance are made too, and kept until they are asked for.
+    """
+
+    def __init__(self, source: Input) -> None:
+        self._input, self._most = source, source.steps_at_once
+        self._made: dict[int, Batch] = {}  # by the step of all epochs
+        self._last, self._distance = -1, 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._input,)
+
+    def batch(self, step: int) -> Batch:
+        """Return the batch of a step, of all epochs."""
+        distance, self._last = step - self._last, step
+        is_regular, self._distance = 0 < distance == self._distance, distance
+        batch = self._made.pop(step, None)
+        if batch is not None:
+            return batch
+        epoch, first = divmod(step, self._input.input_steps)
+        steps = range(first, self._input.input_steps, max(distance, 1))[: self._most]
+        if len(steps) < 2 or not is_regular:
+            return self._input.batch(epoch, first)
+        try:
+            made = self._input.batches(epoch, steps)
+        except Exception:  # maybe of a later step's record, whose error comes in its turn
+            return self._input.batch(epoch, first)
+        begin = step - first
+        self._made = {begin + one: batch for one, batch in zip(steps, made, strict=True)}
+        return self._made.pop(step)
+
+
+class _Reporter:
+    """Brings what a loader's processes could not read to the process that started them."""
+
+    def __init__(self, source: Input) -> None:
+        self._input, self._reports = source, SubstituteReports()
+        self._num_reported = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reporter_elsewhere, (self._input, self._reports)
+
+    def send(self) -> None:
+        """Report what this process could not read, where it is a loader's."""
+        self._reports.send(self._input.unreadable)
+
+    def receive(self) -> None:
+        """Add what other processes reported to what the input could not read."""
+        self._input.unreadable.update(self._reports.receive())
+
+    def report(self, epoch: int | None) -> None:
+        """Warn of records that no earlier warning counted, in the main process alone."""
+        if self._reports.is_owner:
+            self.receive()
+            if len(self._input.unreadable) > self._num_reported:
+                self._num_reported = len(self._input.unreadable)
+                self._input.report_unreadable(self._input.next_epoch if epoch is None else epoch)
+
+
+def _reporter_elsewhere(source: Input, reports: SubstituteReports) -> _Reporter:
+    """Return the reporter of a process that was spawned."""
+    reporter = _Reporter.__new__(_Reporter)
+    reporter._input, reporter._reports, reporter._num_reported = source, reports, 0
+    return reporter
 
 
 def _with_bfloat16(values: Any) -> Any:

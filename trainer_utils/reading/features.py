@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import ConfigError, DatasetError, Feature
+from trainer_utils.format import ConfigError, DatasetError, Feature, TfxShardsError
 from trainer_utils.format.example_columns import Column
 from trainer_utils.format.tensors import (
     array_of,
@@ -105,7 +105,7 @@ class FeatureArrays:
             try:
                 arrays[name] = self._arrays(name, columns, parts, keys, is_alone=sizes is None)
             except Exception as error:  # whatever a decoder raises
-                if isinstance(error, DatasetError) or is_fault(error):
+                if isinstance(error, TfxShardsError) or is_fault(error):
                     raise
                 said = f"feature {name!r}: expected a value to decode, got {error}"
                 raise DatasetError(said) from error

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
 
+_MASK = "loss_mask"  # the feature of a chat's tokens, 1 for those that the assistant wrote
 _SCAN_BYTES, _SCAN_ROWS = 16 << 20, 1 << 16  # of records whose lengths are taken together
 _ITEM_BYTES = 4  # of a token in a batch, which is int32
 
@@ -147,6 +148,20 @@ def _documents(rows: Rows, name: str, feature: Feature) -> tuple[Numbers, Array]
     return lengths, tokens
 
 
+def _has_masks(sources: Sequence[Source]) -> bool:
+    """Return whether tokens have a mask, which the datasets must agree on.
+
+    Raises:
+        ConfigError: some datasets have one and others do not.
+    """
+    have = [_MASK in source.dataset.features for source in sources]
+    if any(have) and not all(have):
+        lacking = sources[have.index(False)].dataset.uri
+        rule = f"datasets that all have the feature {_MASK!r}, or none; {lacking} has none"
+        raise ConfigError.of("pack", "tokens", allowed=rule)
+    return any(have)
+
+
 class PackRows(NamedTuple):
     """What some packs are made of.
 
@@ -181,6 +196,7 @@ class Packs:
         dtypes = {name: "int32" for name in PACK_FEATURES} | {"loss_mask": "float32"}
         shape = (self._pack.length,)
         self.structure = {name: ArraySpec(shape, dtype) for name, dtype in dtypes.items()}
+        self._has_mask = self._pack.feature == "tokens" and _has_masks(sources)
         own = [source for source in sources if isinstance(source, PackedSource)]
         self._packs = [source.packs for source in own]
         records = [source.records for source in own]
@@ -234,6 +250,7 @@ class Packs:
 
     def _arrays(self, rows: PackRows) -> dict[str, Array]:
         tokens, ends = self._tokens(rows)
+        mask = self._mask(rows, ends) if self._has_mask else None
         arrays = {
             name: np.zeros((rows.num_packs, *spec.shape), spec.dtype)  # type: ignore[arg-type]
             for name, spec in self.structure.items()
@@ -258,9 +275,27 @@ class Packs:
             flat[1][start : start + followed] = tokens[begin + 1 : begin + 1 + followed]
             flat[2][start:stop] = number
             flat[3][start:stop] = places[:count]
-            flat[4][start : start + followed] = 1
+            weights = 1 if mask is None else mask[begin + 1 : begin + 1 + followed]
+            flat[4][start : start + followed] = weights
             start = stop
         return arrays
+
+    def _mask(self, rows: PackRows, ends: Numbers) -> Array:
+        """Return whether each of all tokens counts in the loss; an end token as the one before."""
+        column = rows.rows.parse([_MASK], views=[_MASK])[_MASK]
+        if (column.counts != rows.lengths).any():
+            row = int((column.counts != rows.lengths).argmax())
+            raise rows.rows.error(
+                row,
+                expected=f"{rows.lengths[row]} values of feature {_MASK!r}, one for each token",
+                got=str(column.counts[row]),
+            )
+        mask = np.asarray(column.values, np.float32)
+        if self._pack.eos is None:
+            return mask
+        stops = np.cumsum(rows.lengths)
+        last = np.append(mask, 0)[np.maximum(stops - 1, 0)] * (rows.lengths > 0)
+        return np.insert(mask, stops, last)
 
     def _sizes(self, rows: PackRows) -> Numbers:
         return rows.lengths + (self._pack.eos is not None)

@@ -8,6 +8,7 @@ All of it tries again where the machine fails, and then says so by a `MachineErr
 """
 
 import errno
+import itertools
 import os
 import stat
 import uuid
@@ -195,7 +196,17 @@ def make_folder(path: str) -> None:
 
 def remove_file(path: str) -> None:
     """Removes a file."""
-    persist(path, file_system_of(path).remove, path)
+    files, attempts = file_system_of(path), itertools.count(1)
+
+    def remove() -> None:
+        attempt = next(attempts)
+        try:
+            files.remove(path)
+        except FileNotFoundError:
+            if attempt == 1:  # else an earlier attempt removed it, and its answer was lost
+                raise
+
+    persist(path, remove)
 
 
 def remove_tree(path: str) -> None:
@@ -204,8 +215,35 @@ def remove_tree(path: str) -> None:
 
 
 def rename(source: str, target: str) -> None:
-    """Gives a file its final name, over whatever has that name."""
-    persist(target, file_system_of(target).rename, source, target)
+    """Give a file or a folder its final name, over whatever has that name.
+
+    Where an attempt fails and the next finds that the source is gone and the target is what the
+    source was, it was renamed, and the answer was lost, as on NFS.
+    """
+    files, attempts = file_system_of(target), itertools.count(1)
+    before = persist(source, _identity, files, source)
+
+    def move() -> None:
+        attempt = next(attempts)
+        try:
+            files.rename(source, target)
+        except FileNotFoundError:
+            if attempt == 1 or before is None or _identity(files, target) != before:
+                raise
+
+    persist(target, move)
+
+
+def _identity(files: FileSystem, path: str) -> tuple[object, ...] | None:
+    """Return what a file keeps when it is renamed; None if there is no such file."""
+    try:
+        if files is LOCAL:
+            found = os.lstat(path)
+            return found.st_dev, found.st_ino
+        entry = files.info(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return entry.size, entry.is_folder
 
 
 def copy_file(source: str, target: str, *, temporary_folder: str) -> bool:

@@ -24,6 +24,7 @@ from trainer_utils.storage.file_system import (
     MachineError,
     changed_size,
 )
+from trainer_utils.storage.store_process import ForkedStore, StoreProcess
 from trainer_utils.storage.store_settings import VARIABLES, open_store
 
 if TYPE_CHECKING:
@@ -92,6 +93,12 @@ class _ObjectStores(FileSystem):
         import obstore
 
         with _at(path) as (store, key):
+            if _forked_from:
+                raise OSError(
+                    f"{path!r}: cannot be written in a process that was forked from process "
+                    f"{_forked_from}, which has connections to the store. Start it by 'spawn' or "
+                    "'forkserver'."
+                )
             writer = obstore.open_writer(
                 store, key, buffer_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE
             )
@@ -241,7 +248,11 @@ _forked_from = 0
 
 
 def _note_fork() -> None:
+    """Start with no threads, and with stores that another process asks, where there are any."""
     global _forked_from
+    _pool.cache_clear()
+    _forked_store.cache_clear()
+    _store_process.cache_clear()
     if _store.cache_info().currsize:
         _forked_from = os.getppid()
 
@@ -256,6 +267,19 @@ def _store(
     return open_store(scheme, bucket, to_read=to_read)
 
 
+@functools.lru_cache(maxsize=256)
+def _forked_store(
+    scheme: str, bucket: str, environment: tuple[object, ...], to_read: bool
+) -> "ObjectStore":
+    process = _store_process(environment)
+    return cast("ObjectStore", ForkedStore(process, scheme, bucket, to_read=to_read))
+
+
+@functools.lru_cache(maxsize=4)
+def _store_process(environment: tuple[object, ...]) -> StoreProcess:
+    return StoreProcess()  # which starts with the variables that lead to stores
+
+
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
     """The threads that wait for requests of streams."""
@@ -265,17 +289,14 @@ def _pool() -> ThreadPoolExecutor:
 @contextmanager
 def _at(url: str, *, to_read: bool = False) -> "Iterator[tuple[ObjectStore, str]]":
     """The store of a url, to be asked with `_os_errors`, and the key in it; empty: the bucket."""
-    if _forked_from:  # obstore's threads are not there, and would be waited for without end
-        raise OSError(
-            f"{url!r}: expected a process of its own, got one that was forked from process "
-            f"{_forked_from}, with connections to the store. Start it by 'spawn' or 'forkserver'."
-        )
     scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
     if not bucket:
         raise ConfigError(f"{url!r}: expected the name of a bucket after {scheme}://, got none")
     with _os_errors(url):
-        yield _store(scheme, bucket, _environment(), to_read), key.strip("/")
+        # In a fork, obstore's threads are not there, and would be waited for without end.
+        open_it = _forked_store if _forked_from else _store
+        yield open_it(scheme, bucket, _environment(), to_read), key.strip("/")
 
 
 # As CPython holds them: to decode 64 variables took as long as a third of a photo's request.

@@ -16,6 +16,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from components.common.advice import how_to_set
 from components.common.layout_inputs import FileTable
 from components.example_gen.settings import LayoutNames
 from components.layouts.archives import is_archive
@@ -89,11 +90,10 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
         return "text", seen
     kind = max(KINDS, key=lambda one: len(found.get(one, ())))
     patterns = _patterns_of(name for one, some in found.items() if one != kind for name in some)
-    flags = " ".join(f"--ignore {pattern!r}" for pattern in patterns)
     raise InputError(
         f"source {source!r}: expected images, texts or audio files, found {seen}. Put each kind "
         f"into a folder of its own; or name the kind to read ({', '.join(KINDS)}) and leave out "
-        f"the other files: kind={kind!r}, ignore={patterns!r} (--kind {kind} {flags}).",
+        f"the other files: {how_to_set(kind=kind, ignore=patterns)}.",
         path=source,
     )
 

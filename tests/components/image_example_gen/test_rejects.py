@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from components.common.rejects import remedy
 from tests.components.image_example_gen.image_runs import (
     convert,
     labels_of,
@@ -90,6 +91,9 @@ def test_a_bad_file_is_a_line_of_rejects_with_one_code(tmp_path):
     manifest = convert(base, tmp_path / "out", max_reject_fraction=0.99)
     lines = rejects_in(tmp_path / "out")
     assert all(line.pop("detail") for line in lines)
+    assert {line["code"]: line["remedy"] for line in lines} == {
+        code: remedy(code) for _, code in BAD_FILES.values()
+    }
     codes = {line["source"]: line["code"] for line in lines}
     assert codes == {f"train/a/{name}.jpg": code for name, (_, code) in BAD_FILES.items()}
     assert manifest["rejects"] == Counter(code for _, code in BAD_FILES.values())
@@ -128,7 +132,7 @@ def test_links_are_followed_or_end_the_run(tmp_path, make, path, label):
     base = write_photos(tmp_path / "in", "a/5.jpg", "b/6.jpg")
     make(base)
     linked = path if label == "a" else label
-    refused(base, tmp_path / "none", [linked, "follow_links=True", f"--ignore '{linked}'"])
+    refused(base, tmp_path / "none", [linked, "--follow-links", f"--ignore {linked}"])
     convert(base, tmp_path / "without", ignore=[linked])
     labels = {"a/5.jpg": "a", "b/6.jpg": "b"}
     assert labels_of(tmp_path / "without") == labels
@@ -208,7 +212,7 @@ NO_DATASET: dict[str, tuple[dict[str, bytes], dict[str, Any], list[str]]] = {
     "a plain list of paths": (
         {**FOLDERS, "train.lst": b"./train/cat/3.jpg\t0\n"},
         ANY,
-        ["'train.lst'", "filename,label", "--ignore 'train.lst'"],
+        ["'train.lst'", "filename,label", "--ignore train.lst"],
     ),
     "no folder": ({}, {}, ["{base}"]),
     "text alone": ({"a.txt": b"no photo"}, ANY, ["{base}", "'a.txt'", "ignore=['*.txt']"]),

@@ -15,11 +15,13 @@ from PIL import Image
 
 import trainer_utils
 from components.report import records
-from components.report.display import export_examples
-from components.report.records import find_places, read_examples
+from components.report.display import describe_value, export_examples
+from components.report.inspection import feature_row
+from components.report.records import Value, find_places, read_examples
 from tests.make import wav
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format.printable import image_extent
 
 NAMES = {"filename": Feature(type="string"), "id": Feature(type="string")}
 
@@ -189,3 +191,11 @@ def test_names_are_looked_up_in_the_index_and_without_it_in_the_shards(tmp_path,
         path.write_bytes(path.read_bytes()[:-1])
     assert [find_places(dataset, name) for name in names] == found
     assert [len(each) for each in found] == [2, 2, 2, 1, 0]
+
+
+def test_all_messages_have_the_width_of_an_image_first():
+    value = Value(values=[b"x"], kind="image", format="JPEG", shape=(121, 68, 3))
+    assert describe_value(value).startswith("JPEG, 68 x 121 x 3, ")
+    feature = Feature(type="string", shape=(121, 68, 3), extra={"sizes": "fixed"})
+    assert feature_row("image", feature, {})[2] == "68 x 121, 3 channels"
+    assert image_extent(121, 68) == "68 x 121"  # as an audit has it

@@ -21,6 +21,7 @@ from trainer_utils.format import (
     ConfigError,
     CorruptShardError,
     DatasetError,
+    TfxShardsError,
 )
 
 
@@ -164,7 +165,7 @@ def test_a_run_that_is_refused_leaves_the_dataset_that_was_there(stock, tmp_path
         {"num_shards": '{"trian": 3}'},
         {"keep_shards": True, "num_shards": "2"},
     ):
-        with pytest.raises(DatasetError):
+        with pytest.raises(TfxShardsError):
             balance(stock[0], tmp_path / "out", **settings)
         assert contents(tmp_path / "out") == before, settings
 
@@ -259,7 +260,7 @@ def test_the_plan_is_what_is_done(stock, tmp_path, settings):
         assert [entry["bytes"] for entry in shards] == list(split.shard_bytes)
         assert sum(split.shard_bytes) == split.bytes
     assert {s.split: s.passes for s in planned.splits} == {
-        "train": 2 if "memory_bytes" in settings else 1,
+        "train": 3 if "memory_bytes" in settings else 1,
         "eval": 1,
     }
     assert len(str(planned).splitlines()) == 3

@@ -125,7 +125,7 @@ def test_files_and_folders_named_after_splits_are_these(convert):
         (["train_1.csv", "train 2.csv", "dev.part.csv"], ["train", "train", "eval"]),
         (["train/a.csv", "train/b.csv", "valid/a.csv"], ["train", "train", "eval"]),
         (["test.csv"], ["test"]),
-        (["test_scores.csv"], None),  # no split's name: the hash decides
+        (["test_scores.csv"], ["test"]),
         (["a.csv", "trainings.csv"], None),
     ):
         dataset = convert(dict.fromkeys(names, ONE))

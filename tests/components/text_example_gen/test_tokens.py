@@ -12,7 +12,7 @@ import pytest
 
 import trainer_utils
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format import ConfigError, TfxShardsError
 
 TEXTS = [
     *filter(None, map(str.strip, (pydoc.__doc__ or "").split("\n"))),
@@ -129,7 +129,7 @@ def test_a_changed_tokenizer_is_another_dataset(convert, files, tmp_path):
         os.utime(path, (1, 1))
         uris.append(str(convert({"t.jsonl": lines(TEXTS)}, tokenizer=str(path)).uri))
     assert len({open_dataset(uri).digest for uri in uris}) == 2
-    with pytest.raises(DatasetError, match="tokens"):
+    with pytest.raises(TfxShardsError, match="tokens"):
         trainer_utils.iterate(uris, "train", features="tokens")
     assert next(iter(trainer_utils.iterate(uris, "train", features="text"))).size
 

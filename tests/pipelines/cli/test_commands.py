@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 import trainer_utils
+from components.common.rejects import remedy
 from pipelines.cli.app import COMMANDS, app
 from tests.make import write_rows
 
@@ -56,6 +57,7 @@ def test_inspect_shows_what_is_in_a_dataset(invoke, whole_dataset):
     assert "25 examples" in text
     assert "3 shards, written by ImageExampleGen" in text
     assert "Rejected: 1 EMPTY_FILE" in text
+    assert f"  EMPTY_FILE: {remedy('EMPTY_FILE')}" in text
     facts = json_of(invoke("inspect", whole_dataset, "--json"))
     assert facts["splits"]["train"]["records"] == 20
     assert facts["splits"]["train"]["labels"] == {"cat": 10, "dog": 10}

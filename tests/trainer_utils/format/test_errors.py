@@ -1,15 +1,24 @@
 """The family of errors, sent anywhere; no name in them drives a terminal or makes a line."""
 
+import contextlib
 import copy
 import json
 import pickle
+import traceback
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, InputError
+import trainer_utils
+from trainer_utils.format import (
+    ConfigError,
+    CorruptShardError,
+    DatasetError,
+    InputError,
+    TfxShardsError,
+)
 from trainer_utils.format.printable import printable, printable_json
 from trainer_utils.storage import MachineError
 
@@ -47,6 +56,30 @@ def same(one, other):
 def test_every_error_pickles_and_copies_with_its_data(error):
     assert same(pickle.loads(pickle.dumps(error)), error)
     assert same(copy.copy(error), error)
+
+
+def test_code_that_skips_bad_datasets_hides_no_wrong_setting():
+    assert not issubclass(ConfigError, DatasetError)
+    assert issubclass(ConfigError, TfxShardsError)
+    assert issubclass(ConfigError, ValueError)
+    for kind in (CorruptShardError, InputError, MachineError):
+        assert issubclass(kind, DatasetError)
+    with pytest.raises(ConfigError), contextlib.suppress(DatasetError):
+        trainer_utils.iterate("anywhere", bach_size=3)
+
+
+@pytest.mark.parametrize("path", ["/data/a", "/data/it's", "/data/two\nlines"])
+@pytest.mark.parametrize("offset", [None, 12])
+def test_an_error_of_a_loader_s_process_keeps_lines_and_place(path, offset):
+    cause = CorruptShardError.at(path, expected="x", got="y", record=3, offset=offset, advice="Do.")
+    lines = "".join(traceback.format_exception(CorruptShardError, cause, None))
+    message = 'Original Traceback (most recent call last):\n  File "a.py", line 1\n' + lines
+    error = CorruptShardError(
+        f"Caught CorruptShardError in DataLoader worker process 0.\n{message}"
+    )
+    assert (error.path, error.record, error.offset) == (path, 3, offset)
+    assert str(error).count("\n") == 4
+    assert same(pickle.loads(pickle.dumps(error)), error)
 
 
 def test_a_setting_that_cannot_be_pickled_crosses_as_text():

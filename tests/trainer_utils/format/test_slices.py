@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_utils.format import ConfigError, DatasetError, SplitRange, resolve_slices
+from trainer_utils.format import ConfigError, SplitRange, TfxShardsError, resolve_slices
 from trainer_utils.format.slices import FileRange, RecordPositions
 
 BOUNDS = [None, 0, 1, 5, 10, -1, -5, -10]
@@ -70,7 +70,7 @@ def test_a_wrong_slice_is_refused_as_it_is_written():
         "train+": "''",
         "train[a:b]": "a:b",
     }.items():
-        with pytest.raises(DatasetError, match=re.escape(said)):
+        with pytest.raises(TfxShardsError, match=re.escape(said)):
             resolve_slices(wrong, {"train": 100, "eval": 20})
     # In any split, not only where a percentage too large is rounded to more records than there are.
     anywhere = ["train[:103%]", "train[-101%:]", "train[200%:]", "train[", 3, ["train"], b"train"]

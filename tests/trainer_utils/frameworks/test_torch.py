@@ -1,13 +1,17 @@
 """`torch_dataset` with PyTorch's own DataLoader, and with torchdata's."""
 
+import gc
 import itertools
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import trainer_utils
 from tests.make import write_rows
-from trainer_utils import ConfigError
+from trainer_utils import ConfigError, CorruptShardError
+from trainer_utils.format.slices import RecordName
 from trainer_utils.recording import InputRecorder, read_ledger, read_losses
 
 data = pytest.importorskip("torch.utils.data")
@@ -84,9 +88,6 @@ def test_a_stateful_loader_goes_on(numbered, processes, taken):
 
 
 def test_a_damaged_record_is_an_error_of_the_process_that_read_it(numbered, tmp_path):
-    import shutil
-    from pathlib import Path
-
     shutil.copytree(numbered, tmp_path / "damaged")
     shard = sorted(Path(tmp_path, "damaged", "Split-train").iterdir())[1]
     content = bytearray(shard.read_bytes())
@@ -146,3 +147,119 @@ def test_no_epoch_before_the_token_s_is_read(numbered):
         dataset.set_epoch(0)
     dataset.set_epoch(dataset.input_start.epoch)
     assert ids(loader(dataset, 0)) == expected(numbered, 1)[4:]
+
+
+def damaged_copy(uri, folder, records):
+    """Copies a dataset and flips a bit in records of its second shard: their names, all offsets."""
+    shutil.copytree(uri, folder)
+    shard = sorted(Path(folder, "Split-train").iterdir())[1]
+    content, offsets, place = bytearray(shard.read_bytes()), [], 0
+    while place < len(content):
+        offsets.append(place)
+        place += 16 + int.from_bytes(content[place : place + 8], "little")
+    for record in records:
+        content[offsets[record] + 20] ^= 1
+    shard.write_bytes(content)
+    return {RecordName(str(shard), record) for record in records}, offsets
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("batch_size", [8, 1])
+def test_substitutes_of_loader_processes_are_reported(
+    numbered, tmp_path, caplog, context, keeps, batch_size
+):
+    bad, _ = damaged_copy(numbered, tmp_path / "damaged", [1, 7])
+    settings = {**SETTINGS, "batch_size": batch_size, "on_corrupt": "skip"}
+    dataset = trainer_utils.torch_dataset(str(tmp_path / "damaged"), "train", **settings)
+    own = trainer_utils.iterate(str(tmp_path / "damaged"), "train", **settings)
+    recorder = InputRecorder(str(tmp_path / "run"))
+    batches = loader(dataset, 2, multiprocessing_context=context, persistent_workers=keeps)
+    recorder.begin(dataset)
+    assert ids(batches) == ids(own)
+    recorder.count_steps(dataset.input_steps)
+    recorder.save()
+    assert set(dataset.unreadable) == bad
+    assert dict(dataset.unreadable) == dict(own.unreadable)
+    (segment,) = read_ledger(str(tmp_path / "run")).segments
+    assert segment.unreadable == {path: [1, 7] for path, _ in bad}
+    caplog.clear()
+    dataset.set_epoch(1)
+    (told,) = [record for record in caplog.records if "could not be read" in record.message]
+    assert told.message.startswith("epoch 0: 2 of ")
+    caplog.clear()
+    dataset.set_epoch(2)
+    assert not caplog.records
+
+
+def test_the_last_epoch_s_substitutes_are_reported_when_the_dataset_goes(
+    numbered, tmp_path, caplog
+):
+    damaged_copy(numbered, tmp_path / "damaged", [3])
+    settings = {**SETTINGS, "on_corrupt": "skip"}
+    dataset = trainer_utils.torch_dataset(str(tmp_path / "damaged"), "train", **settings)
+    assert sum(1 for _ in loader(dataset, 2)) == 19
+    caplog.clear()
+    del dataset
+    gc.collect()
+    assert [record.message[:10] for record in caplog.records] == ["epoch 0: 1"]
+
+
+def test_substitutes_without_loader_processes_are_reported_at_the_end(numbered, tmp_path, caplog):
+    damaged_copy(numbered, tmp_path / "damaged", [3])
+    settings = {**SETTINGS, "on_corrupt": "skip"}
+    dataset = trainer_utils.torch_dataset(str(tmp_path / "damaged"), "train", **settings)
+    caplog.clear()
+    assert sum(1 for _ in loader(dataset, 0)) == 19
+    assert [record.message[:10] for record in caplog.records] == ["epoch 0: 1"]
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_an_error_of_a_loader_keeps_lines_and_place(numbered, tmp_path, processes):
+    ((path, record),), offsets = damaged_copy(numbered, tmp_path / "damaged", [7])
+    dataset = trainer_utils.torch_dataset(str(tmp_path / "damaged"), "train", **SETTINGS)
+    with pytest.raises(CorruptShardError) as caught:
+        ids(loader(dataset, processes))
+    error = caught.value
+    assert (error.path, error.record, error.offset) == (path, record, offsets[record])
+    if processes:
+        lines = str(error).splitlines()
+        assert lines[1] == "Original Traceback (most recent call last):"
+        assert lines[-1].startswith("trainer_utils.format.errors.CorruptShardError: ")
+        assert "\\n" not in str(error)
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("settings", [{}, {"echoing": 2}, {"repeat": 2}, {"shuffle": "global"}])
+def test_steps_of_small_records_are_made_together_and_the_same(tmp_path, settings, processes):
+    uri = write_rows(tmp_path / "rows", ({"id": n} for n in range(1000)), num_shards=3)
+    settings = {"batch_size": 7, "features": "id", "seed": 3, **settings}
+    dataset = trainer_utils.torch_dataset(uri, "train", **settings)
+    own = ids(trainer_utils.iterate(uri, "train", **settings))
+    assert ids(loader(dataset, processes)) == own
+    order = np.random.default_rng(1).permutation(len(own)).tolist()
+    assert ids(loader(dataset, processes, sampler=order)) == [own[step] for step in order]
+
+
+def test_few_calls_make_the_steps_of_small_records(tmp_path, monkeypatch):
+    uri = write_rows(tmp_path / "rows", ({"id": n} for n in range(1000)))
+    dataset = trainer_utils.torch_dataset(uri, "train", batch_size=5, features="id")
+    source, calls = dataset._input, []
+    make = source.make
+    monkeypatch.setattr(source, "make", lambda *given: calls.append(given) or make(*given))
+    assert len([dataset[step] for step in range(0, 200, 2)]) == 100
+    assert len(calls) == 3
+
+
+def test_an_error_of_a_later_step_comes_in_its_turn(tmp_path):
+    uri = write_rows(tmp_path / "rows", ({"id": n} for n in range(1000)))
+    shard = next(Path(uri, "Split-train").iterdir())
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    settings = {"batch_size": 1, "features": "id", "shuffle": False}
+    dataset, seen = trainer_utils.torch_dataset(uri, "train", **settings), []
+    with pytest.raises(CorruptShardError) as caught:
+        seen.extend(int(dataset[step][0]) for step in range(1000))
+    assert len(seen) in (0, caught.value.record)
+    assert int(dataset[caught.value.record - 1][0]) == caught.value.record - 1

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from trainer_utils import DatasetError
+from trainer_utils.format import TfxShardsError
 from trainer_utils.monitoring import measure_input
 from trainer_utils.monitoring.bench import report_of
 
@@ -55,5 +55,5 @@ def test_every_stage_of_a_dataset_is_measured(datum_photos, options):
 
 def test_what_cannot_be_measured_is_refused(datum_photos):
     for wrong in ({"seconds": 0}, {"split": "train[:0]"}, {"image": {"resize": "fit"}}):
-        with pytest.raises(DatasetError):
+        with pytest.raises(TfxShardsError):
             measure_input(datum_photos, **wrong)

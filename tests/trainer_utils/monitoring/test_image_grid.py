@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageDraw, ImageFont
 
-from trainer_utils import ConfigError, DatasetError, input_fn, iterate
+from trainer_utils import ConfigError, input_fn, iterate
+from trainer_utils.format import TfxShardsError
 from trainer_utils.monitoring import preview
 
 TEXT_HEIGHT = 12
@@ -80,7 +81,7 @@ def test_what_cannot_be_shown_is_refused(datum_photos, options):
 
 def test_a_dataset_without_images_is_refused(datum_photos):
     for settings in ({"features": ["id"]}, {"split": "train[:0]"}):
-        with pytest.raises(DatasetError):
+        with pytest.raises(TfxShardsError):
             preview(iterate(datum_photos, **settings))
 
 

@@ -10,7 +10,7 @@ import pytest
 import trainer_utils
 from tests.make import refusing, write_rows
 from trainer_utils import InputOptions, LabelOptions, PackOptions
-from trainer_utils.format import ConfigError, CorruptShardError, DatasetError
+from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, TfxShardsError
 
 LENGTH, EOS = 32, 900
 
@@ -182,7 +182,7 @@ def test_what_packs_cannot_have_is_refused(uri):
     ):
         with refusing(next(iter(settings))):
             trainer_utils.iterate(uri, "train", **{"pack": PackOptions(length=LENGTH), **settings})
-    with pytest.raises(DatasetError, match="words"):
+    with pytest.raises(TfxShardsError, match="words"):
         trainer_utils.iterate(uri, "train", pack=PackOptions(feature="words"))
 
 

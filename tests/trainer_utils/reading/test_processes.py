@@ -207,7 +207,7 @@ for call in (change, Change()):
         how["post_batching_callback"] = call
         next(iter(trainer_utils.iterate(sys.argv[1], "train", **how)))
         sys.exit("not refused")
-    except trainer_utils.DatasetError as error:
+    except trainer_utils.ConfigError as error:
         assert "processes" in str(error), error
 source = trainer_utils.iterate(
     sys.argv[1], "train", batch_size=4, features="label", processes=2, repeat=True

@@ -1,0 +1,106 @@
+"""Which tables of a folder belong together: their splits, and the columns that their paths give.
+
+Tables may be at the top, below folders that all of them share (`data/train-00000.parquet` of a
+clone of the Hub), in folders named after splits, and in Hive partitions: folders called
+`key=value`, each of which gives a column (`year=2024/part-0.csv`).
+
+Source: the partitioning of Hive and Spark, as `pyarrow.dataset.HivePartitioning` reads it.
+"""
+
+import posixpath
+import re
+import urllib.parse
+from collections.abc import Mapping, Sequence
+
+from components.common.advice import how_to_set
+from components.common.layout_inputs import LayoutInputs
+from trainer_utils.format import InputError
+from trainer_utils.format.split_words import split_of_name, splits_of_paths
+from trainer_utils.storage import display_path
+
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_DOCUMENT = re.compile(
+    r"(readme|licen[cs]e)s?([^a-z/][^/]*)?(\.(md|txt|rst|html?|pdf))?"
+    r"|dataset_infos?\.json|dataset_dict\.json|_(common_)?metadata|citation(\.\w+)?",
+    re.IGNORECASE,
+)
+
+
+def is_document(path: str) -> bool:
+    """Return whether a file next to tables describes them, as `README.md` does, by its name."""
+    return _DOCUMENT.fullmatch(posixpath.basename(path)) is not None
+
+
+def partitions_of(folders: Sequence[str]) -> dict[str, str | None]:
+    """Return the columns that Hive partitions give, by their names; None is a missing value."""
+    found: dict[str, str | None] = {}
+    for folder in filter(_is_partition, folders):
+        key, _, value = folder.partition("=")
+        value = urllib.parse.unquote(value)
+        found[urllib.parse.unquote(key)] = None if value == _HIVE_NULL else value
+    return found
+
+
+def _is_partition(folder: str) -> bool:
+    key, equals, _ = folder.partition("=")
+    return bool(key and equals)
+
+
+def check_folders(inputs: LayoutInputs, paths: Sequence[str]) -> None:
+    """Raise an InputError if tables are in folders that give them neither a split nor a column.
+
+    Whether rows of `en/part-0.csv` and `de/part-0.csv` belong together is not known.
+    """
+    folders = {path: inputs.parts_of(path)[:-1] for path in paths}
+    depth = _shared_depth([*folders.values()])
+    for path, parts in folders.items():
+        inner = parts[depth:]
+        strange = [part for part in inner if not _is_partition(part) and not split_of_name(part)]
+        if not strange:
+            continue
+        other = next(one for one in paths if folders[one] != parts)
+        place = display_path(posixpath.dirname(path))
+        raise InputError(
+            f"input_base {inputs.base!r}: expected tables at its top, or in folders named after "
+            f"splits or after a column and its value (`year=2024/`), got {display_path(path)!r} "
+            f"next to {display_path(other)!r}. Convert one folder at a time, such as "
+            f"{posixpath.join(inputs.base, place)!r}; or leave the folder out: "
+            f"{how_to_set(ignore=[place])}.",
+            path=inputs.base,
+        )
+
+
+def _shared_depth(folders: Sequence[Sequence[str]]) -> int:
+    """Return how many folders in front all tables share, partitions not among them."""
+    depth = 0
+    for names in zip(*folders, strict=False):
+        if len({*names}) > 1 or _is_partition(names[0]):
+            break
+        depth += 1
+    return depth
+
+
+def splits_of_tables(inputs: LayoutInputs, paths: Sequence[str]) -> dict[str, str | None]:
+    """Return the split of each table: of the pattern, or by a word of its path; None if neither.
+
+    Raises:
+        InputError: only some of them name a split, or one names two.
+    """
+    if inputs.split is not None:
+        return dict.fromkeys(paths, inputs.split)
+    is_file = inputs.root in inputs.files
+    parts = {path: _names_of(inputs, path, is_file=is_file) for path in paths}
+    depth = _shared_depth([own[:-1] for own in parts.values()])
+    found = _splits(paths, {path: own[depth:] for path, own in parts.items()})
+    return found if any(found.values()) else _splits(paths, parts)
+
+
+def _names_of(inputs: LayoutInputs, path: str, *, is_file: bool) -> list[str]:
+    names = (posixpath.basename(path),) if is_file else inputs.parts_of(path)
+    return [name for name in names[:-1] if not _is_partition(name)] + [names[-1]]
+
+
+def _splits(paths: Sequence[str], parts: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
+    names = {path: "/".join(parts[path]) for path in paths}
+    found = splits_of_paths(dict.fromkeys(names.values()), unit="table")
+    return {path: found[name] for path, name in names.items()}

@@ -1,0 +1,57 @@
+"""`LineLog`: lines that several processes of one machine append to a file, and one of them reads.
+
+    log = LineLog("unreadable")     # before the others start
+    log.append(["one", "two"])      # in any process, forked or spawned
+    log.read_new()                  # ["one", "two"]
+
+One `write` to a file that was opened to append is not mixed with another.
+Source: open(2), O_APPEND.
+"""
+
+import contextlib
+import os
+import tempfile
+import weakref
+from collections.abc import Iterable
+
+
+class LineLog:
+    """A file in the temporary folder, which goes with the object in the process that made it."""
+
+    def __init__(self, name: str) -> None:
+        descriptor, self.path = tempfile.mkstemp(prefix=f"tfx-shards-{name}-")
+        os.close(descriptor)
+        self._owner, self._read = os.getpid(), 0
+        weakref.finalize(self, _remove, self.path, self._owner)
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether this is the process that made the log."""
+        return os.getpid() == self._owner
+
+    def append(self, lines: Iterable[str]) -> None:
+        """Append lines, none of which holds an end of a line; raises OSError if they cannot be."""
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(descriptor, "".join(f"{line}\n" for line in lines).encode())
+        finally:
+            os.close(descriptor)
+
+    def read_new(self) -> list[str]:
+        """Return the whole lines that came since the last call; none of a file that is gone."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return []
+        with os.fdopen(descriptor, "rb") as stream:
+            stream.seek(self._read)
+            data = stream.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._read += len(whole)
+        return whole.decode().splitlines()
+
+
+def _remove(path: str, owner: int) -> None:
+    if os.getpid() == owner:  # a forked process has the same finalizer
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
