@@ -31,6 +31,7 @@ from trainer_utils.format.settings import (
     where,
 )
 from trainer_utils.format.tensors import TensorSpec
+from trainer_utils.storage import local_path
 
 COLUMN_KINDS = ("int", "float", "string", "text", "json", "label", *MEDIA, "split", "ignore")
 _ONLY_FOR_TEXTS = (
@@ -205,6 +206,8 @@ class ExampleGenSettings(Sharding, ComponentSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        roots = type(self.file_roots)(map(local_path, self.file_roots))  # type: ignore[call-arg]
+        object.__setattr__(self, "file_roots", roots)
         if self.tensors:  # bytes that are nothing else
             strings = dict.fromkeys(self.tensors, "string")
             object.__setattr__(self, "columns", {**self.columns, **strings})
