@@ -356,6 +356,7 @@ CASES: Mapping[str, Case] = {
         check_cats_and_dogs(8, train=6, eval=2),
         cure=FOLLOWED,
         advice=["--follow-links", "valid"],
+        below="photos",
     ),
     "35-9a": Case(
         inputs.linked_split,
@@ -363,6 +364,7 @@ CASES: Mapping[str, Case] = {
         arguments={"count": 152},
         cure=FOLLOWED,
         advice=["--follow-links", "valid"],
+        below="photos",
     ),
     "09c": Case(
         inputs.linked_photos,
@@ -414,7 +416,7 @@ CASES: Mapping[str, Case] = {
     ),
 }
 
-_FOLDERS = ("09a", "35-9a", "09c", "14a", "35-14", "25", "28", "32", "32-data")
+_FOLDERS = ("14a", "35-14", "28", "32", "32-data")
 _MEDIA = ("33b",)
 _TABLES = ("16a",)
 NOT_YET: Mapping[str, str] = {

@@ -100,7 +100,7 @@ class _ObjectStores(FileSystem):
                 if name in by_name and _is_file(store, by_name[name])
             }
 
-    def walk(self, base: str) -> Iterator[InputFile]:
+    def walk(self, base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
         with _at(base) as (store, key):
             skipped = len(key) + 1 if key else 0
             for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
