@@ -8,11 +8,12 @@ No Python object is made for a row: a third of the time of tfx_bsl's encoder. By
 `trainer_utils.format.encode_example`. Source: `tensorflow/core/example/{example,feature}.proto`.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import google_crc32c
@@ -42,13 +43,13 @@ from components.tables.kinds import (
 )
 from components.tables.pieces import BadRow, Piece, Rows, TableOptions, checked_texts
 from components.tables.reading import read_piece
-from trainer_utils.format import ConfigError, Shard
+from trainer_utils.format import ConfigError, InputError, Shard
 from trainer_utils.format.example import varint
 from trainer_utils.format.index import name_crc
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import frame_footers, frame_headers
-from trainer_utils.storage.file_system import encode_path, join
+from trainer_utils.storage.file_system import encode_path, is_fault, join
 
 TOKENS = "tokens"
 """The feature that a tokenizer makes."""
@@ -96,8 +97,29 @@ class PieceReport:
 def inspect_piece(
     base: str, folder: str, options: TableOptions, rules: TextRules, numbered: tuple[int, Piece]
 ) -> PieceReport:
-    """Reads a piece, makes its texts what the settings ask for, and keeps the rest in `folder`."""
-    number, piece = numbered
+    """Read a piece, change its texts as the settings ask for, and keep all of it in `folder`."""
+    with _naming(numbered[1].source):
+        return _inspect_piece(base, folder, options, rules, *numbered)
+
+
+@contextlib.contextmanager
+def _naming(source: str) -> Iterator[None]:
+    """Give errors of Arrow the name of the file."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        if is_fault(error):
+            raise
+        advice = "Write fewer rows in a row group, or fewer values in a row."
+        got = f"{type(error).__name__}: {error}"
+        raise InputError.at(
+            source, expected="rows that Arrow holds", got=got, advice=advice
+        ) from error
+
+
+def _inspect_piece(
+    base: str, folder: str, options: TableOptions, rules: TextRules, number: int, piece: Piece
+) -> PieceReport:
     rows = read_piece(base, piece, options)
     texts = text_columns(list(rows.columns), options.columns)
     of_words = [
@@ -265,7 +287,19 @@ def encode_piece(
     shuffles: Sequence[ExternalShuffle],
     given: PieceRows,
 ) -> EncodingReport:
-    """Makes the rows of a piece into framed examples, and writes them as runs of the shuffles."""
+    """Encode the rows of a piece as framed examples, and write them as runs of the shuffles."""
+    with _naming(given.source):
+        return _encode_piece(folder, wanted, vocabularies, tokens, shuffles, given)
+
+
+def _encode_piece(
+    folder: str,
+    wanted: Sequence[Column],
+    vocabularies: Mapping[str, Sequence[str]],
+    tokens: TokenPlan | None,
+    shuffles: Sequence[ExternalShuffle],
+    given: PieceRows,
+) -> EncodingReport:
     splits = given.splits
     columns, records = read_columns(folder, given.number, [column.name for column in wanted])
     features: dict[str, pa.Array] = {}
