@@ -1,5 +1,6 @@
 """What a layout is read from: files below the input base, as columns, and how lists name them."""
 
+import bisect
 import concurrent.futures
 import dataclasses
 import functools
@@ -35,6 +36,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _REMOTE_THREADS = 16
+_MOST_BISECTIONS = 64
 _MOST_REQUESTS = 8  # for single files or folders of a bucket, before more is listed at once
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN_SCHEMES = ("file", "gs", "hdfs", "s3")
@@ -49,6 +51,7 @@ class FileTable(Mapping[str, storage.InputFile]):
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
+        self._questions = 0
 
     @classmethod
     def of(cls, files: Iterable[storage.InputFile]) -> "FileTable":
@@ -88,10 +91,23 @@ class FileTable(Mapping[str, storage.InputFile]):
         return {path: place for place, path in enumerate(self)}
 
     def __contains__(self, path: object) -> bool:
-        return path in self._places
+        return isinstance(path, str) and self._place_of(path) is not None
+
+    def _place_of(self, path: str) -> int | None:
+        """Return the place of a path: the first ones by bisection, then from a table of all.
+
+        A table of a million paths takes a second and 150 MB, which one question is not worth.
+        """
+        if "_places" in vars(self) or self._questions >= _MOST_BISECTIONS:
+            return self._places.get(path)
+        self._questions += 1
+        key, paths = encode_path(path), self.paths
+        place = bisect.bisect_left(range(len(paths)), key, key=lambda n: paths[n].as_py())
+        return place if place < len(paths) and paths[place].as_py() == key else None
 
     def __getitem__(self, path: str) -> storage.InputFile:
-        place = self._places[path]
+        if (place := self._place_of(path)) is None:
+            raise KeyError(path)
         size, version, code, detail, is_folder = (a[place].as_py() for a in self._arrays)
         problem = None if code is None else (code, decode_path(detail))
         return storage.InputFile(path, size, version, problem, is_folder)
@@ -127,15 +143,19 @@ class FileTable(Mapping[str, storage.InputFile]):
         found = pc.starts_with(self.table.column("path"), pattern=encode_path(f"{folder}/"))
         return self.select(found.to_numpy())
 
-    @property
+    @functools.cached_property
     def paths(self) -> pa.Array:
-        """Of the files, `(n,) large_binary`."""
+        """The paths of the files, `(n,) large_binary`."""
         return one_array(self.table.column("path"))
 
     def folders(self) -> pa.DictionaryArray:
         """The folder of each file, `large_binary`; that of one at the top is `""`."""
         found = pc.replace_substring_regex(self.paths, pattern="/?[^/]*$", replacement="")
         return found.dictionary_encode()
+
+    def select_only(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
+        """Return the files that a mask `(n,)` takes, as a table of their own."""
+        return FileTable(self.table.filter(pa.array(mask)))
 
     def select(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
         """Those files that a mask `(n,)` takes."""
@@ -206,7 +226,7 @@ class LayoutInputs:
 
     base: str  # the input base, a folder
     root: str  # where the layout begins, relative to `base`: a folder ("" for the base), or a file
-    files: FileTable  # those selected, by path relative to `base`, in order
+    files: FileTable  # those selected, by path relative to `base`, in order; without junk
     split: str | None = None  # the split that all of them belong to, or None where the layout says
     # Kinds by column, as the user sets them
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -225,6 +245,7 @@ class LayoutInputs:
     # Folders and files of the layout that have other names, by setting
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     media: str = "image"  # the kind of the files, where nothing says it: `image`, `audio`, `text`
+    follow_links: bool = False  # whether files may be read that links outside of `base` lead to
     layout: str = "auto"  # the setting: the layout that is asked for by name, or `auto`
     # Sums of what the layout itself read, such as annotations, by name: a part of the inputs'
     # fingerprint
@@ -270,7 +291,8 @@ class LayoutInputs:
 
     @functools.cached_property
     def _real_base(self) -> str | None:
-        return None if storage.is_remote(self.base) else os.path.realpath(self.base)
+        is_free = self.follow_links or storage.is_remote(self.base)
+        return None if is_free else os.path.realpath(self.base)
 
     def open(self, path: str) -> BinaryIO:
         """A file's bytes as an unbuffered stream; OSError where it is not what was listed."""
@@ -337,7 +359,7 @@ class LayoutInputs:
             )
         if not uri:
             raise RejectedInputError("FILE_NOT_FOUND", "there is no path, where one is expected")
-        uri = self._whole_if_outside(uri.removeprefix("file://"), folder)
+        uri = self._whole_if_outside(storage.local_path(uri), folder)
         inside = False
         for root, files, start in self._roots(folder):
             if (path := _below(uri, self._spellings[root], start)) is None:

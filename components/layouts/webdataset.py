@@ -484,5 +484,6 @@ val-0000.tar: …""",
         detect=detect,
         read=read,
         takes_columns=True,
+        known=("*.tar",),
     )
 )

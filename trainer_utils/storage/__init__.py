@@ -31,6 +31,7 @@ from trainer_utils.storage.file_system import (
     is_object_store,
     is_remote,
     join,
+    local_path,
     machine_error,
     naming_file,
     persist,
@@ -113,13 +114,19 @@ def list_names(folder: str, *, may_lack: bool = False) -> list[str]:
         return []
 
 
-def walk_files(base: str) -> Iterator[InputFile]:
-    """Every file under a folder, however deep, in no order and one at a time. Reads no file.
+def walk_files(base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
+    """Yield every file under a folder, however deep, in no order and one at a time. Reads no file.
 
-    A link to a file inside `base` counts as that file; one that leads out, a linked folder,
-    whatever is no regular file and a folder that cannot be listed are listed with their `problem`.
+    A link to a file inside `base` counts as that file. A link that leads out, a linked folder,
+    anything that is not a regular file and a folder that cannot be listed are yielded with their
+    `problem`.
+
+    Args:
+        base: a folder, or the url of one.
+        follow_links: whether links to files and folders are read wherever they lead. A link to a
+            folder that contains it is yielded with the problem `LINK_LOOP`, and not followed.
     """
-    return file_system_of(base).walk(base)
+    return file_system_of(base).walk(base, follow_links=follow_links)
 
 
 def list_files(base: str) -> list[InputFile]:
@@ -127,9 +134,9 @@ def list_files(base: str) -> list[InputFile]:
     return sorted(walk_files(base), key=lambda file: encode_path(file.path))
 
 
-def find_file(base: str, name: str) -> InputFile:
-    """One file of a folder, as `list_files` lists it, or a FileNotFoundError."""
-    return persist(base, file_system_of(base).find, base, name)
+def find_file(base: str, name: str, *, follow_links: bool = False) -> InputFile:
+    """Return one file of a folder as `walk_files` lists it, or raise a FileNotFoundError."""
+    return persist(base, file_system_of(base).find, base, name, follow_links=follow_links)
 
 
 def open_for_reading(path: str, *, root: str | None = None) -> BinaryIO:

@@ -81,7 +81,7 @@ class _ObjectStores(FileSystem):
                 raise FileNotFoundError(path)
             return folders + files
 
-    def walk(self, base: str) -> Iterator[InputFile]:
+    def walk(self, base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
         with _at(base) as (store, key):
             skipped = len(key) + 1 if key else 0
             for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
