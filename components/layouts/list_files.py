@@ -20,7 +20,7 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
 from components.layouts.file_kinds import kind_of_name
 from trainer_utils.format import InputError
-from trainer_utils.storage import is_remote
+from trainer_utils.storage import is_remote, local_path
 
 _WAYS = ("tail", "name", "stem")
 _INDEX = "file index"  # in the cache of the inputs
@@ -31,7 +31,7 @@ MISSING = ("FILE_NOT_FOUND", "OUTSIDE_INPUT_BASE")
 
 def as_parts(uri: str) -> list[str]:
     """Return the parts of a path in either system's form, without a drive or scheme."""
-    uri = _DRIVE.sub("", uri.removeprefix("file://")).replace("\\", "/")
+    uri = _DRIVE.sub("", local_path(uri)).replace("\\", "/")
     return [part for part in uri.split("/") if part not in ("", ".")]
 
 
@@ -218,7 +218,7 @@ def outside_roots(uris: Iterable[str]) -> list[str]:
     """Return the folders of whole paths and urls, as few as can be; the first ones of many."""
     groups: dict[tuple[str, ...], list[list[str]]] = {}
     for uri in uris:
-        uri = uri.removeprefix("file://")
+        uri = local_path(uri)
         if not (uri.startswith("/") or is_remote(uri)):
             continue
         parts = posixpath.dirname(uri).split("/")

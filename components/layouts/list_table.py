@@ -31,6 +31,7 @@ from components.tables.pieces import (
     Piece,
     Rows,
     TableOptions,
+    advice_for_images,
     lines_of,
     row_starts,
     select_settings,
@@ -232,6 +233,10 @@ def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Par
     }
 
 
+def _for_media(message: str, inputs: LayoutInputs) -> str:
+    return advice_for_images(message) if inputs.media == "image" else message
+
+
 def _read_pieces(
     inputs: LayoutInputs, path: str, kind: str, *, unread: frozenset[str] = frozenset()
 ) -> tuple[list[Piece], list[Rows]]:
@@ -241,17 +246,22 @@ def _read_pieces(
         found = pieces_of(
             inputs, path, kind=kind, split=None, options=options, folder=folder, unread=unread
         )
-        pieces = [*found]
+        try:
+            pieces = [*found]
+        except InputError as error:
+            message = _for_media(str(error.args[0]), inputs)
+            raise InputError(message, path=error.path, details=error.details) from error
         read = [read_piece(inputs.base, piece, options, unread=unread) for piece in pieces]
     parts, lines = list[Rows](), 1
     for piece, rows in zip(pieces, read, strict=True):
         if rows.bad:
             bad = rows.bad[0]
             line = lines + int(piece.details.get("lines_before", 0)) + (bad.line or 0)
-            raise InputError(
+            message = (
                 f"{piece.source!r}: {bad.detail} ({bad.code}, line {line}). Fix that row. "
                 f"If the file is no list: {how_to_set(layout='folder')}."
             )
+            raise InputError(_for_media(message, inputs))
         parts.append(rows)
         lines += rows.lines
     return pieces, parts

@@ -97,7 +97,7 @@ CURES: Mapping[str, Cure] = {
         written=9,
     ),
     "no record to train": Cure(
-        lambda: {"a/1.jpg": jpeg(1)},
+        lambda: {"1.jpg": jpeg(1)},
         "splits={'train': 1} (--splits train=1)",
         written=1,
         given={"seed": 1},
@@ -118,7 +118,7 @@ CURES: Mapping[str, Cure] = {
         kind="text",
     ),
     "channels": Cure(
-        lambda: {f"a/{n}.wav": wav(n, channels=1 + 2 * (n == 0)) for n in range(4)},
+        lambda: {f"{n}.wav": wav(n, channels=1 + 2 * (n == 0)) for n in range(4)},
         "channels=1 (--channels 1)",
         written=4,
         kind="audio",
@@ -243,6 +243,23 @@ CURES: Mapping[str, Cure] = {
         ),
         "list_encoding='latin-1' (--list-encoding latin-1)",
         written=2,
+    ),
+    "list in utf-16": Cure(
+        lambda: (
+            {f"{n}.jpg": jpeg(n) for n in (1, 2)}
+            | {"list.csv": "filename,note\n1.jpg,schön\n2.jpg,gut\n".encode("utf-16")}
+        ),
+        "list_encoding='utf-16' (--list-encoding utf-16)",
+        written=2,
+    ),
+    "list of clips in latin-1": Cure(
+        lambda: (
+            {f"{n}.wav": wav(n) for n in (1, 2)}
+            | {"list.csv": "filename,note\n1.wav,schön\n2.wav,gut\n".encode("latin-1")}
+        ),
+        "encoding='latin-1' (--encoding latin-1)",
+        written=2,
+        kind="audio",
     ),
     "column that names no splits": Cure(
         lambda: (
