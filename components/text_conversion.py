@@ -113,13 +113,20 @@ class TextConversion(Conversion[RowPlan]):
 
     def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[ExcludedInput]]:
         pieces, excluded, sources = list[Piece](), list[ExcludedInput](), list[str]()
-        for inputs in layout_inputs(self.located, columns=self.settings.columns, media=self.media):
+        for inputs in layout_inputs(
+            self.located,
+            columns=self.settings.columns,
+            media=self.media,
+            follow_links=self.settings.follow_links,
+            layout=self.settings.layout,
+        ):
             some, others = texts.find_pieces(inputs, self.settings, folder=working_folder(uri))
             sources += sorted({piece.source for piece in some if piece.source})
             sources += [name for piece in some for name, *_ in piece.details.get("files", ())]
             pieces += some
             excluded += others
         refuse_overlap(sources)
+        excluded += self.skipped_files()
         if not self._options.header:
             headers = {p.source: p.details for p in pieces if p.details.get("header")}
             check_agreement(

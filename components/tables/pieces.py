@@ -42,6 +42,7 @@ class TableOptions:
     # of CSV and TSV: `csv` (RFC 4180), or `none`: quotes are characters like any other
     quoting: str = "csv"
     encoding: str = "utf-8"  # of the files, as Python names it
+    follow_links: bool = False  # whether links may lead out of the input base
     tokenizer: str | None = None  # whose template makes texts of chats
 
     @property

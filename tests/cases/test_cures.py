@@ -97,7 +97,7 @@ CURES: Mapping[str, Cure] = {
         written=9,
     ),
     "no record to train": Cure(
-        lambda: {"a/1.jpg": jpeg(1)},
+        lambda: {"1.jpg": jpeg(1)},
         "splits={'train': 1} (--splits train=1)",
         written=1,
         given={"seed": 1},
@@ -118,7 +118,7 @@ CURES: Mapping[str, Cure] = {
         kind="text",
     ),
     "channels": Cure(
-        lambda: {f"a/{n}.wav": wav(n, channels=1 + 2 * (n == 0)) for n in range(4)},
+        lambda: {f"{n}.wav": wav(n, channels=1 + 2 * (n == 0)) for n in range(4)},
         "channels=1 (--channels 1)",
         written=4,
         kind="audio",
