@@ -37,7 +37,6 @@ _SCHEMA = pa.schema(
 )
 _REMOTE_THREADS = 16
 _MOST_BISECTIONS = 64
-_MOST_REQUESTS = 8  # for single files or folders of a bucket, before more is listed at once
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN_SCHEMES = ("file", "gs", "hdfs", "s3")
 
@@ -163,7 +162,7 @@ class FileTable(Mapping[str, storage.InputFile]):
 
 
 class NamedFiles(Mapping[str, storage.InputFile]):
-    """Files below a folder, each looked up when a list names it: few of a large folder may be.
+    """Files below a folder, looked up when a list names them: few of a large folder may be.
 
     Args:
         base: the folder, or the url of one.
@@ -172,11 +171,16 @@ class NamedFiles(Mapping[str, storage.InputFile]):
     def __init__(self, base: str) -> None:
         self._base = base
         self._found: dict[str, storage.InputFile | None] = {}
-        self._listed: dict[str, Mapping[str, storage.InputFile]] = {}  # by folder
+
+    def look_up(self, paths: Iterable[str]) -> None:
+        """Look for many files, so that their folders are listed at once."""
+        new = [path for path in dict.fromkeys(paths) if path not in self._found]
+        found = storage.find_files(self._base, new)
+        self._found |= {path: found.get(path) for path in new}
 
     def __getitem__(self, path: str) -> storage.InputFile:
         if path not in self._found:
-            self._found[path] = self._find(path)
+            self.look_up([path])
         if (file := self._found[path]) is None:
             raise KeyError(path)
         return file
@@ -186,24 +190,6 @@ class NamedFiles(Mapping[str, storage.InputFile]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-    def _find(self, path: str) -> storage.InputFile | None:
-        """Ask for a file by itself, or of a bucket, where many are named, list its folder."""
-        folder, name = posixpath.split(path)
-        is_listed = storage.is_remote(self._base) and len(self._found) > _MOST_REQUESTS
-        if not is_listed:
-            try:
-                return storage.find_file(self._base, path)
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-        if len(self._listed) > _MOST_REQUESTS:
-            folder, name = "", path  # one listing of all folders, rather than one for each
-        if folder not in self._listed:
-            whole = storage.join(self._base, folder).rstrip("/") if folder else self._base
-            files = storage.walk_files(whole) if storage.exists(whole) else ()
-            self._listed[folder] = {file.path: file for file in files}
-        file = self._listed[folder].get(name)
-        return file and file._replace(path=path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -353,7 +339,7 @@ class LayoutInputs:
         Raises:
             RejectedInputError: there is none, or it may not be read.
         """
-        if (scheme := _SCHEME.match(uri)) and scheme[1].lower() not in _KNOWN_SCHEMES:
+        if _has_unknown_scheme(uri):
             raise RejectedInputError(
                 "UNKNOWN_SCHEME", f"expected a path or one of {', '.join(_KNOWN_SCHEMES)}"
             )
@@ -375,6 +361,30 @@ class LayoutInputs:
         raise RejectedInputError(
             "OUTSIDE_INPUT_BASE", "expected a path below input_base or one of file_roots"
         )
+
+    def look_up(self, uris: Iterable[str], *, folder: str) -> None:
+        """Look for the files of a list outside of the input base, before `resolve` is asked.
+
+        Args:
+            uris: as of `resolve`.
+            folder: of the list, relative to `base`.
+        """
+        roots = [root for root in self.image_roots if isinstance(root.files, NamedFiles)]
+        if not roots:
+            return
+        paths: dict[str, list[str]] = {root.base: [] for root in roots}
+        for uri in uris:
+            if not uri or _has_unknown_scheme(uri):
+                continue
+            whole = self._whole_if_outside(uri.removeprefix("file://"), folder)
+            if _below(whole, self._spellings[self.base], folder) in self.files:
+                continue
+            for root in roots:
+                if (path := _below(whole, self._spellings[root.base], "")) is not None:
+                    paths[root.base].append(path)
+        for root in roots:
+            assert isinstance(root.files, NamedFiles)
+            root.files.look_up(paths[root.base])
 
     def _whole_if_outside(self, uri: str, folder: str) -> str:
         """`../photos/1.jpg` as a whole path, where it leads out of the input base."""
@@ -441,6 +451,11 @@ def decode_text(
             offset=error.start,
             advice=advice,
         ) from error
+
+
+def _has_unknown_scheme(uri: str) -> bool:
+    scheme = _SCHEME.match(uri)
+    return scheme is not None and scheme[1].lower() not in _KNOWN_SCHEMES
 
 
 def _below(uri: str, prefixes: tuple[str, ...], start: str) -> str | None:

@@ -281,7 +281,9 @@ def _read_ahead(entries: Sequence[Entry], reader: BlobReader) -> Iterator[_Read]
     Of local files only from when reading has had to wait for a disk or a network: what lies in
     memory takes less than two turns at the interpreter's lock.
     """
-    kind = _REMOTE if is_remote(reader.base) else _LOCAL
+    # A local list may name files of a bucket, and a list in a bucket local ones.
+    names_remote = any("://" in blob.path for entry in entries for blob in entry.blobs)
+    kind = _REMOTE if is_remote(reader.base) or names_remote else _LOCAL
     first = entries[0].blobs[:1] if entries else ()
     if first and first[0].row is not None:  # a thread holds a group of rows
         kind = _TABLE

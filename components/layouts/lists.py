@@ -486,6 +486,7 @@ def _file_sources(
         own_folder=_own_folder(inputs, table.path),
         uris=[uri for _, uri in uris],
     )
+    inputs.look_up((uri for _, uri in uris), folder=posixpath.dirname(table.path))
     seen: set[str] = set()  # paths of files
     names: set[str] = set()
     known: dict[str, str] = {}  # names by path

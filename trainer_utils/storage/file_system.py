@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -361,6 +361,18 @@ class FileSystem(Protocol):
         """Return one file of a folder, as `walk` has it."""
         found = self.info(join(base, name))
         return InputFile(name, found.size or 0, found.version)
+
+    def find_in_folder(self, folder: str, names: Sequence[str]) -> dict[str, InputFile]:
+        """Return those of some files of one folder that are there, as `walk` has them, by name."""
+        try:
+            found = {each.name: each for each in self.list_folder(folder) if not each.is_folder}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        return {
+            name: InputFile(name, found[name].size or 0, found[name].version)
+            for name in names
+            if name in found
+        }
 
     def create(self, path: str) -> BinaryIO:
         """A stream to a new file, whole once it is closed."""

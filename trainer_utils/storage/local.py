@@ -14,7 +14,7 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -111,6 +111,13 @@ class _LocalFileSystem(FileSystem):
         entry = Path(base, name)
         entry.lstat()  # else it would be listed as one that vanished
         return _local_file(entry, name, None if follow_links else os.path.realpath(base))
+
+    def find_in_folder(self, folder: str, names: Sequence[str]) -> dict[str, InputFile]:
+        found = {}
+        for name in names:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                found[name] = self.find(folder, name)
+        return found
 
     def create(self, path: str) -> BinaryIO:
         return open(path, "wb")
