@@ -22,11 +22,13 @@ from components.common.entry import (
     sum_blobs,
     sum_facts,
     texts_of,
+    with_excluded,
 )
 from components.common.layout_inputs import ImageRoot, LayoutInputs, NamedFiles
+from components.common.rejects import Reject, RejectLimit
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import start_working
-from components.example_gen.conversion import Conversion
+from components.example_gen.conversion import Conversion, rejects_path
 from components.example_gen.file_examples import SIXTEEN_BIT_PEAK, ShardSummary
 from components.example_gen.file_plan import (
     BaseDataset,
@@ -164,8 +166,7 @@ class FileConversion(Conversion[FilePlan]):
     def _find_groups(self) -> dict[str, str]:
         from components.example_gen.near_duplicates import find_near_duplicates  # few need it
 
-        roots = self.settings.file_roots
-        return find_near_duplicates(self.found, base=self.located.base, image_roots=roots)
+        return find_near_duplicates(self.found, self.blob_reader())
 
     def inputs(self) -> list[LayoutInputs]:
         """What the layout is read from, one a pattern of `input_config`."""
@@ -184,6 +185,7 @@ class FileConversion(Conversion[FilePlan]):
             vocabularies=self.settings.vocabularies,
             media=self.media,
             names=self.settings.layout_names,
+            follow_links=self.settings.follow_links,
         )
 
     @property
@@ -204,6 +206,7 @@ class FileConversion(Conversion[FilePlan]):
         if len(tables) > 1:
             refuse_overlap(texts_of(array_of(found.rows, "name")))
         contents = {name: crc for some in inputs for name, crc in some.contents.items()}
+        found = with_excluded(found, self.skipped_files())
         return dataclasses.replace(found, contents=contents)
 
     def write(self, plan: FilePlan, uri: str) -> Written:
@@ -211,7 +214,17 @@ class FileConversion(Conversion[FilePlan]):
         start_working(uri, key=self.key())
         tasks, paths = plan.tasks, (self.located.base, *self.settings.file_roots)
         cost = self._cost_of(plan, tasks)
-        write = WriteMediaShard(plan.columns, plan.blobs, self.located.base, uri, self.settings)
+        limit = RejectLimit(
+            found=plan.found,
+            max_reject_fraction=self.settings.max_reject_fraction,
+            rejected_before=len(plan.rejects),
+            listed_in=rejects_path(uri),
+        )
+        before = dataclasses.replace(limit, rejected_before=0)
+        before.check(plan.rejects, seen=plan.found, where=" (before a file was opened)")
+        write = WriteMediaShard(
+            plan.columns, plan.blobs, self.located.base, uri, self.settings, limit
+        )
         run = functools.partial(
             map_tasks, workspace=working_folder(uri), runner=self._runner, cost=cost, paths=paths
         )
@@ -226,6 +239,7 @@ class FileConversion(Conversion[FilePlan]):
                 unit=self.unit,
                 noun="parts of shards",
                 check=EncodedPart.read,
+                on_result=_Rejected(limit),
             )
         )
         whole = []
@@ -235,7 +249,13 @@ class FileConversion(Conversion[FilePlan]):
                 none, joined = np.zeros(0, np.int64), tuple(itertools.islice(made, len(own)))
                 shard = dataclasses.replace(shard, places=none, parts=joined)
             whole.append(dataclasses.replace(task, argument=shard))
-        results = run(write, whole, unit="" if parts else self.unit, check=write.check)
+        results = run(
+            write,
+            whole,
+            unit="" if parts else self.unit,
+            check=write.check,
+            on_result=_Rejected(limit),
+        )
         shards = _keep_full_shards([shard for shard, _ in results], uri)
         filled = [
             (summary, self._listing.of_records(task.argument.places, summary.names))
@@ -390,6 +410,20 @@ def _warn_of_dark_images(found: ShardSummary) -> None:
                 "scale the values to the whole range first",
                 *(name, found.conversions["SIXTEEN_BIT"], low, high, high // 256 + 1),
             )
+
+
+class _Rejected:
+    """The rejects of the shards, or parts of shards, that are done, checked against the bound."""
+
+    def __init__(self, limit: RejectLimit) -> None:
+        self._limit, self._rejects, self._seen = limit, list[Reject](), 0
+
+    def __call__(self, result: EncodedPart | tuple[Shard, ShardSummary]) -> None:
+        """Add those of one result."""
+        summary = result.summary if isinstance(result, EncodedPart) else result[1]
+        self._rejects += summary.rejects
+        self._seen += len(summary.names) + len(summary.rejects)
+        self._limit.check(self._rejects, seen=self._seen)
 
 
 def _keep_full_shards(written: Sequence[Shard], uri: str) -> tuple[Shard, ...]:

@@ -21,6 +21,7 @@ from components.common.publish import (
     publish_dataset,
     write_artifact,
 )
+from components.common.rejects import rejects_of
 from components.common.settings import ExecProperties
 from components.common.tasks import Runner
 from components.common.workspace import check_folder, is_within, path_of, run_in
@@ -33,7 +34,7 @@ from components.example_gen.settings import (
     TextSettings,
 )
 from trainer_utils.dataset.location import newest_dataset
-from trainer_utils.format import ConfigError, DatasetError, Manifest
+from trainer_utils.format import ConfigError, DatasetError, InputError, Manifest
 from trainer_utils.storage import (
     exists,
     make_folder,
@@ -150,7 +151,13 @@ def convert(
         conversion.refuse_output(uri, setting="uri")
         with run_in(uri, restarts=restart), retrying_for_minutes():
             plan = conversion.plan(uri)
-            written = conversion.write(plan, uri)
+            try:
+                written = conversion.write(plan, uri)
+            except InputError as error:
+                if error.rejects:
+                    known = dict.fromkeys((*plan.rejects, *rejects_of(error)))
+                    conversion.list_rejects(uri, [*known])
+                raise
             rejects = (*plan.rejects, *written.rejects)
             records = collections.Counter[str]()
             for shard in written.shards:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_utils.format.errors import ConfigError, CorruptShardError, DatasetError
 
 if TYPE_CHECKING:
+    from trainer_utils.frameworks.image_decoder import image_decoder
     from trainer_utils.frameworks.jax import jax_batches
     from trainer_utils.frameworks.keras import keras_dataset
     from trainer_utils.frameworks.numpy import iterate
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _NAMES = {
+    "frameworks.image_decoder": ["image_decoder"],
     "frameworks.jax": ["jax_batches"],
     "frameworks.keras": ["keras_dataset"],
     "frameworks.numpy": ["iterate"],
@@ -67,6 +69,7 @@ __all__ = [
     "distribute",
     "evaluate",
     "fit",
+    "image_decoder",
     "input_fn",
     "iterate",
     "jax_batches",

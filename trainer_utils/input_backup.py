@@ -26,7 +26,7 @@ _KERAS = ("tf_keras", "keras")  # the packages that a model may belong to
 
 
 def load_state(folder: str) -> InputState | None:
-    """Return the token that `InputBackup` saved in a folder; None if there is none yet."""
+    """Return the token that `InputBackup` saved in a folder; None before the first save."""
     return _read(folder).state
 
 
@@ -137,8 +137,8 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
         repeat = self._dataset.input_pipeline.options.repeat
         steps = int(self._dataset.input_steps)
         if repeat is False:
-            return steps - self._step % max(steps, 1)
-        return sys.maxsize if repeat is True else int(repeat) * steps - self._step
+            return steps - int(self._step) % max(steps, 1)
+        return sys.maxsize if repeat is True else int(repeat) * steps - int(self._step)
 
     @property
     def _resumes_as_saved(self) -> bool:
@@ -250,7 +250,7 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
             self._restored_root.clear()
 
     def serialize(self) -> str:
-        """Return what the checkpoint holds, and write the ledger next to it."""
+        """Return the token and the ledger as JSON, and write the ledger next to it."""
         if self.state is None:
             return ""
         self._check_restored()
@@ -258,7 +258,7 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
         return _SavedInput(self.state, self.ledger).to_json()
 
     def deserialize(self, value: str | bytes) -> None:
-        """Restore what a checkpoint held."""
+        """Restore the token and the ledger of a checkpoint."""
         saved = _SavedInput.from_json(value.decode() if isinstance(value, bytes) else value)
         self.state = saved.state
         self._restored_root[:] = _restoring_checkpoint()
@@ -305,7 +305,7 @@ def _trainable_variables(root: Any) -> list[tuple[str, Any]]:
 
 
 def _package_of(model: Any) -> str | None:
-    """Return `keras` or `tf_keras`, of which a model is; None if it is of neither."""
+    """Return the name of a model's package, `keras` or `tf_keras`; None for another."""
     for name in _KERAS:
         package = sys.modules.get(name)
         if package is not None and isinstance(model, package.Model):
@@ -321,7 +321,7 @@ def _updates_of(model: Any) -> int | None:
 
 @dataclasses.dataclass(frozen=True)
 class _SavedInput:
-    """The position of an input as it is saved: its token, its ledger, and the model's place."""
+    """The saved position of an input: its token, its ledger, and the model's number of updates."""
 
     state: InputState | None = None
     ledger: InputLedger | None = None

@@ -13,6 +13,7 @@ import itertools
 import math
 import os
 import re
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -164,7 +165,8 @@ def run_in_threads(work: Callable[[int], None], count: int) -> None:
 def run_ahead(
     work: Callable[[Any], _Result], items: Iterable[Any], *, threads: int, most: int
 ) -> Iterator[_Result]:
-    """What comes of each item, in order, so many of which are begun before they are asked for."""
+    """Map `work` over items in order, in threads, with up to `most` items done ahead."""
+    is_exiting = sys.is_finalizing  # a generator that is dropped at exit has no modules left
     waiting: collections.deque[Future[_Result]] = collections.deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="tfx-shards-batches")
     left = iter(items)
@@ -176,21 +178,29 @@ def run_ahead(
                 return
             yield waiting.popleft().result()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        if not is_exiting():
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 class MadeOnce(Generic[_Result]):
     """What is made of keys: once, though several threads ask; so many of the latest are kept."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._lock = most, threading.Lock()
+        self._most = most
+        self._start_empty()
+
+    def _start_empty(self) -> None:
+        """Begin with nothing: in a forked process, no thread goes on with what was being made."""
+        self._lock, self._process = threading.Lock(), os.getpid()
         self._made: collections.OrderedDict[Hashable, Future[_Result]] = collections.OrderedDict()
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._made
+        return self._process == os.getpid() and key in self._made
 
     def get(self, key: Hashable, make: Callable[[], _Result]) -> _Result:
         """What was made of a key, or is made now; an error is not kept."""
+        if self._process != os.getpid():
+            self._start_empty()
         with self._lock:
             found = self._made.get(key)
             if is_own := found is None:
@@ -210,6 +220,8 @@ class MadeOnce(Generic[_Result]):
 
     def forget(self, key: Hashable) -> None:
         """Has it made anew the next time."""
+        if self._process != os.getpid():
+            self._start_empty()
         with self._lock:
             self._made.pop(key, None)
 

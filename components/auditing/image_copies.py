@@ -181,7 +181,7 @@ def _likely_pairs(hashes: Hashes, keys: Hashes, views: Numbers) -> Iterator[Numb
 @functools.cache
 def _bits_of_words() -> npt.NDArray[np.uint8]:
     octets = np.arange(1 << 16, dtype=np.uint16)[:, np.newaxis].view(np.uint8)
-    return np.unpackbits(octets, axis=1).sum(axis=1, dtype=np.uint8)
+    return np.asarray(np.unpackbits(octets, axis=1).sum(axis=1, dtype=np.uint8))
 
 
 def _count_bits(values: Hashes) -> npt.NDArray[np.uint8]:
@@ -217,4 +217,4 @@ def _grids(thumbnails: Thumbnails, views: Numbers) -> Numbers:
     areas = (sides[windows[0]] * sides[windows[1]])[:, np.newaxis, np.newaxis]
     levels = (sums.astype(np.int64) * _LEVELS) // areas
     levels[is_mirrored] = levels[is_mirrored][:, :, ::-1]
-    return levels.reshape(len(views), -1)
+    return np.asarray(levels.reshape(len(views), -1))

@@ -90,7 +90,7 @@ class Pool:
         arguments: Sequence[Any],
         processes: int,
         *,
-        on_result: Callable[[int], None] | None = None,
+        on_result: Callable[[int, Any], None] | None = None,
     ) -> list[Any]:
         """Return the result of each call, in the order of the arguments.
 
@@ -98,7 +98,7 @@ class Pool:
             call: can be pickled, and is of a module that others can import.
             arguments: of the calls, in the order in which they are begun.
             processes: the number of calls at a time.
-            on_result: called with the index of each argument whose call is done.
+            on_result: called with the index of each argument whose call is done, and its result.
 
         Raises:
             DatasetError: a process was killed, as the system does where memory runs out.
@@ -132,7 +132,7 @@ class Pool:
         call_path: str,
         arguments: Sequence[Any],
         workers: "Sequence[_Worker]",
-        on_result: Callable[[int], None] | None,
+        on_result: Callable[[int, Any], None] | None,
     ) -> list[Any]:
         assert self._server is not None
         results: list[Any] = [None] * len(arguments)
@@ -166,7 +166,7 @@ class Pool:
                 del busy[ready]
                 idle.append(worker)
                 if on_result is not None:
-                    on_result(place)
+                    on_result(place, results[place])
         return results
 
 

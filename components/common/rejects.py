@@ -14,6 +14,7 @@ from trainer_utils.format.printable import printable_json
 from trainer_utils.storage import display_path, is_fault
 
 _SHOWN = 10
+_LEAST_LISTED = 100  # rejects of a run that ends before it has read all inputs
 _MOST_SHOWN = 200  # characters of what a library says
 # What is missing on the machine is no input's doing either.
 _PASSING = (KeyboardInterrupt, SystemExit, GeneratorExit, ImportError)
@@ -76,9 +77,24 @@ def check_reject_fraction(
 
 
 def too_many_rejects(
-    rejects: Sequence[Reject], *, found: int, max_reject_fraction: float, listed_in: str = ""
+    rejects: Sequence[Reject],
+    *,
+    found: int,
+    max_reject_fraction: float,
+    listed_in: str = "",
+    seen: int | None = None,
+    where: str = "",
 ) -> InputError:
-    """Return the error of a run with too many rejects: one line per input and per remedy."""
+    """Return the error of a run with too many rejects: one line per input and per remedy.
+
+    Args:
+        rejects: the rejects so far.
+        found: the number of all inputs.
+        max_reject_fraction: the share that may be rejected.
+        listed_in: the file that has all rejects.
+        seen: how many inputs were read, if the run ended before all were.
+        where: in which part of the run these were.
+    """
     codes = collections.Counter(reject.code for reject in rejects)
     counts = ", ".join(f"{count:,} {code}" for code, count in sorted(codes.items()))
     lines = [
@@ -88,11 +104,18 @@ def too_many_rejects(
     if len(rejects) > _SHOWN:
         lines.append(f"  and {len(rejects) - _SHOWN:,} more")
     if listed_in:
-        lines.append(f"All are listed in {listed_in}.")
+        lines.append(f"All{'' if seen is None else ' so far'} are listed in {listed_in}.")
     lines += [f"{code}: {remedy(code)}." for code in sorted(codes) if code in REJECT_CODES]
-    if len(rejects) < found:
+    if len(rejects) < found and seen is None:
         share = math.ceil(100 * len(rejects) / found) / 100
         lines.append(f"To leave them out: {how_to_set(max_reject_fraction=share)}.")
+    if seen is not None:
+        return InputError(
+            f"{len(rejects):,} of the first {seen:,} inputs{where} were rejected ({counts}): of "
+            f"all {found:,}, max_reject_fraction={max_reject_fraction:g} allows "
+            f"{math.floor(max_reject_fraction * found):,}. No more were read:",
+            details=lines,
+        )
     return InputError(
         f"{len(rejects):,} of {found:,} inputs were rejected ({counts}), more than "
         f"max_reject_fraction={max_reject_fraction:g} allows:",
@@ -103,6 +126,52 @@ def too_many_rejects(
 def remedy(code: str) -> str:
     """Return how to fix the inputs that were rejected with a code, as plain text."""
     return REJECT_CODES[code].cure.replace("`", "") if code in REJECT_CODES else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class RejectLimit:
+    """The bound on rejects of a run, checked while its inputs are read.
+
+    Args:
+        found: the number of all inputs.
+        max_reject_fraction: the share that may be rejected.
+        rejected_before: rejects that were known before any file was read.
+        listed_in: the file that the rejects are written to when the run ends.
+    """
+
+    found: int
+    max_reject_fraction: float
+    rejected_before: int
+    listed_in: str
+
+    def check(self, rejects: Sequence[Reject], *, seen: int, where: str = "") -> None:
+        """Raise InputError, which carries the rejects, if the bound cannot be kept any more.
+
+        Some rejects are waited for, so that a list of them is worth reading.
+
+        Args:
+            rejects: of the inputs that were read so far.
+            seen: how many these are.
+            where: in which part of the run, for the message.
+        """
+        count = len(rejects) + self.rejected_before
+        if len(rejects) < _LEAST_LISTED or count <= self.max_reject_fraction * self.found:
+            return
+        error = too_many_rejects(
+            rejects,
+            found=self.found,
+            max_reject_fraction=self.max_reject_fraction,
+            listed_in=self.listed_in,
+            seen=seen,
+            where=where,
+        )
+        error.rejects = [list(dataclasses.astuple(reject)) for reject in rejects]
+        raise error
+
+
+def rejects_of(error: InputError) -> list[Reject]:
+    """Return the rejects that an error of `RejectLimit` carries."""
+    return [Reject(*fields) for fields in error.rejects]
 
 
 class reject_errors:

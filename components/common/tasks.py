@@ -127,12 +127,27 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
             self.processes, tasks=tasks, seconds=cost.seconds, process_bytes=cost.process_bytes
         )
 
-    def run(self, call: "Call", tasks: Sequence[Task], processes: int) -> list[Any]:
-        """What `call` returns for each task, in their order."""
+    def run(
+        self,
+        call: "Call",
+        tasks: Sequence[Task],
+        processes: int,
+        on_result: Callable[[Any], None] | None = None,
+    ) -> list[Any]:
+        """Return what `call` returns for each task, in their order.
+
+        `on_result` is called with each result as it comes, but for those of Beam.
+        """
         if processes == 1:
-            return [call(task) for task in tasks]
+            results = []
+            for task in tasks:
+                results.append(call(task))
+                if on_result is not None:
+                    on_result(results[-1])
+            return results
         if self._pool is not None:
-            return self._pool.map(call, tasks, processes)
+            report = None if on_result is None else lambda _, result: on_result(result)
+            return self._pool.map(call, tasks, processes, on_result=report)
         from components.common.beam import call_on_beam  # few need it
 
         assert self.make_pipeline is not None
@@ -150,6 +165,7 @@ def map_tasks(
     unit: str = "",
     noun: str = "shards",
     check: Callable[[Any], object] | None = None,
+    on_result: Callable[[Any], None] | None = None,
 ) -> list[Any]:
     """Calls `function` for the argument of each task that has no result yet.
 
@@ -164,6 +180,8 @@ def map_tasks(
         unit: what records are called, such as `images`, where progress is to be shown.
         noun: what tasks are called, in the plural.
         check: raises where what a result of an earlier run speaks of does not stand any more.
+        on_result: called with each result as it comes, in this process. What it raises ends the
+            work. Results of Beam come when all is done, and are not passed to it.
 
     Returns:
         The results, in the order of the tasks.
@@ -183,7 +201,7 @@ def map_tasks(
     processes = runner.count(len(tasks), cost, [workspace, *paths])
     try:
         with _show_progress(folder, tasks, unit):
-            return runner.run(call, tasks, processes)
+            return runner.run(call, tasks, processes, on_result)
     except BaseException as error:
         with contextlib.suppress(Exception):  # the error says more
             there = set(storage.list_names(folder, may_lack=True))

@@ -53,6 +53,7 @@ from trainer_utils.format.tensors import TensorSpec, decode_tensor
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import exists, is_folder, list_names, remove_file, write_text
 from trainer_utils.storage.file_system import join
+from trainer_utils.text_output import quantity
 from trainer_utils.writing.publishing import working_folder
 
 _Plan = TypeVar("_Plan", bound=Plan)
@@ -82,6 +83,9 @@ class Conversion(abc.ABC, Generic[_Plan]):
             is_source_file=self.is_source_file,
             sees_siblings=self.sees_siblings,
             unit=self.unit,
+            media=self.media,
+            ignore=settings.ignore,
+            follow_links=settings.follow_links,
         )
 
     def key(self) -> str:
@@ -157,14 +161,17 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
         That is a sum, in no order, over every file or part of one that is an input: its name
         relative to the input base, its size and its CRC-32C, whether it became an example or was
-        rejected; of what is skipped unread by a rule (hidden files, files in no image set), and of
-        what cannot be read, the size alone. So it is the same for every conversion of the same
-        inputs, whatever the settings, the number of shards or the runner, and another one where a
-        name or a byte differs. Contents are summed as they are read to be converted, but for
-        Parquet files and for this. `unread` is more of it, with whether it can be read.
+        rejected; of what a layout skips unread (files in no image set), and of what cannot be read,
+        the size alone. Junk and ignored files do not count. So it is the same for every conversion
+        of the same inputs, whatever the settings, the number of shards or the runner, and another
+        one where a name or a byte differs. Contents are summed as they are read to be converted,
+        but for Parquet files and for this. `unread` is more of it, with whether it can be read.
         """
-        can_read, reader = dict(unread), BlobReader(self.located.base)
+        can_read, reader = dict(unread), self.blob_reader()
+        skipped = {left.name for pattern in self.located.patterns for left in pattern.skipped()}
         for left in excluded:
+            if left.code is None and left.name in skipped:
+                continue
             size = self.size_of(left.name)
             can_read[Blob(left.name, size or 0)] = left.code is not None and size is not None
 
@@ -179,10 +186,27 @@ class Conversion(abc.ABC, Generic[_Plan]):
         with concurrent.futures.ThreadPoolExecutor(READERS) as pool:
             return dict(zip(can_read, pool.map(read, [*can_read]), strict=True))
 
+    def blob_reader(self) -> BlobReader:
+        """Return a reader of the files that were found."""
+        roots = [root.base for root in self.located.image_roots]
+        return BlobReader(self.located.base, roots, follow_links=self.settings.follow_links)
+
+    def skipped_files(self) -> list[ExcludedInput]:
+        """Return the junk and ignored files of all patterns, and log their number."""
+        found = [left for pattern in self.located.patterns for left in pattern.skipped()]
+        for reason, count in collections.Counter(left.detail for left in found).items():
+            logging.info("%s: %s", quantity(count, "file"), reason)
+        return found
+
     def size_of(self, path: str) -> int | None:
         """The size of a listed file; None of one that cannot be read, or is not listed."""
         found = [one.files[path] for one in self.located.patterns if path in one.files]
         return found[-1].size if found and found[-1].problem is None else None
+
+    def list_rejects(self, uri: str, rejects: Sequence[Reject]) -> None:
+        """Write the rejects of a failed run next to its output, which TFX removes."""
+        rendered = render_rejects(rejects)
+        write_text(rejects_path(uri), rendered, temporary_folder=working_folder(uri))
 
     def check_outcome(
         self, plan: Plan, rejects: Sequence[Reject], *, written: Mapping[str, int], uri: str
@@ -197,7 +221,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
             written: the number of records by split.
             uri: the folder of the dataset.
         """
-        listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
+        listed_in = rejects_path(uri)
         base, most = self.located.base, self.settings.max_reject_fraction
         try:
             check_reject_fraction(
@@ -224,7 +248,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
                         path=base,
                     )
         except InputError as error:
-            write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
+            self.list_rejects(uri, rejects)
             is_unknown = self.settings.layout == "auto" and not plan.found
             if is_unknown and is_folder(self.selection.base):
                 top = names_at_top(list_names(base))
@@ -295,6 +319,11 @@ class Conversion(abc.ABC, Generic[_Plan]):
             reject_counts=dict(collections.Counter(reject.code for reject in rejects)),
             versions=package_versions(self.packages),
         )
+
+
+def rejects_path(uri: str) -> str:
+    """Return the file that lists the rejects of a failed run, next to its output."""
+    return f"{uri.rstrip('/')}.rejects.jsonl"
 
 
 def _check_tensor(name: str, value: Any, spec: TensorSpec) -> None:

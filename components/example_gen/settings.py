@@ -31,6 +31,7 @@ from trainer_utils.format.settings import (
     where,
 )
 from trainer_utils.format.tensors import TensorSpec
+from trainer_utils.storage import local_path
 
 COLUMN_KINDS = ("int", "float", "string", "text", "json", "label", *MEDIA, "split", "ignore")
 _ONLY_FOR_TEXTS = (
@@ -41,7 +42,8 @@ _PATHS = ("file_roots", "base_dataset", "names")
 # Settings that a manifest contains only where they are given, since earlier versions had none.
 _TOLD_IF_GIVEN = (
     *("tensors", "num_shards", "shard_multiple", "feature_names", "quoting"),
-    *("rows", "label_separator", "find_files", "box_format", "box_frame", "list_encoding"),
+    *("ignore", "follow_links", "rows", "label_separator", "find_files", "box_format"),
+    *("box_frame", "list_encoding"),
 )
 
 _bool = one_of(False, True)
@@ -155,6 +157,10 @@ class ExampleGenSettings(Sharding, ComponentSettings):
             among them.
         file_roots: folders and buckets outside `input_base` whose files a list may name. Default:
             none, and a list names files below `input_base` only.
+        ignore: patterns of files that are left out, and counted as skipped: `*.json` matches at any
+            depth, `extra/*` a path. Wildcards are `*`, `?` and `[…]`.
+        follow_links: whether linked files and folders are read, wherever they lead. Default: a link
+            that leads out of `input_base`, or to a folder, ends the run.
         column_names: names of the columns of a CSV or TSV without a header, or in place of those in
             it.
         header: whether the first row of a CSV or TSV has the columns' names. Default: recognised
@@ -181,6 +187,8 @@ class ExampleGenSettings(Sharding, ComponentSettings):
     layout: str = setting("auto", _layout_of(None))
     columns: Mapping[str, str] = setting({}, _by_name(one_of(*COLUMN_KINDS), "kinds by column"))
     file_roots: Sequence[str] = setting((), _texts)
+    ignore: Sequence[str] = setting((), _texts)
+    follow_links: bool = setting(False, _bool)
     column_names: Sequence[str] = setting((), _different_texts)
     header: bool | None = setting(None, one_of(None, False, True))
     delimiter: str | None = setting(None, _delimiter)
@@ -198,6 +206,8 @@ class ExampleGenSettings(Sharding, ComponentSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        roots = type(self.file_roots)(map(local_path, self.file_roots))  # type: ignore[call-arg]
+        object.__setattr__(self, "file_roots", roots)
         if self.tensors:  # bytes that are nothing else
             strings = dict.fromkeys(self.tensors, "string")
             object.__setattr__(self, "columns", {**self.columns, **strings})
@@ -304,15 +314,16 @@ class ImageSettings(MediaSettings):
 
     Args:
         layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
-            `tsv`, `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`.
+            `tsv`, `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`, `split_lists`.
         group_by: a column, such as a patient's id: rows with equal values go to the same split; or
             `near_duplicates`: images that are copies of one another do, encoded again, resized,
             cropped by up to 5 % of each side, made grey or mirrored. Every image is decoded for
             that.
         list_encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.
         box_format: what the four numbers of a column `bbox` are: `xywh` (left, top, width, height)
-            or `xyxy` (left, top, right, bottom). Default: what all rows and sizes agree with; if
-            both do, it is an error.
+            or `xyxy` (left, top, right, bottom); `polygon`: take the box around the segments and
+            oriented boxes of `yolo`. Default: what all rows and sizes agree with; if both do, it is
+            an error.
         box_frame: what the boxes and label maps of images that EXIF rotates refer to: `stored`
             (the pixels as they are in the file) or `displayed` (the rotated image). Default: the
             frame that the annotated size fits; `stored`, with a warning, where both fit.
@@ -320,7 +331,7 @@ class ImageSettings(MediaSettings):
 
     layout: str = setting("auto", _layout_of("image"))
     list_encoding: str = setting("utf-8", _encoding)
-    box_format: str | None = setting(None, one_of(None, "xywh", "xyxy"))
+    box_format: str | None = setting(None, one_of(None, "xywh", "xyxy", "polygon"))
     box_frame: str | None = setting(None, one_of(None, "stored", "displayed"))
     names: LayoutNames = group(LayoutNames)
     images: ImageOptions = group(ImageOptions)
@@ -333,7 +344,8 @@ class AudioSettings(MediaSettings):
 
     Args:
         layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
-            `tsv`, `jsonl`, `parquet`.
+            `tsv`, `jsonl`, `parquet`, `split_lists` (Speech Commands), `common_voice`, `ljspeech`,
+            `speakers` (VCTK, LibriTTS).
         group_by: a column, such as a speaker's id: rows with equal values go to the same split; or
             `near_duplicates`: sounds of the same bytes do.
         encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.

@@ -10,12 +10,13 @@ import dataclasses
 import io
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
+from absl import logging
 
 from components.common.advice import how_to_set
 from components.common.entry import Column, Scalar, Value, sum_facts
@@ -30,17 +31,20 @@ from components.tables.pieces import (
     Piece,
     Rows,
     TableOptions,
+    advice_for_images,
     lines_of,
     row_starts,
     select_settings,
 )
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
 from trainer_utils.format import InputError
-from trainer_utils.storage import is_fault
+from trainer_utils.storage import is_fault, problem_of
 
 _HEADS, _VALUE_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
 _LINE_BYTES = 1 << 16
+_RETINANET = ["image", "xmin", "ymin", "xmax", "ymax", "label"]
 _BOX_FIELDS = 11  # set, path, label, four corners
+_DECIMAL_COMMA = r"^\s*-?[0-9]+,[0-9]+\s*$"
 _BYTES_FIELD, _PATH_FIELD = "bytes", "path"  # of a struct, as Hugging Face keeps an image
 
 _Part = tuple[pa.Array, bool]
@@ -140,9 +144,36 @@ def typed_values(
     return column, [*lists]
 
 
+def kind_of_list(inputs: LayoutInputs, path: str, *, known: frozenset[str]) -> str | None:
+    """Return the format of a list by its ending; of a text by a first row with a `known` name."""
+    kind = kind_of_table(path)
+    if kind is not None or not path.lower().endswith(".txt"):
+        return kind
+    cache = inputs.cache.setdefault("kinds of texts", {})
+    if path not in cache:
+        cache[path] = _kind_of_text(inputs, path, known)
+    found: str | None = cache[path]
+    return found
+
+
+def _kind_of_text(inputs: LayoutInputs, path: str, known: frozenset[str]) -> str | None:
+    try:
+        with inputs.open(path) as stream:
+            head = stream.read(_LINE_BYTES)
+    except OSError as error:  # it is a reject of its own
+        problem_of(error, path)
+        return None
+    line = head.removeprefix(codecs.BOM_UTF8).split(b"\n", 1)[0].decode("utf-8", "replace")
+    for kind, delimiter in DELIMITERS.items():
+        names = [name.strip().strip('"').lower() for name in line.split(delimiter)]
+        if len(names) > 1 and known.intersection(names):
+            return kind
+    return None
+
+
 def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozenset()) -> ListTable:
     """Reads a list, whose suffix says its format; a first row with a `known` name is a header."""
-    kind = kind_of_table(path)
+    kind = kind_of_list(inputs, path, known=known)
     assert kind is not None
     if kind == "parquet":
         return _read_parquet(inputs, path)
@@ -157,7 +188,8 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
     if delimiter and (automl := _automl_rows(inputs, path, whole, kind, known)):
         return _of_automl(path, automl, inputs.media)
     pieces, parts = _read_pieces(inputs, path, kind)
-    starts = row_starts(data, delimiter)
+    quoted_by = delimiter if inputs.quoting == "csv" else None
+    starts = row_starts(data, quoted_by, are_fields=delimiter is not None)
     names = [name for rows in parts for name in rows.columns]
     if pieces and delimiter:
         starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]  # a header is no row
@@ -174,7 +206,21 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
             rows.keep(filled)
         positions += lines[before + rows.records].tolist()
         before += rows.found
-    return ListTable(path, _columns(parts, names), tuple(positions))
+    columns = _columns(parts, names)
+    if delimiter == b";":
+        columns = {name: _with_points(path, name, arrays) for name, arrays in columns.items()}
+    return ListTable(path, columns, tuple(positions))
+
+
+def _with_points(path: str, name: str, parts: Sequence[_Part]) -> list[_Part]:
+    """Return numbers with decimal commas as others write them, where all of a column are so."""
+    arrays = [array for array, _ in parts if pa.types.is_string(array.type)]
+    are_commas = [pc.match_substring_regex(array, _DECIMAL_COMMA) for array in arrays]
+    known = [array for array in are_commas if len(array) > array.null_count]
+    if len(arrays) < len(parts) or not known or not all(pc.all(a).as_py() for a in known):
+        return [*parts]
+    logging.info("%r, column %r: numbers with decimal commas", path, name)
+    return [(pc.replace_substring(array, ",", "."), is_text) for array, is_text in parts]
 
 
 def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Part]]:
@@ -187,6 +233,10 @@ def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Par
     }
 
 
+def _for_media(message: str, inputs: LayoutInputs) -> str:
+    return advice_for_images(message) if inputs.media == "image" else message
+
+
 def _read_pieces(
     inputs: LayoutInputs, path: str, kind: str, *, unread: frozenset[str] = frozenset()
 ) -> tuple[list[Piece], list[Rows]]:
@@ -196,17 +246,22 @@ def _read_pieces(
         found = pieces_of(
             inputs, path, kind=kind, split=None, options=options, folder=folder, unread=unread
         )
-        pieces = [*found]
+        try:
+            pieces = [*found]
+        except InputError as error:
+            message = _for_media(str(error.args[0]), inputs)
+            raise InputError(message, path=error.path, details=error.details) from error
         read = [read_piece(inputs.base, piece, options, unread=unread) for piece in pieces]
     parts, lines = list[Rows](), 1
     for piece, rows in zip(pieces, read, strict=True):
         if rows.bad:
             bad = rows.bad[0]
             line = lines + int(piece.details.get("lines_before", 0)) + (bad.line or 0)
-            raise InputError(
+            message = (
                 f"{piece.source!r}: {bad.detail} ({bad.code}, line {line}). Fix that row. "
                 f"If the file is no list: {how_to_set(layout='folder')}."
             )
+            raise InputError(_for_media(message, inputs))
         parts.append(rows)
         lines += rows.lines
     return pieces, parts
@@ -238,7 +293,7 @@ def _csv_rows(
 ) -> list[_Row]:
     text = decode_text(data, path=path, errors="strict" if strict else "replace")
     stream = io.StringIO(text, newline="")
-    quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
     reader = csv.reader(stream, strict=strict, delimiter=delimiter, quoting=quoting)
     try:
         rows = [(reader.line_num, [field.strip() for field in row]) for row in reader]
@@ -259,6 +314,8 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
         len(row) == _BOX_FIELDS and all(map(_is_empty_or_number, row[3:])) for _, row in rows
     ):
         return _of_boxes(path, rows)
+    if retina := _of_retinanet(path, rows, media):
+        return retina
     if any(_is_file(row[0]) for _, row in rows):
         names = names[1:]
     has_word = any(is_split_word(row[0]) for _, row in rows) or "split" not in names
@@ -280,6 +337,32 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
         columns["label"] = labels if are_lists else [(*some, None)[0] for some in labels]
     parts = {name: [(pa.array(of), name == "label")] for name, of in columns.items()}
     return ListTable(path, parts, tuple(line for line, _ in rows))
+
+
+def _of_retinanet(path: str, rows: Sequence[_Row], media: str) -> ListTable | None:
+    """Return the rows of `path,x1,y1,x2,y2,class`, if all are such, with names for the columns.
+
+    Source: "CSV datasets", github.com/fizyr/keras-retinanet.
+    """
+    are_boxes = media == "image" and all(
+        len(row) == len(_RETINANET) and all(map(_is_empty_or_number, row[1:5])) for _, row in rows
+    )
+    if not are_boxes or not any(row[1] for _, row in rows):
+        return None
+    for line, row in rows:
+        numbers = [float(field) for field in row[1:5] if field]
+        is_box = len(numbers) == 4 and numbers[0] <= numbers[2] and numbers[1] <= numbers[3]
+        if numbers and not is_box:
+            got = f"{','.join(row)!r} (line {line})"
+            advice = f"If the numbers are something else: {how_to_set(column_names=_RETINANET)}."
+            raise InputError.at(path, expected="path,x1,y1,x2,y2,class", got=got, advice=advice)
+    columns = {
+        name: [
+            (pa.array([row[n] or None for _, row in rows], pa.string()), name in _RETINANET[1:5])
+        ]
+        for n, name in enumerate(_RETINANET)
+    }
+    return ListTable(path, columns, tuple(line for line, _ in rows))
 
 
 def _of_boxes(path: str, rows: Sequence[_Row]) -> ListTable:

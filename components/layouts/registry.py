@@ -48,7 +48,23 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "tfx_shards.layouts"
 KINDS = ("image", "text", "audio")
-_MODULES = ("voc", "segmentation", "coco", "webdataset", "list_layouts", "folder", "text_layouts")
+_MODULES = (
+    "voc",
+    "segmentation",
+    "tiny_imagenet",
+    "imagenet_list",
+    "masks",
+    "coco",
+    "yolo",
+    "webdataset",
+    "split_lists",
+    "common_voice",
+    "ljspeech",
+    "speakers",
+    "list_layouts",
+    "folder",
+    "text_layouts",
+)
 
 
 class Detection(NamedTuple):

@@ -9,7 +9,7 @@ import fnmatch
 import io
 import os
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tfx.dsl.io import filesystem, filesystem_registry
@@ -54,7 +54,8 @@ class _ObjectStores(filesystem.Filesystem):
             names = [f"{base}/{file.path}" for file in storage.list_files(base)]
         else:
             names = [f"{folder}/{name}" for name in storage.list_names(folder, may_lack=True)]
-        return sorted(name for name in names if fnmatch.fnmatchcase(name, whole))
+        wanted = whole.split("/")
+        return sorted(name for name in names if _matches(name.split("/"), wanted))
 
     @staticmethod
     def listdir(path: Any) -> list[Any]:
@@ -93,6 +94,11 @@ class _ObjectStores(filesystem.Filesystem):
             yield from _ObjectStores.walk(f"{path.rstrip('/')}/{folder}", topdown, onerror)
         if not topdown:
             yield here
+
+
+def _matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Return whether a path matches a pattern, of whose signs none matches a slash."""
+    return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
 
 
 def _to_move(source: Any, target: Any, overwrite: bool) -> tuple[str, str]:

@@ -100,7 +100,7 @@ def convert(
     metadata: Annotated[str | None, _FILE] = None,
     update: bool = False,
     restart: bool = False,
-    verify: bool = False,
+    verify_output: bool = False,
     replace: bool = False,
     dry_run: bool = False,
     **given: Any,
@@ -126,7 +126,7 @@ def convert(
         metadata: Of TFX. Default: OUT/metadata.sqlite.
         update: Keep the shards of the newest dataset in OUT whose inputs are as they were.
         restart: Discard what an earlier run has finished before it failed or was interrupted.
-        verify: Read every byte of the datasets in OUT, and rebuild damaged ones.
+        verify_output: Read every byte of the datasets in OUT, and rebuild damaged ones.
         replace: Convert into OUT although its latest dataset is of another kind.
         dry_run: Show the result without writing it; exit 1 if the run would fail.
     """
@@ -153,7 +153,9 @@ def convert(
     from pipelines.tools.conversion.convert import run_conversion
 
     freeze_modules()
-    made = run_conversion(conversion, str(out), metadata=metadata, restart=restart, verify=verify)
+    made = run_conversion(
+        conversion, str(out), metadata=metadata, restart=restart, verify_output=verify_output
+    )
     return Facts(made.to_json, made, note=made.summary())
 
 

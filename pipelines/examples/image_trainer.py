@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+import trainer_utils
 from pipelines.examples.training import export_classifier, make_strategy, train_classifier
 
 _DEFAULTS = {"epochs": 12, "batch_size": 32, "image_size": 64, "learning_rate": 1e-3, "seed": 0}
@@ -24,15 +25,6 @@ def run_fn(fn_args: Any) -> None:
     config = {**_DEFAULTS, **(fn_args.custom_config or {})}
     size = (config["image_size"], config["image_size"])
 
-    def decode(encoded: tf.Tensor) -> tf.Tensor:
-        """Encoded images as training reads them."""
-
-        def one(data: tf.Tensor) -> tf.Tensor:
-            pixels = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
-            return tf.ensure_shape(tf.round(tf.image.resize(pixels, size)), (*size, 3))
-
-        return tf.map_fn(one, encoded, fn_output_signature=tf.TensorSpec((*size, 3)))
-
     model = train_classifier(
         fn_args,
         config,
@@ -41,6 +33,7 @@ def run_fn(fn_args: Any) -> None:
         features="image",
         image_size=size,
     )
+    decode = trainer_utils.image_decoder(image_size=size)  # the pixels of training
     export_classifier(model, fn_args.serving_model_dir, decode)
 
 

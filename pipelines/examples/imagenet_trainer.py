@@ -89,6 +89,7 @@ def train(
         "image_size": config.size,
         "seed": config.seed,
     }
+    eval_image = ImageOptions(channels=3, resize="crop")
     labels = LabelOptions(one_hot=True, num_classes=num_classes)
     train_set = trainer_utils.distribute(
         strategy,
@@ -104,7 +105,7 @@ def train(
         strategy,
         config.uri,
         config.eval_split,
-        image=ImageOptions(channels=3, resize="crop"),
+        image=eval_image,
         labels=labels,
         shuffle=False,
         remainder="pad",  # with rows that count nowhere
@@ -139,7 +140,8 @@ def train(
         backup_every=config.backup_steps,
     )
     if is_chief(strategy):
-        export_classifier(model, os.path.join(config.folder, "export"), _decode(config))
+        decode = trainer_utils.image_decoder(image_size=config.size, image=eval_image)
+        export_classifier(model, os.path.join(config.folder, "export"), decode)
     return history
 
 
@@ -171,20 +173,6 @@ def resnet50(config: ImagenetConfig, num_classes: int) -> Any:
         include_top=False, weights=None, input_shape=(*config.size, 3), pooling="avg"
     )
     return tf.keras.Model(images, layers.Dense(num_classes, dtype="float32")(body(scaled)))
-
-
-def _decode(config: ImagenetConfig) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Encoded images as evaluation reads them: the largest square in the middle, resized."""
-
-    def decode(encoded: tf.Tensor) -> tf.Tensor:
-        image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
-        side = tf.reduce_min(tf.shape(image)[:2])
-        part = tf.image.resize_with_crop_or_pad(image, side, side)
-        resized = tf.image.resize(part, config.size, antialias=True)
-        return tf.cast(tf.round(resized), tf.uint8)
-
-    spec = tf.TensorSpec((*config.size, 3), tf.uint8)
-    return lambda encoded: tf.map_fn(decode, encoded, fn_output_signature=spec)
 
 
 def _main(augment: str, **settings: Any) -> None:

@@ -256,7 +256,7 @@ def _checked(
     """Return the outcomes in the order of the tasks."""
     num_bytes = sum(sizes)
 
-    def report(place: int) -> None:
+    def report(place: int, _: ShardOutcome) -> None:
         if advance is not None:
             advance(sizes[place], num_bytes)
 
@@ -265,7 +265,7 @@ def _checked(
         with concurrent.futures.ThreadPoolExecutor(_REMOTE_THREADS) as threads:
             for place, outcome in enumerate(threads.map(check_shard, tasks)):
                 outcomes.append(outcome)
-                report(place)
+                report(place, outcome)
         return outcomes
     if min(processes, len(tasks)) > 1 and num_bytes / _BYTES_A_SECOND > _ALONE_SECONDS:
         pool = Pool(__name__)
@@ -276,7 +276,7 @@ def _checked(
     outcomes = []
     for place, task in enumerate(tasks):
         outcomes.append(check_shard(task))
-        report(place)
+        report(place, outcomes[-1])
     return outcomes
 
 

@@ -19,7 +19,7 @@ import pipelines
 from components.common.advice import as_flags
 from pipelines.cli.app import COMMANDS, app
 from tests.cases.examples import counts, read_examples
-from tests.make import REPOSITORY, encode, jpeg, wav, write_files
+from tests.make import REPOSITORY, encode, jpeg, photo, wav, write_files
 from trainer_utils import DatasetError
 from trainer_utils.dataset.location import newest_dataset
 
@@ -59,6 +59,15 @@ def photos(count: int = 4, **more: bytes | str) -> Files:
     return {f"{'ab'[n % 2]}/{n}.jpg": jpeg(n) for n in range(count)} | more
 
 
+def listed(*rows: str) -> Files:
+    """Return photos 1.jpg and 2.jpg, and a list of them."""
+    return {f"{n}.jpg": jpeg(n) for n in (1, 2)} | {"list.csv": "".join(f"{r}\n" for r in rows)}
+
+
+FOLDERS = [*(("train", c) for c in "abab"), ("others", "c")]
+MASKS = (("colour", "RGB"), ("grey", "L"))
+
+
 def animation() -> Files:
     from PIL import Image
 
@@ -92,7 +101,7 @@ CURES: Mapping[str, Cure] = {
         written=9,
     ),
     "no record to train": Cure(
-        lambda: {"a/1.jpg": jpeg(1)},
+        lambda: {"1.jpg": jpeg(1)},
         "splits={'train': 1} (--splits train=1)",
         written=1,
         given={"seed": 1},
@@ -113,7 +122,7 @@ CURES: Mapping[str, Cure] = {
         kind="text",
     ),
     "channels": Cure(
-        lambda: {f"a/{n}.wav": wav(n, channels=1 + 2 * (n == 0)) for n in range(4)},
+        lambda: {f"{n}.wav": wav(n, channels=1 + 2 * (n == 0)) for n in range(4)},
         "channels=1 (--channels 1)",
         written=4,
         kind="audio",
@@ -124,6 +133,180 @@ CURES: Mapping[str, Cure] = {
         "max_pixels=400000000 (--max-pixels 400000000)",
         written=4,
         given={"max_pixels": 100},
+    ),
+    "delimiter": Cure(
+        table("a.csv", "text;label", *(f"{text};{n}" for n, text in enumerate(texts()))),
+        "delimiter=';' (--delimiter ';')",
+        written=8,
+        kind="text",
+    ),
+    "delimiter that the file itself names": Cure(
+        table("a.csv", "sep=;", "text;label", *(f"{text};{n}" for n, text in enumerate(texts()))),
+        "delimiter=';' (--delimiter ';')",
+        written=8,
+        kind="text",
+    ),
+    "first row without a doubt no header": Cure(
+        table("a.csv", *(f"the film was good,{word}" for word in ("pos", "neg") * 4)),
+        "column_names=['text', 'label'] (--columns text,label)",
+        written=8,
+        kind="text",
+    ),
+    "first row that is a header": Cure(
+        table("a.csv", *(f"the film was good,{word}" for word in ("pos", "neg") * 4)),
+        "header=True (--header)",
+        written=7,
+        kind="text",
+    ),
+    "quotes that are characters": Cure(
+        table("a.tsv", "text\tlabel", *(f'"Yes?" {text}\t{n}' for n, text in enumerate(texts()))),
+        "quoting='none' (--quoting none)",
+        written=8,
+        kind="text",
+    ),
+    "objects of any form": Cure(
+        lambda: {"a.jsonl": '{"text": "a", "x": [{"y": 1}]}\n' * 8},
+        "columns={'x': 'json'} (--column x=json)",
+        written=8,
+        kind="text",
+    ),
+    "objects left out": Cure(
+        lambda: {"a.jsonl": '{"text": "a", "x": [{"y": 1}]}\n' * 8},
+        "columns={'x': 'ignore'} (--column x=ignore)",
+        written=8,
+        kind="text",
+    ),
+    "word among numbers": Cure(
+        table("a.csv", "text,n", *(f"{text},{n}" for n, text in enumerate(texts(7))), "more,many"),
+        "columns={'n': 'string'} (--column n=string)",
+        written=8,
+        kind="text",
+    ),
+    "utf-16": Cure(
+        lambda: {
+            "a.csv": "".join(f"{row}\n" for row in ("text,label", "a,1", "b,2")).encode("utf-16")
+        },
+        "encoding='utf-16' (--encoding utf-16)",
+        written=2,
+        kind="text",
+    ),
+    "tables of two kinds": Cure(
+        lambda: table("a.csv", "text", *texts())() | {"b.jsonl": '{"text": "a"}\n' * 3},
+        "layout='csv' (--layout csv)",
+        written=8,
+        kind="text",
+    ),
+    "columns of files with names of their own": Cure(
+        lambda: (
+            {f"{n}.jpg": jpeg(n) for n in range(4)}
+            | {"list.csv": "ref,label\n" + "".join(f"{n},{'ab'[n % 2]}\n" for n in range(4))}
+        ),
+        "columns={'ref': 'image'} (--column ref=image)",
+        written=4,
+        given={"layout": "csv", "kind": "image"},
+    ),
+    "rows of one file in one example": Cure(
+        lambda: listed("filename,label", "1.jpg,a", "1.jpg,b", "2.jpg,a"),
+        "rows='grouped' (--rows grouped)",
+        written=2,
+    ),
+    "rows of one file in examples of their own": Cure(
+        lambda: listed("filename,label", "1.jpg,a", "1.jpg,b", "2.jpg,a"),
+        "rows='each' (--rows each)",
+        written=3,
+    ),
+    "labels in one cell": Cure(
+        lambda: listed("filename,label", "1.jpg,a|b", "2.jpg,a"),
+        "label_separator='|' (--label-separator '|')",
+        written=2,
+    ),
+    "label with a separator in it": Cure(
+        lambda: listed("filename,label", "1.jpg,a|b", "2.jpg,a"),
+        "columns={'label': 'label'} (--column label=label)",
+        written=2,
+    ),
+    "boxes of two possible forms": Cure(
+        lambda: listed("filename,label,bbox", '1.jpg,a,"[2, 2, 4, 4]"', '2.jpg,b,"[2, 2, 5, 5]"'),
+        "box_format='xyxy' (--box-format xyxy)",
+        written=2,
+    ),
+    "column that holds no boxes": Cure(
+        lambda: listed("filename,label,bbox", "1.jpg,a,none", "2.jpg,b,some"),
+        "columns={'bbox': 'string'} (--column bbox=string)",
+        written=2,
+    ),
+    "files with other endings": Cure(
+        lambda: listed("filename,label", "1.png,a", "2.png,b"),
+        "find_files='stem' (--find-files stem)",
+        written=2,
+    ),
+    "encoding of a list": Cure(
+        lambda: (
+            {f"{n}.jpg": jpeg(n) for n in (1, 2)}
+            | {"list.csv": "filename,note\n1.jpg,schön\n2.jpg,gut\n".encode("latin-1")}
+        ),
+        "list_encoding='latin-1' (--list-encoding latin-1)",
+        written=2,
+    ),
+    "list in utf-16": Cure(
+        lambda: (
+            {f"{n}.jpg": jpeg(n) for n in (1, 2)}
+            | {"list.csv": "filename,note\n1.jpg,schön\n2.jpg,gut\n".encode("utf-16")}
+        ),
+        "list_encoding='utf-16' (--list-encoding utf-16)",
+        written=2,
+    ),
+    "list of clips in latin-1": Cure(
+        lambda: (
+            {f"{n}.wav": wav(n) for n in (1, 2)}
+            | {"list.csv": "filename,note\n1.wav,schön\n2.wav,gut\n".encode("latin-1")}
+        ),
+        "encoding='latin-1' (--encoding latin-1)",
+        written=2,
+        kind="audio",
+    ),
+    "stray table next to photos": Cure(
+        lambda: photos() | {"a/notes.xml": "<a/>"},
+        "ignore=['*.xml'] (--ignore '*.xml')",
+        written=4,
+    ),
+    "plain list next to folders": Cure(
+        lambda: photos() | {"labels.lst": "a/0.jpg b\n"},
+        "ignore=['labels.lst'] (--ignore labels.lst)",
+        written=4,
+    ),
+    "images and texts": Cure(
+        lambda: photos() | {f"t{n}.txt": f"text {n}" for n in range(5)},
+        "kind='text', ignore=['*.jpg'] (--kind text --ignore '*.jpg')",
+        written=5,
+        kind="text",
+    ),
+    "folders of which some are splits": Cure(
+        lambda: {f"{f}/{c}/{n}.jpg": jpeg(n) for n, (f, c) in enumerate(FOLDERS)},
+        "ignore=['others/*'] (--ignore 'others/*')",
+        written=4,
+    ),
+    "images and masks": Cure(
+        lambda: {f"{f}/{n}.png": photo(n, "PNG", m) for f, m in MASKS for n in range(4)},
+        "layout='segmentation', image_dir='colour', label_dir='grey' "
+        "(--layout segmentation --image-dir colour --label-dir grey)",
+        written=4,
+    ),
+    "two lists": Cure(
+        lambda: listed("filename,label", "1.jpg,a", "2.jpg,b") | {"more.csv": "filename\n2.jpg\n"},
+        "ignore=['more.csv'] (--ignore more.csv)",
+        written=2,
+    ),
+    "tables next to other files": Cure(
+        lambda: table("a.csv", "text", *texts())() | {"b.pdf": b"%PDF-1.4\n"},
+        "ignore=['*.pdf'] (--ignore '*.pdf')",
+        written=8,
+        kind="text",
+    ),
+    "words like splits in some names": Cure(
+        lambda: {f"{'train_' if n < 2 else ''}{n}.jpg": jpeg(n) for n in range(4)},
+        "layout='folder' (--layout folder)",
+        written=4,
     ),
     "column that names no splits": Cure(
         lambda: (

@@ -65,8 +65,8 @@ def test_the_public_names():
     assert " ".join(trainer_utils.__all__) == (
         "CacheOptions ConfigError CorruptShardError DatasetError DatasetWriter ImageOptions "
         "InputBackup InputOptions InputProgress InputState LabelOptions PackOptions Part Recipe "
-        "cu_seqlens distribute evaluate fit input_fn iterate jax_batches keras_dataset load "
-        "load_state plan torch_dataset"
+        "cu_seqlens distribute evaluate fit image_decoder input_fn iterate jax_batches "
+        "keras_dataset load load_state plan torch_dataset"
     )
     assert " ".join(components.__all__) == (
         "AudioExampleGen DatasetAudit DatasetReport ImageExampleGen SchemaExport ShardBalancer "

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 
+from tests.make import run_python
 from trainer_utils import machine
 from trainer_utils.extras import forget_listed_folders, installed_version
 
@@ -143,3 +144,36 @@ def test_a_package_is_found_though_a_folder_could_not_be_listed_once(monkeypatch
     assert installed_version("numpy") == np.__version__
     assert refused
     assert installed_version("no-such-package") == "not installed"
+
+
+FORKED = """
+import os, threading, time
+from trainer_utils.machine import MadeOnce
+
+made, is_begun, may_end = MadeOnce(4), threading.Event(), threading.Event()
+
+def make():
+    is_begun.set()
+    may_end.wait()
+    return "parent's"
+
+thread = threading.Thread(target=made.get, args=("key", make))
+thread.start()
+is_begun.wait()
+child = os.fork()
+if not child:
+    is_right = "key" not in made and made.get("key", lambda: "child's") == "child's"
+    os._exit(0 if is_right else 1)
+deadline = time.monotonic() + 20
+while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < deadline:
+    time.sleep(0.01)
+may_end.set()
+print(ended[1] if ended[0] else "hangs", made.get("key", lambda: "again"))
+if not ended[0]:
+    os.kill(child, 9)
+"""
+
+
+def test_a_forked_process_makes_what_its_parent_was_making():
+    run = run_python(FORKED)
+    assert (run.stdout.split(" ", 1), run.stderr) == (["0", "parent's\n"], "")

@@ -28,10 +28,11 @@ from trainer_utils.format.layouts import (
     may_be_dataset,
 )
 from trainer_utils.format.manifest import Origin, Step
-from trainer_utils.format.tfrecord import HEADER_BYTES, begins_with_frame, begins_with_gzip
+from trainer_utils.format.tfrecord import begins_with_frame, begins_with_gzip, begins_with_zlib
 from trainer_utils.order.recipe import Recipe
 
 _LISTED_AT_ONCE = 16
+_HEAD_BYTES = 512  # of a file, by which its compression is known
 _NO_RECORDS = re.compile(r"^[._]|\.(json|jsonl|pbtxt|txt|md|csv|crc|index)$")
 _MOST_NAMED = 6  # datasets, in a message
 
@@ -77,7 +78,7 @@ def uri_and_split(artifact: _One) -> tuple[str, str | None]:
         uri = os.fspath(artifact)
     if not isinstance(uri, str) or not uri:
         raise ConfigError.of("artifact_uri", artifact, allowed="a uri or an artifact")
-    uri = uri.rstrip("/")
+    uri = storage.local_path(uri).rstrip("/")
     found = _SPLIT_PATTERN.search(uri)
     if found is None or is_pattern(folder := uri[: found.start()]):
         return uri or "/", None
@@ -91,7 +92,7 @@ def is_pattern(path: str) -> bool:
     """
     if _WILDCARDS.search(path) is None:
         return False
-    local = path.removeprefix("file://")
+    local = storage.local_path(path)
     return storage.is_remote(local) or not os.path.lexists(local)
 
 
@@ -112,6 +113,7 @@ def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[tuple[
 
 def newest_dataset(uri: str) -> str:
     """The dataset that a conversion's `out` or `out/latest` leads to; of any other uri itself."""
+    uri = storage.local_path(uri)
     uri = uri.rstrip("/") or uri
     if storage.is_remote(uri):
         return uri
@@ -285,14 +287,15 @@ def _listed(folder: str) -> dict[str, storage.FolderEntry]:
 
 
 def _check_records(path: str) -> None:
-    """Refuses a file that is not there, or that begins neither as one of TFRecords nor as gzip."""
+    """Raise if a file is not there, or begins neither with a record nor as a compressed one."""
     expected = "the folder of a dataset, or a file of TFRecords"
     try:
         storage.file_size(path)  # says why, where that is another reason than that there is none
-        head = storage.read_range(path, start=0, stop=HEADER_BYTES)
+        head = storage.read_range(path, start=0, stop=_HEAD_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise DatasetError.at(path, expected=expected, got="none") from None
-    if head and not begins_with_gzip(head) and not begins_with_frame(head):
+    kinds = begins_with_gzip, begins_with_zlib, begins_with_frame
+    if head and not any(is_of_kind(head) for is_of_kind in kinds):
         advice = "tfx-shards convert makes a dataset of raw files."
         got = "one that does not begin as one"
         raise DatasetError.at(path, expected=expected, got=got, advice=advice)

@@ -17,6 +17,7 @@ import itertools
 import logging
 import math
 import os
+import sys
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, cast
@@ -50,9 +51,16 @@ from trainer_utils.format.index import name_crc, name_crcs, name_in
 from trainer_utils.format.layouts import DatasetLayout, ShardFile
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, NAME_FEATURES
 from trainer_utils.format.slices import FileRange
-from trainer_utils.format.tfrecord import BLOCK_BYTES, HEADER_BYTES, begins_with_gzip
+from trainer_utils.format.tfrecord import (
+    BLOCK_BYTES,
+    HEADER_BYTES,
+    begins_with_gzip,
+    begins_with_zlib,
+)
 
 _logger = logging.getLogger(__name__)
+_HEAD_BYTES = 512  # of a shard, by which its compression is known
+_PACKED_AT_ONCE = 1 << 20
 _MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes at once
 
 
@@ -247,7 +255,7 @@ def _shard(files: DatasetFiles, shard: ShardFile, named_in: str) -> ShardFile:
     if size is None:
         said = f"the shard that {files.path(named_in)} names"
         raise DatasetError.at(path, expected=said, got="none", advice="Write the dataset again.")
-    packed = path.endswith(".gz") if shard.entry is not None else is_gzip(path)
+    packed = path.endswith(".gz") if shard.entry is not None else compression_of(path) is not None
     return shard._replace(path=path, bytes=size, is_gzip=packed)
 
 
@@ -259,11 +267,12 @@ def check_count(shard: ShardFile, records: int) -> None:
         raise DatasetError.at(shard.path, expected=said, got=str(records), advice=advice)
 
 
-def is_gzip(path: str) -> bool:
-    """Whether a shard is compressed: a remote one by its name, any other by how it begins."""
+def compression_of(path: str) -> str | None:
+    """Return `gzip`, `zlib` or None: of a remote shard by its name, else by how it begins."""
     if storage.is_remote(path):
-        return path.endswith(".gz")
-    return begins_with_gzip(storage.read_range(path, start=0, stop=HEADER_BYTES))
+        return "gzip" if path.endswith(".gz") else "zlib" if path.endswith(".zlib") else None
+    head = storage.read_range(path, start=0, stop=_HEAD_BYTES)
+    return "gzip" if begins_with_gzip(head) else "zlib" if begins_with_zlib(head) else None
 
 
 def read_shard_blocks(path: str, *, block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
@@ -281,21 +290,56 @@ def open_records(path: str) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def unpacked(stream: BinaryIO, *, path: str) -> Iterator[BinaryIO]:
-    """The framed records in a shard's bytes; a CorruptShardError where its gzip is not whole."""
-    if not is_gzip(path):
+    """Yield the framed records in a shard's bytes, unpacked.
+
+    Raises:
+        CorruptShardError: it is compressed, and its stream is not whole.
+    """
+    compression = compression_of(path)
+    if compression is None:
         yield stream
         return
     try:
-        with gzip.GzipFile(fileobj=stream, mode="rb") as records:
-            yield cast(BinaryIO, records)
+        if compression == "gzip":
+            with gzip.GzipFile(fileobj=stream, mode="rb") as records:
+                yield cast(BinaryIO, records)
+        else:
+            yield cast(BinaryIO, _ZlibStream(stream))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         advice, offset = "The file is damaged: write it again.", stream.tell()
-        said = f"{path!r}: expected a whole gzip stream: {error} (near byte {offset}). {advice}"
+        rule = f"expected a whole {compression} stream"
+        said = f"{path!r}: {rule}: {error} (near byte {offset}). {advice}"
         raise CorruptShardError(said, path=path, offset=offset) from error
 
 
-def gzip_content_bytes(path: str) -> int:
-    """How many bytes a gzip file holds, modulo 2**32 (the last field of RFC 1952)."""
+class _ZlibStream:
+    """The content of a zlib stream, read in order."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._unpacker, self._given = stream, zlib.decompressobj(), b""
+
+    def read(self, count: int = -1) -> bytes:
+        """Return up to `count` bytes, or all where it is negative; none at the end."""
+        most = count if count >= 0 else sys.maxsize
+        found = bytearray()
+        while len(found) < most and not self._unpacker.eof:
+            if not self._given and not (data := self._stream.read(_PACKED_AT_ONCE)):
+                raise EOFError("it ends before its checksum")
+            found += self._unpacker.decompress(self._given or data, most - len(found))
+            self._given = self._unpacker.unconsumed_tail
+        if self._unpacker.eof and (self._unpacker.unused_data or self._stream.read(1)):
+            raise zlib.error("other bytes follow its end")
+        return bytes(found)
+
+
+def content_bytes(path: str) -> int:
+    """Return how many bytes a compressed file holds.
+
+    Of gzip modulo 2**32, by the last field of RFC 1952; a zlib stream is read through.
+    """
+    if compression_of(path) == "zlib":
+        with open_records(path) as stream:
+            return sum(map(len, iter(lambda: stream.read(BLOCK_BYTES), b"")))
     size = storage.file_size(path)
     return int.from_bytes(storage.read_range(path, start=max(size - 4, 0), stop=size), "little")
 

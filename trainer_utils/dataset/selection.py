@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer_utils.dataset.location import Artifacts, Place, group_artifacts
-from trainer_utils.dataset.opening import Dataset, gzip_content_bytes, open_dataset
+from trainer_utils.dataset.opening import Dataset, content_bytes, open_dataset
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.errors import did_you_mean
@@ -47,7 +47,7 @@ class Source:
         """The mean size of a serialized record, in bytes."""
         shards = self.dataset.shard_files
         if gzipped := [shard for shard in shards if shard.is_gzip and shard.records]:
-            return gzip_content_bytes(gzipped[0].path) / gzipped[0].num_records
+            return content_bytes(gzipped[0].path) / gzipped[0].num_records
         return sum(s.bytes for s in shards) / max(sum(s.num_records for s in shards), 1)
 
 

@@ -10,7 +10,7 @@ import contextlib
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from trainer_utils.format.printable import printable
@@ -122,7 +122,13 @@ class ConfigError(TfxShardsError):
 
 
 class InputError(DatasetError):
-    """The raw input cannot be turned into a dataset: missing, empty, or too much of it is bad."""
+    """The raw input cannot be turned into a dataset: missing, empty, or too much of it is bad.
+
+    `rejects` are the rejects of a run that ended before it had read all inputs: split, source, code
+    and detail of each.
+    """
+
+    rejects: Sequence[Sequence[str]] = ()
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ class ShardFile(NamedTuple):
         entry: what the manifest says of it, if there is one.
         path: in full, once it is opened.
         bytes: of the file as it lies there.
-        is_gzip: whether it is compressed.
+        is_gzip: whether it is compressed, by gzip or zlib.
     """
 
     name: str

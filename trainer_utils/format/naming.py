@@ -37,7 +37,7 @@ DATASET_FILES = (
 )
 DESCRIPTIONS = (MANIFEST_FILE, DATUM_SHARDS_FILE, TFDS_INFO_FILE)
 """The files that name a dataset's shards, in the order in which they are believed."""
-BARE_RECORDS = re.compile(r"\.(tfrecords?|tfrec)(\.gz)?$|\.tfrecords?-\d+-of-\d+$")
+BARE_RECORDS = re.compile(r"\.(tfrecords?|tfrec)(\.gz|\.zlib)?$|\.tfrecords?-\d+-of-\d+$")
 """What names of TFRecord files end in, whoever wrote them."""
 PLAIN_RECORDS = re.compile(r"(?<!\.data)(?<!\.index)-\d{5,}-of-\d{5,}$")
 """The same, without an extension: `train-00000-of-01024`; `model.data-00000-of-00001` is none."""

@@ -15,6 +15,7 @@ B.4); the mask, a rotation by 15 bits and a constant, is from `tsl/lib/hash/crc3
 import dataclasses
 import functools
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
@@ -192,6 +193,20 @@ def begins_with_gzip(head: bytes) -> bool:
     return head.startswith(_GZIP) and not begins_with_frame(head)
 
 
+def begins_with_zlib(head: bytes) -> bool:
+    """Whether bytes, some hundred or more, begin a zlib stream of records.
+
+    TensorFlow writes such files with `TFRecordOptions("ZLIB")`. Source: RFC 1950.
+    """
+    is_header = len(head) > 1 and head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
+    if not is_header or begins_with_frame(head):
+        return False
+    try:
+        return begins_with_frame(zlib.decompressobj().decompress(head, HEADER_BYTES))
+    except zlib.error:
+        return False
+
+
 def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) -> bytes:
     """The payload of one frame, verified; the other arguments are for messages.
 
@@ -214,6 +229,15 @@ def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) 
 def _check_header(data: bytes, path: str, record: int | None, offset: int) -> None:
     """Refuses a length whose checksum is wrong before anything is allocated for it."""
     if len(data) >= HEADER_BYTES and not begins_with_frame(data):
+        if not offset and begins_with_zlib(data):
+            raise CorruptShardError.at(
+                path,
+                expected="records that are not compressed, by the name of a remote file",
+                got="a zlib stream",
+                record=record,
+                offset=offset,
+                advice="Give it a name that ends in .zlib, or copy it to this machine.",
+            )
         expected = "the length's checksum to agree"
         raise _damage(path, record, offset, expected, "another one")
 
@@ -227,7 +251,7 @@ def _damage(
         got=got,
         record=record,
         offset=offset,
-        advice=f"The file is {what}: write it again.",
+        advice=f"The file is {what}: write it again, or run convert with --verify-output.",
     )
 
 

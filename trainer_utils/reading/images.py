@@ -42,7 +42,7 @@ Image = Data | Pixels
 _COLOURS = {1: "GRAY", 3: "RGB"}
 _MODES = {1: "L", 3: "RGB"}
 _COLOUR_SPACES = ("YCbCr", "Gray")  # in simplejpeg's words
-_SMALLEST_SCALED = 16  # pixels; of less, simplejpeg's choice of a scale is not clear
+SMALLEST_SCALED = 16  # pixels; of less, simplejpeg's choice of a scale is not clear
 _MARGIN = 2  # rows below a part that smoothing of colours looks at
 _END = b"\xff\xd9"
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")  # of Pillow's; some others run programs
@@ -234,7 +234,7 @@ def decode_jpeg_part(
     import simplejpeg
 
     (height, width), ratio = size, plan.ratio
-    if ratio > 1 and max(size) < _SMALLEST_SCALED:
+    if ratio > 1 and max(size) < SMALLEST_SCALED:
         return None
     top, left, rows, columns = plan.scaled_box
     needed = (top + rows + _MARGIN) * ratio

@@ -10,7 +10,7 @@ import functools
 import io
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -24,6 +24,7 @@ from trainer_utils.storage.file_system import (
     MachineError,
     changed_size,
 )
+from trainer_utils.storage.store_process import ForkedStore, StoreProcess
 from trainer_utils.storage.store_settings import VARIABLES, open_store
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ _FIRST_BYTES = 256 << 10  # of a stream, so that its head is there soon; then tw
 _PARTS_AHEAD = 4  # requests under way for a stream that is read on
 _PARTS_AT_ONCE = 4  # of one object that is written
 _LISTED_AT_ONCE = 1000  # objects, a page of the stores
+# Of a folder, that are looked for one by one: a folder of 50,000 objects has 50 pages.
+_FEW_NAMES = 3
+_LIST_FROM_A_KEY = ("S3Store",)  # stores whose listings may begin at a key
 _RETRIED = " retries, max_retries: "  # in object_store's errors after more than one attempt
 
 
@@ -80,7 +84,23 @@ class _ObjectStores(FileSystem):
                 raise FileNotFoundError(path)
             return folders + files
 
-    def walk(self, base: str) -> Iterator[InputFile]:
+    def find_in_folder(self, folder: str, names: Sequence[str]) -> dict[str, InputFile]:
+        """Return those of some files that are there: few of them by a page of the listing each."""
+        with _at(folder) as (store, key):
+            skipped = len(key) + 1 if key else 0
+            if len(names) <= _FEW_NAMES and type(store).__name__ in _LIST_FROM_A_KEY:
+                infos = [_first_from(store, key, name) for name in names]
+                found = [info for info in infos if info is not None]
+            else:
+                found = [*store.list_with_delimiter(key or None)["objects"]]
+            by_name = {info["path"][skipped:]: info for info in found}
+            return {
+                name: InputFile(name, int(by_name[name]["size"]), _version(by_name[name]))
+                for name in names
+                if name in by_name and _is_file(store, by_name[name])
+            }
+
+    def walk(self, base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
         with _at(base) as (store, key):
             skipped = len(key) + 1 if key else 0
             for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
@@ -92,6 +112,12 @@ class _ObjectStores(FileSystem):
         import obstore
 
         with _at(path) as (store, key):
+            if _forked_from:
+                raise OSError(
+                    f"{path!r}: cannot be written in a process that was forked from process "
+                    f"{_forked_from}, which has connections to the store. Start it by 'spawn' or "
+                    "'forkserver'."
+                )
             writer = obstore.open_writer(
                 store, key, buffer_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE
             )
@@ -241,7 +267,11 @@ _forked_from = 0
 
 
 def _note_fork() -> None:
+    """Start with no threads, and with stores that another process asks, where there are any."""
     global _forked_from
+    _pool.cache_clear()
+    _forked_store.cache_clear()
+    _store_process.cache_clear()
     if _store.cache_info().currsize:
         _forked_from = os.getppid()
 
@@ -256,6 +286,19 @@ def _store(
     return open_store(scheme, bucket, to_read=to_read)
 
 
+@functools.lru_cache(maxsize=256)
+def _forked_store(
+    scheme: str, bucket: str, environment: tuple[object, ...], to_read: bool
+) -> "ObjectStore":
+    process = _store_process(environment)
+    return cast("ObjectStore", ForkedStore(process, scheme, bucket, to_read=to_read))
+
+
+@functools.lru_cache(maxsize=4)
+def _store_process(environment: tuple[object, ...]) -> StoreProcess:
+    return StoreProcess()  # which starts with the variables that lead to stores
+
+
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
     """The threads that wait for requests of streams."""
@@ -265,17 +308,14 @@ def _pool() -> ThreadPoolExecutor:
 @contextmanager
 def _at(url: str, *, to_read: bool = False) -> "Iterator[tuple[ObjectStore, str]]":
     """The store of a url, to be asked with `_os_errors`, and the key in it; empty: the bucket."""
-    if _forked_from:  # obstore's threads are not there, and would be waited for without end
-        raise OSError(
-            f"{url!r}: expected a process of its own, got one that was forked from process "
-            f"{_forked_from}, with connections to the store. Start it by 'spawn' or 'forkserver'."
-        )
     scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
     if not bucket:
         raise ConfigError(f"{url!r}: expected the name of a bucket after {scheme}://, got none")
     with _os_errors(url):
-        yield _store(scheme, bucket, _environment(), to_read), key.strip("/")
+        # In a fork, obstore's threads are not there, and would be waited for without end.
+        open_it = _forked_store if _forked_from else _store
+        yield open_it(scheme, bucket, _environment(), to_read), key.strip("/")
 
 
 # As CPython holds them: to decode 64 variables took as long as a third of a photo's request.
@@ -319,6 +359,14 @@ def _head(store: "ObjectStore", key: str) -> "ObjectMeta | None":
         return store.head(key)
     except FileNotFoundError:
         return None
+
+
+def _first_from(store: "ObjectStore", folder: str, name: str) -> "ObjectMeta | None":
+    """Return the object of a name, by one page of a listing that begins right before it."""
+    whole = f"{folder}/{name}" if folder else name
+    before = whole[:-1] + chr(ord(whole[-1]) - 1) + "~" if ord(whole[-1]) > 1 else whole[:-1]
+    page = next(iter(store.list(_prefix(folder), offset=before, chunk_size=_LISTED_AT_ONCE)), [])
+    return next((info for info in page if info["path"] == whole), None)
 
 
 def _prefix(key: str) -> str | None:

@@ -128,7 +128,7 @@ def convert(
     splits: Mapping[str, float] | Sequence[str] | None = None,
     update: bool = False,
     restart: bool = False,
-    verify: bool = False,
+    verify_output: bool = False,
     replace: bool = False,
     beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
@@ -160,9 +160,9 @@ def convert(
             conversion there is as any other.
         restart: discard what an earlier run with the same inputs and settings has finished before
             it failed or was interrupted, and do not resume it.
-        verify: read every byte of the datasets in `out` before they are taken from there, and
-            rebuild damaged ones. Without it, their sizes are compared, and the checksums of files
-            that were changed since.
+        verify_output: read every byte of the datasets in `out` before they are taken from there,
+            and rebuild damaged ones. Without it, their sizes are compared, and the checksums of
+            files that were changed since.
         replace: whether `out/latest` may lead to a dataset of another kind than now, such as texts
             in place of photos. The earlier datasets in `out` stay.
         beam_pipeline_args: as Beam takes them, `["--runner=DataflowRunner", …]`. None: all runs
@@ -186,7 +186,9 @@ def convert(
     options = with_new_names(options)
     with show_step("Looking at the input"):
         conversion = prepare_all(source, path_of("out", out), **options)
-    made = run_conversion(conversion, out, metadata=metadata, restart=restart, verify=verify)
+    made = run_conversion(
+        conversion, out, metadata=metadata, restart=restart, verify_output=verify_output
+    )
     say(printable(made.summary(), keep="\n"))
     return made
 
@@ -207,6 +209,7 @@ def prepare_all(
 
     Arguments and errors are those of `convert`; `out` is None for a dry run.
     """
+    out = None if out is None else path_of("out", out)
     metadata = None if metadata is None else path_of("metadata", metadata)
     if is_in_python(source):
         from pipelines.tools.conversion.python_tables import as_table
@@ -307,7 +310,7 @@ def run_conversion(
     *,
     metadata: str | None = None,
     restart: bool = False,
-    verify: bool = False,
+    verify_output: bool = False,
 ) -> Converted:
     """Runs what `prepare_all` has checked; arguments and errors are those of `convert`."""
     started = time.monotonic()
@@ -323,7 +326,7 @@ def run_conversion(
         if has_tfx() and not is_remote(store):
             folders.enter_context(_folder("metadata", os.path.dirname(store)))
         folders.enter_context(show_step("Converting"))
-        uris, cached = convert_in(conversion, root, restart=restart, verify=verify)
+        uris, cached = convert_in(conversion, root, restart=restart, verify=verify_output)
         examples, balanced = uris[example_gen], uris["ShardBalancer"]
         exported = {"datum_schema": uris["SchemaExport"], "datum_dataset": uris["datum_dataset"]}
         _track(

@@ -99,6 +99,10 @@ def convert_in(
                 record.write()
                 remove_tree(examples)
             raise
+        except KeyboardInterrupt as error:
+            kept = f"the dataset of {name} is kept: the same run resumes from it"
+            error.args = ("; ".join([kept, *map(str, error.args)]),)
+            raise
         schema, dataset = (
             _next_output(record, "SchemaExport", output) for output in _EXPORTED.values()
         )

@@ -37,7 +37,7 @@ def test_each_setting_has_a_flag():
     flags = {one.name for one in params if isinstance(one, click.Option) and "help" not in one.name}
     assert declared == {*FLAGS}
     others = {"kind", "splits", "others", "beam_args", "metadata", "dry_run", "as_json"}
-    others |= {"update", "replace"}
+    others |= {"update", "replace", "restart", "verify_output"}
     assert flags - {"verbose"} == declared | others
 
 

@@ -10,9 +10,9 @@ from tests.make import frame_records, write_records
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.opening import (
     believed_index,
+    compression_of,
+    content_bytes,
     find_numbers,
-    gzip_content_bytes,
-    is_gzip,
     open_records,
     read_shard_blocks,
     summed_index,
@@ -39,8 +39,8 @@ def test_records_are_those_that_tensorflow_wrote(tmp_path, name, block_bytes):
 
 def test_the_size_of_what_is_compressed_is_that_of_the_plain_file(tmp_path):
     plain, zipped = write(tmp_path / "shard"), write(tmp_path / "shard.gz")
-    assert (is_gzip(plain), is_gzip(zipped)) == (False, True)
-    assert gzip_content_bytes(zipped) == (tmp_path / "shard").stat().st_size
+    assert (compression_of(plain), compression_of(zipped)) == (None, "gzip")
+    assert content_bytes(zipped) == (tmp_path / "shard").stat().st_size
     with open_records(zipped) as stream:
         assert stream.read() == (tmp_path / "shard").read_bytes()
 

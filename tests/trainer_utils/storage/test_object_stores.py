@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from tests.make import run_python
+from tests.make import run_python, write_rows
 from tests.make import write_anywhere as write
 from tests.object_stores import BUCKET, OTHER_BUCKET, Store, faulty
 from trainer_utils import ConfigError, storage
@@ -187,22 +187,86 @@ def test_the_end_of_an_upload_whose_answer_is_lost_is_asked_for_again(data, at_s
         assert storage.read_bytes(path) == data
 
 
-def test_a_forked_process_is_told_to_be_spawned(large):
-    storage.file_size(large)
-    code = f"""
-import os
+FORKED = """
+import hashlib, os, sys
+from concurrent.futures import ThreadPoolExecutor
 from trainer_utils import storage
-storage.file_size({large!r})
-if not os.fork():
+url = sys.argv[1]
+folder = url.rpartition("/")[0]
+
+def look():
+    whole = storage.read_bytes(url)
+    with storage.open_for_reading(url) as stream:
+        stream.seek(5)
+        part = stream.read(1 << 20)
+    with ThreadPoolExecutor(8) as pool:
+        read = lambda n: storage.read_range(url, start=n << 20, stop=n + 1 << 20)
+        ranges = [*pool.map(read, range(8))]
+    listed = sorted(entry.name for entry in storage.list_folder(folder))
+    walked = sorted(file.path for file in storage.walk_files(folder))
     try:
-        storage.file_size({large!r})
+        storage.read_bytes(url + "-none")
+    except FileNotFoundError as error:
+        missing = str(error)
+    sums = [hashlib.sha256(data).hexdigest() for data in (whole, part, *ranges)]
+    return storage.file_size(url), storage.exists(url + "x"), sums, listed, walked, missing
+
+before = look()
+if not os.fork():
+    print(look() == before, flush=True)
+    try:
+        storage.write_text(folder + "/new", "text", temporary_folder=folder)
     except OSError as error:
-        print(error, flush=True)
+        print("spawn" in str(error), flush=True)
     os._exit(0)
 os.wait()
 """
-    finished = run_python(code)
-    assert "Start it by 'spawn'" in finished.stdout
+
+
+def test_a_forked_process_reads_and_lists_what_its_parent_does(large):
+    finished = run_python(FORKED, large)
+    assert (finished.stdout.split(), finished.stderr) == (["True", "True"], "")
+
+
+FORKED_INPUT = """
+import os, sys
+import trainer_utils
+batches = trainer_utils.iterate(sys.argv[1], "train", batch_size=10, features="id", prefetch=0)
+expected = [batch.tolist() for batch in batches]
+other = trainer_utils.iterate(sys.argv[1], "train", batch_size=10, features="id", prefetch=0)
+for source in (batches, other):
+    if not os.fork():
+        print([source.batch(0, step)["id"].tolist() for step in range(6)] == expected, flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_a_forked_process_reads_the_batches_of_a_bucket(at_s3, s3_store, tmp_path):
+    uri = write_rows(tmp_path / "rows", ({"id": n} for n in range(60)), num_shards=2)
+    for file in storage.list_files(uri):
+        write(f"{s3_store.base}/rows/{file.path}", storage.read_bytes(f"{uri}/{file.path}"))
+    finished = run_python(FORKED_INPUT, f"{s3_store.base}/rows")
+    assert (finished.stdout.split(), finished.stderr) == (["True", "True"], "")
+
+
+KILLED = """
+import os, signal, subprocess, sys
+from trainer_utils import storage
+size = storage.file_size(sys.argv[1])
+if not os.fork():
+    storage.file_size(sys.argv[1])
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(os.getpid())], capture_output=True)
+    os.kill(int(children.stdout.split()[0]), signal.SIGKILL)
+    print(storage.file_size(sys.argv[1]) == size, flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_a_forked_process_survives_the_end_of_the_one_that_it_asks(large):
+    finished = run_python(KILLED, large)
+    assert (finished.stdout.split(), finished.stderr) == (["True"], "")
 
 
 def test_what_cannot_be_written_is_no_fault_of_the_machine(at_s3, s3_store):

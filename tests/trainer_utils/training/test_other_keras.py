@@ -132,7 +132,7 @@ def test_a_kill_between_the_two_saves_is_cured_by_the_message(uri, tmp_path, ord
 
 
 def _loop(package: Any, uri: str, folder: str, make_model: Any, steps: int) -> Any:
-    """Train in a loop of its own from the newest checkpoint, and save; return the model."""
+    """Train without `fit` from the newest checkpoint, and save; return the model."""
     model, progress = make_model(package), trainer_utils.InputProgress()
     checkpoint = tf.train.Checkpoint(model=model, input=progress)
     manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2)
@@ -184,7 +184,7 @@ def test_input_progress_refuses_weights_that_restarted(uri, tmp_path, order, mak
     assert model.trainable_variables[1].numpy().tolist() == [6, 6]
 
 
-def test_input_progress_alone_resumes_beside_another_model(uri, tmp_path):
+def test_input_progress_alone_resumes_with_another_model(uri, tmp_path):
     folder = str(tmp_path / "checkpoints")
     _loop(keras, uri, folder, _sequential, 3)
     progress = trainer_utils.InputProgress()
@@ -196,7 +196,7 @@ def test_input_progress_alone_resumes_beside_another_model(uri, tmp_path):
     checkpoint.save(str(tmp_path / "other"))
 
 
-def test_a_model_that_is_built_too_late_to_be_restored_is_refused(uri, tmp_path):
+def test_a_model_built_after_the_restore_is_refused(uri, tmp_path):
     folder = str(tmp_path / "checkpoints")
     _loop(keras, uri, folder, _subclass, 3)
     with pytest.raises(ConfigError, match="call it on a batch before"):

@@ -1,0 +1,101 @@
+"""LJSpeech: `metadata.csv` of ids and transcripts, divided by `|`, without header and quotes.
+
+    metadata.csv: LJ001-0001|Printing, in the only sense|Printing, in the only sense
+    wavs/LJ001-0001.wav
+
+Source: README of LJSpeech 1.1 (keithito.com/LJ-Speech-Dataset).
+"""
+
+import dataclasses
+import posixpath
+
+from components.common.entry import InputTable, with_excluded
+from components.common.layout_inputs import LayoutInputs, select_readable
+from components.layouts import lists
+from components.layouts.file_kinds import kind_of_name
+from components.layouts.refusals import refuse_layout
+from components.layouts.registry import Detection, Layout, register
+from trainer_utils.storage import problem_of
+
+_ENDINGS = (".csv", ".txt")
+_NAMES = ("audio", "text", "normalized_text")
+_LINE_BYTES = 16 << 10
+
+
+def _list(inputs: LayoutInputs) -> tuple[str, tuple[str, ...]] | None:
+    """Return the list of ids and transcripts, and the names of its columns; None without one."""
+    folders = {folder for folder in inputs.folders if len(folder) == 1}
+    for parts, path in inputs.paths_below_root(endings=_ENDINGS):
+        if len(parts) > 1 or parts[0].startswith(".") or inputs.files[path].problem is not None:
+            continue
+        fields = _first_line(inputs, path).split("|")
+        if not 2 <= len(fields) <= len(_NAMES) or not fields[0].strip():
+            continue
+        names = (
+            [fields[0]] if kind_of_name(fields[0]) else [f"{fields[0]}.wav", f"{fields[0]}.flac"]
+        )
+        places = [
+            posixpath.join(inputs.root, *folder, name) for folder in folders for name in names
+        ]
+        if any(place in inputs.files for place in places):
+            return path, _NAMES[: len(fields)]
+    return None
+
+
+def _first_line(inputs: LayoutInputs, path: str) -> str:
+    try:
+        with inputs.open(path) as stream:
+            head = stream.read(_LINE_BYTES)
+    except OSError as error:
+        problem_of(error, path)  # raises for a machine's fault
+        return ""
+    return head.decode("utf-8-sig", "replace").split("\n", 1)[0].rstrip("\r")
+
+
+def detect(inputs: LayoutInputs) -> Detection:
+    """Look for a list with `|` whose first id is a file in a folder next to it."""
+    if inputs.root in inputs.files or not any(len(folder) == 1 for folder in inputs.folders):
+        return Detection.miss("no folder of clips")
+    if (found := _list(inputs)) is None:
+        return Detection.miss("no list of ids and transcripts with | at the top")
+    return Detection.match(found[0])
+
+
+def read(inputs: LayoutInputs) -> InputTable:
+    """Read the list; its ids are the files' names without their endings."""
+    if (found := _list(inputs)) is None:
+        refuse_layout(inputs, "ljspeech", "metadata.csv of id|transcript next to wavs/")
+    path, names = found
+    columns = {**inputs.columns}
+    if not inputs.column_names:
+        columns = {name: "string" for name in names} | {"audio": "audio"} | columns
+    own = dataclasses.replace(
+        inputs,
+        delimiter="|",
+        quoting="none",
+        header=False,
+        column_names=inputs.column_names or names,
+        columns=columns,
+        find_files="stem" if inputs.find_files == "path" else inputs.find_files,
+    )
+    good, excluded = select_readable(inputs, [path], "a list")
+    return with_excluded(lists.read(own, good), excluded)
+
+
+register(
+    Layout(
+        name="ljspeech",
+        kinds=("audio",),
+        rank=30,
+        tree="""\
+metadata.csv: LJ001-0001|Printing, in the only sense|Printing, in the only sense
+wavs/LJ001-0001.wav""",
+        features="text, normalized_text",
+        splits="none: a hash, or group_by",
+        refused="rows of more or fewer fields than the first",
+        detect=detect,
+        read=read,
+        takes_columns=True,
+        known=("README*", "*.txt", "*.csv"),
+    )
+)

@@ -1,0 +1,127 @@
+"""Speech in folders of speakers, with transcripts of the same names, as VCTK and LibriTTS have it.
+
+    wav48/p225/p225_001.wav               # audio; p225 is the speaker
+    txt/p225/p225_001.txt                 # its transcript, in a folder of its own
+    84/121123/84_121123_000007.wav        # or next to it
+    84/121123/84_121123_000007.normalized.txt
+
+The features are `text` and `speaker`: `group_by="speaker"` keeps all clips of a speaker in one
+split. A microphone's word at the end of a stem (`_mic1`) is no part of the transcript's name.
+
+Source: README of VCTK 0.92; "LibriTTS: A Corpus Derived from LibriSpeech" (Zen et al., 2019).
+"""
+
+import collections
+import re
+
+from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput, InputTable
+from components.common.layout_inputs import LayoutInputs
+from components.layouts.file_kinds import kind_of_name
+from components.layouts.junk import is_clutter
+from components.layouts.refusals import refuse_layout
+from components.layouts.registry import Detection, Layout, register
+from trainer_utils.format.media_formats import EXTENSIONS
+from trainer_utils.format.split_words import split_of_name
+
+_MICROPHONE = re.compile(r"_mic\d+$")
+_NORMALIZED = ".normalized"
+_ORIGINAL = ".original"
+
+
+def _transcripts(inputs: LayoutInputs) -> dict[tuple[str, str], str]:
+    """Return the transcripts by speaker and stem; the normalized one if there are several."""
+    found: dict[tuple[str, str], str] = {}
+    for parts, path in inputs.paths_below_root(endings=(".txt",)):
+        if len(parts) < 2 or is_clutter(parts):
+            continue
+        stem = parts[-1][: -len(".txt")]
+        is_normalized = stem.endswith(_NORMALIZED)
+        stem = stem.removesuffix(_NORMALIZED).removesuffix(_ORIGINAL)
+        if is_normalized or (parts[-2], stem) not in found:
+            found[parts[-2], stem] = path
+    return found
+
+
+def _key(parts: tuple[str, ...]) -> tuple[str, str]:
+    stem = parts[-1].rpartition(".")[0]
+    return parts[-2], _MICROPHONE.sub("", stem)
+
+
+def detect(inputs: LayoutInputs) -> Detection:
+    """Look for clips in folders, most of which have a transcript of the same name."""
+    if inputs.root in inputs.files or not (transcripts := _transcripts(inputs)):
+        return Detection.miss("no transcripts in folders")
+    clips = with_transcript = 0
+    for parts, _ in inputs.paths_below_root(endings=EXTENSIONS["audio"]):
+        if len(parts) > 1 and not is_clutter(parts):
+            clips += 1
+            with_transcript += _key(parts) in transcripts
+    if 2 * with_transcript <= clips:
+        return Detection.miss(f"{with_transcript} of {clips} clips have a transcript")
+    return Detection.match(f"{with_transcript} clips with transcripts of the same names")
+
+
+def read(inputs: LayoutInputs) -> InputTable:
+    """Pair clips and transcripts; a clip without a transcript is a reject."""
+    transcripts = _transcripts(inputs)
+    clips = [
+        (parts, file)
+        for parts, file in inputs.below_root()
+        if kind_of_name(parts[-1]) == "audio" and len(parts) > 1 and not is_clutter(parts)
+    ]
+    if not clips:
+        refuse_layout(inputs, "speakers", "clips in folders of speakers")
+    speaker_at = _speaker_level([parts for parts, _ in clips])
+    used = sorted({transcripts[_key(parts)] for parts, _ in clips if _key(parts) in transcripts})
+    texts = dict(zip(used, inputs.read_many(used), strict=True))
+    entries, excluded = [], list[ExcludedInput]()
+    for parts, file in clips:
+        split = inputs.split or split_of_name(parts[0])
+        path = transcripts.get(_key(parts))
+        data = None if path is None else texts[path]
+        if file.problem is not None:
+            excluded.append(ExcludedInput(file.path, split, *file.problem))
+        elif not isinstance(data, bytes):
+            why = "no transcript of the same name" if data is None else f"{path}: {data}"
+            excluded.append(ExcludedInput(file.path, split, "NO_ANNOTATION", why))
+        else:
+            try:
+                text = data.decode("utf-8-sig").strip()
+            except UnicodeDecodeError as error:
+                excluded.append(ExcludedInput(file.path, split, "NOT_UTF8", f"{path}: {error}"))
+                continue
+            values = (text, parts[speaker_at])
+            entries.append(Entry(file.path, split, (Blob(file.path, file.size),), values))
+    columns = (Column("text", "string"), Column("speaker", "string"))
+    return InputTable.of(entries, excluded, columns, (BlobColumn("audio", "audio"),))
+
+
+def _speaker_level(clips: list[tuple[str, ...]]) -> int:
+    """Return which folder of a path is the speaker: the first that is not the same for all clips.
+
+    Folders of splits, and recordings of chapters below the speakers, are not.
+    """
+    depth = min(len(parts) for parts in clips) - 1
+    for level in range(depth):
+        names = collections.Counter(parts[level] for parts in clips)
+        if len(names) > 1 and not any(map(split_of_name, names)):
+            return level
+    return depth - 1
+
+
+register(
+    Layout(
+        name="speakers",
+        kinds=("audio",),
+        rank=45,
+        tree="""\
+wav48/p225/p225_001.wav
+txt/p225/p225_001.txt""",
+        features="text, speaker",
+        splits="the top folders, if they are named after splits; group_by='speaker'",
+        refused="",
+        detect=detect,
+        read=read,
+        known=("*.txt", "README*", "LICENSE*"),
+    )
+)

@@ -1,0 +1,136 @@
+"""Class folders whose splits are lists in plain text, as Speech Commands has them.
+
+    validation_list.txt: yes/0a.wav, one path a line
+    testing_list.txt: no/1b.wav
+    yes/0a.wav, no/1b.wav, up/2c.wav       # the rest is `train`
+    _background_noise_/pink_noise.wav      # no class: skipped and counted
+
+A list is a text at the top whose name has a split's word and whose lines are paths of files. If one
+of them is of `train`, files that no list names are skipped and counted.
+
+Source: tensorflow.org/datasets/catalog/speech_commands, README.md of version 0.02.
+"""
+
+import re
+
+from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput, InputTable
+from components.common.layout_inputs import LayoutInputs
+from components.layouts.file_kinds import kind_of_name
+from components.layouts.junk import is_clutter
+from components.layouts.refusals import refuse_layout
+from components.layouts.registry import Detection, Layout, register
+from trainer_utils.format import InputError
+from trainer_utils.format.split_words import split_of_name
+from trainer_utils.storage import display_path, problem_of
+
+_ENDINGS = (".txt", ".lst")
+_LINE_BYTES = 4096
+_DOCUMENT = re.compile(r"(README|LICENSE)(?![a-z])", re.IGNORECASE)
+_NO_CLASS = re.compile(r"_.*_")  # `_background_noise_`
+
+
+def _lists(inputs: LayoutInputs) -> dict[str, str]:
+    """Return the split of each list, by its path."""
+    found = {}
+    for parts, path in inputs.paths_below_root(endings=_ENDINGS):
+        if len(parts) == 1 and (split := split_of_name(parts[0])) and _names_files(inputs, path):
+            found[path] = split
+    return found
+
+
+def _names_files(inputs: LayoutInputs, path: str) -> bool:
+    """Return whether the first line of a text is the path of a file of the media type."""
+    if inputs.files[path].problem is not None:
+        return False
+    try:
+        with inputs.open(path) as stream:
+            head = stream.read(_LINE_BYTES)
+    except OSError as error:
+        problem_of(error, path)  # raises for a machine's fault
+        return False
+    line = head.decode("utf-8-sig", "replace").lstrip().split("\n", 1)[0].strip()
+    return kind_of_name(line) == inputs.media and "/" in line.replace("\\", "/")
+
+
+def detect(inputs: LayoutInputs) -> Detection:
+    """Look for lists of paths that are named after splits, next to class folders."""
+    if inputs.root in inputs.files:
+        return Detection.miss("a file, no folder")
+    if found := _lists(inputs):
+        return Detection.match(", ".join(sorted(map(display_path, found))))
+    return Detection.miss("no list of paths such as validation_list.txt at the top")
+
+
+def read(inputs: LayoutInputs) -> InputTable:
+    """Take classes from the folders' names, and splits from the lists.
+
+    Raises:
+        InputError: there is no list, or a file is in two.
+    """
+    if not (lists := _lists(inputs)):
+        refuse_layout(inputs, "split_lists", "a list of paths such as validation_list.txt")
+    split_of: dict[str, str] = {}
+    excluded: list[ExcludedInput] = []
+    for path, split in lists.items():
+        for number, line in enumerate(inputs.read_text(path).splitlines(), 1):
+            if not (name := line.strip().replace("\\", "/").removeprefix("./")):
+                continue
+            name = f"{inputs.root}/{name}" if inputs.root else name
+            if name not in inputs.files:
+                detail = f"{path}, line {number}: there is no such file"
+                excluded.append(ExcludedInput(name, split, "FILE_NOT_FOUND", detail))
+            elif split_of.setdefault(name, split) != split:
+                got = f"{split_of[name]!r} and {split!r} (line {number})"
+                rule = f"one split for {display_path(name)!r}"
+                raise InputError.at(path, expected=rule, got=got)
+    rest = None if "train" in lists.values() else "train"
+    entries = []
+    for parts, file in inputs.below_root():
+        if file.path in lists:
+            continue
+        own = inputs.split or split_of.get(file.path, rest)
+        left = _left_out(parts, file.problem, own)
+        if left is not None:
+            excluded.append(ExcludedInput(file.path, own if left[0] else None, *left))
+        else:
+            entries.append(Entry(file.path, own, (Blob(file.path, file.size),), (parts[0],)))
+    columns = (Column("label", "label"),)
+    return InputTable.of(entries, excluded, columns, (BlobColumn(inputs.media, inputs.media),))
+
+
+def _left_out(
+    parts: tuple[str, ...], problem: tuple[str, str] | None, split: str | None
+) -> tuple[str | None, str] | None:
+    """Return why a file is in no example, as a code (None: skipped) and a detail."""
+    if is_clutter(parts):
+        return None, "hidden or system file"
+    if _DOCUMENT.match(parts[-1]):
+        return None, "a document"
+    if _NO_CLASS.fullmatch(parts[0]):
+        return None, f"in {parts[0]!r}, which is no class"
+    if problem is not None:
+        return problem
+    if len(parts) == 1:
+        return "NO_LABEL", "next to the class folders"
+    return (None, "in no list") if split is None else None
+
+
+register(
+    Layout(
+        name="split_lists",
+        kinds=("audio", "image"),
+        rank=40,
+        tree="""\
+validation_list.txt: yes/0a.wav
+testing_list.txt: no/1b.wav
+yes/0a.wav
+no/1b.wav
+_background_noise_/pink_noise.wav""",
+        features="label",
+        splits="the lists; the rest is train, or skipped if a list of train exists",
+        refused="a file in two lists",
+        detect=detect,
+        read=read,
+        known=("*.txt", "*.lst", "README*", "LICENSE*", "_*_/*"),
+    )
+)

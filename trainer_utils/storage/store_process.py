@@ -1,0 +1,185 @@
+"""`ForkedStore`: an object store for a forked process, which a new process of Python asks.
+
+obstore's threads do not come into a fork, and a request there would never be answered. PyTorch
+forks the processes of a `DataLoader` by default. So the first request in a forked process starts
+another one, new and without a fork, that makes the requests; its memory and connections are its
+own. It ends when the forked process ends.
+"""
+
+import collections
+import functools
+import json
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import reduction
+from multiprocessing.connection import Connection
+from typing import Any
+
+_SERVE = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "from trainer_utils.storage.store_process import serve; serve(int(sys.argv[1]))"
+)
+_END = None  # after the last page of a list
+
+
+class ForkedStore:
+    """The methods of an obstore store that reading needs, and `copy` and `delete`."""
+
+    def __init__(self, process: "StoreProcess", scheme: str, bucket: str, *, to_read: bool) -> None:
+        self._name, self._process = (scheme, bucket, to_read), process
+
+    def get(self, key: str, *, options: Any) -> "_Answer":
+        """Return an answer with `meta` and `bytes()`."""
+        return _Answer(*self._process.call(self._name, "get", (key,), {"options": options}))
+
+    def list(self, prefix: str | None, *, chunk_size: int) -> Iterator[Sequence[Any]]:
+        """Yield pages of objects."""
+        more = {"chunk_size": chunk_size}
+        return self._process.pages(self._name, "list", (prefix,), more)
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method not in ("head", "list_with_delimiter", "copy", "delete"):
+            raise AttributeError(method)
+        return lambda *given: self._process.call(self._name, method, given, {})
+
+
+class _Answer:
+    def __init__(self, meta: Any, data: bytes) -> None:
+        self.meta, self._data = meta, data
+
+    def bytes(self) -> bytes:
+        return self._data
+
+
+class StoreProcess:
+    """A process that makes requests, for any number of threads: each has its own connection."""
+
+    def __init__(self) -> None:
+        self._lock, self._idle = threading.Lock(), collections.deque[Connection]()
+        self._control: Connection | None = None
+
+    def call(self, name: Any, method: str, given: Any, more: Any) -> Any:
+        """Return what a method of a store returns, or raise what it raises."""
+        connection = self._ask(name, method, given, more)
+        answer = self._answer(connection)
+        self._idle.append(connection)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def pages(self, name: Any, method: str, given: Any, more: Any) -> Iterator[Sequence[Any]]:
+        """Yield what a method of a store yields."""
+        connection = self._ask(name, method, given, more)
+        while (page := self._answer(connection)) is not _END:
+            if isinstance(page, Exception):
+                raise page  # the connection goes with it, as where nobody asks for the rest
+            yield page
+        self._idle.append(connection)
+
+    def _ask(self, *request: Any) -> Connection:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
+        try:
+            connection.send(request)
+        except ConnectionError as error:
+            raise self._ended() from error
+        return connection
+
+    def _answer(self, connection: Connection) -> Any:
+        try:
+            return connection.recv()
+        except (EOFError, ConnectionError) as error:
+            raise self._ended() from error
+
+    def _connect(self) -> Connection:
+        here, there = socket.socketpair()
+        with self._lock, there:
+            if self._control is None:
+                self._control = self._start()
+            reduction.send_handle(self._control, there.fileno(), os.getpid())
+        return Connection(here.detach())
+
+    def _start(self) -> Connection:
+        here, there = socket.socketpair()
+        with there:
+            command = [sys.executable, "-c", _SERVE, str(there.fileno()), json.dumps(sys.path)]
+            process = subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL)
+        control = Connection(here.detach())
+        weakref.finalize(self, _stop, process, control).atexit = False
+        return control
+
+    def _ended(self) -> ConnectionError:
+        """Return the error of a process that is gone; the next call starts another one."""
+        with self._lock:
+            self._control = None
+            self._idle.clear()
+        return ConnectionError("the process that asks the object store ended")
+
+
+def _stop(process: "subprocess.Popen[bytes]", control: Connection) -> None:
+    control.close()
+    process.kill()
+    process.wait()
+
+
+def serve(descriptor: int) -> None:
+    """Answer the requests of one process until it ends: a new process's whole work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both
+    control = Connection(descriptor)
+    while True:
+        try:
+            handle = reduction.recv_handle(control)
+        except (EOFError, OSError):
+            os._exit(0)  # without waiting for requests under way
+        threading.Thread(target=_answer_all, args=(Connection(handle),), daemon=True).start()
+
+
+def _answer_all(connection: Connection) -> None:
+    try:
+        while True:
+            name, method, given, more = connection.recv()
+            for answer in _answers(name, method, given, more):
+                connection.send(answer)
+    except (EOFError, ConnectionError):
+        return
+
+
+def _answers(name: Any, method: str, given: Any, more: Any) -> Iterator[Any]:
+    try:
+        store = _store(*name)
+        if method == "get":
+            found = store.get(*given, **more)
+            yield found.meta, bytes(found.bytes())
+        elif method == "list":
+            for page in store.list(*given, **more):
+                yield [dict(info) for info in page]
+            yield _END
+        else:
+            yield getattr(store, method)(*given)
+    except Exception as error:
+        yield _sendable(error)
+
+
+@functools.lru_cache(maxsize=256)
+def _store(scheme: str, bucket: str, to_read: bool) -> Any:
+    from trainer_utils.storage.store_settings import open_store
+
+    return open_store(scheme, bucket, to_read=to_read)
+
+
+def _sendable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(traceback.format_exc())
+    return error
