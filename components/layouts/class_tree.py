@@ -202,8 +202,9 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
             "folders named after classes",
             f"{_shown(kinds)} next to {others}" if others else _shown(kinds),
             "If its files have no class, name the folder itself: "
-            f"{join(base, _folder_of(roles, kinds[0]))!r}. `tfx-shards layouts` draws the layouts "
-            "that read annotations. ",
+            f"{join(base, _folder_of(roles, kinds[0]))!r}. "
+            f"{_how_to_leave_out(roles, kinds) if others else ''}"
+            "`tfx-shards layouts` draws the layouts that read annotations. ",
         )
     if len(classes) == 1 and named is None:
         raise refuse(
@@ -229,6 +230,17 @@ def _is_kind_of_files(name: str) -> bool:
     words = [word for word in words_of(name) if canonical_split(word) is None]
     whole = re.sub(r"[\W\d_]+", "", name.lower())
     return bool(words) and (whole in _KINDS_OF_FILES or all(w in _KINDS_OF_FILES for w in words))
+
+
+def _how_to_leave_out(roles: Mapping[Parts, Role], labels: Sequence[str]) -> str:
+    """Return the advice to leave out the folders that would be these classes."""
+    folders = {
+        "/".join(parts[: parts.index(role.label) + 1])
+        for parts, role in roles.items()
+        if role.label in labels and role.label in parts
+    }
+    patterns = [f"{folder}/*" for folder in sorted(folders)]
+    return f"To leave them out: {how_to_set(ignore=patterns)}. "
 
 
 def _folder_of(roles: Mapping[Parts, Role], label: str) -> str:
