@@ -188,10 +188,12 @@ def check_training_and_testing(splits: Splits) -> None:
 
 
 def check_tiny_imagenet(splits: Splits) -> None:
-    assert counts(splits) == {"train": 15}
-    assert labels_of(splits) == {
+    labelled = [one for split in ("train", "eval") for one in splits[split]]
+    assert {e["filename"].rpartition("/")[2]: e["label"][0] for e in labelled} == {
         f"{inputs.IMAGENET_IDS[n % 3]}_{n}.JPEG": inputs.IMAGENET_IDS[n % 3] for n in range(15)
-    }
+    } | {f"val_{n}.JPEG": inputs.IMAGENET_IDS[n % 3] for n in range(15, 21)}
+    assert counts(splits) == {"train": 15, "eval": 6, "test": 3}
+    assert not any(example.get("label") for example in splits["test"])
 
 
 def check_restarting_keys(splits: Splits) -> None:
@@ -390,16 +392,7 @@ CASES: Mapping[str, Case] = {
     "19": Case(inputs.speech_commands, check_speech_commands),
     "35-19": Case(inputs.speech_commands, check_many_speech_commands, arguments={"per_word": 150}),
     "25": Case(inputs.archive_of_a_mac, check_cats_and_dogs(200)),
-    "28": Case(
-        inputs.tiny_imagenet,
-        check_tiny_imagenet,
-        cure={"ignore": ["*.txt"]},
-        advice=["ignore=['*.txt'] (--ignore '*.txt')", "val/val_annotations.txt"],
-        then=(
-            {"ignore": ["*.txt", "test/images/*", "val/images/*"]},
-            "ignore=['test/images/*', 'val/images/*']",
-        ),
-    ),
+    "28": Case(inputs.tiny_imagenet, check_tiny_imagenet),
     "30": Case(
         inputs.list_from_windows,
         check_windows,
