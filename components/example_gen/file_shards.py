@@ -29,7 +29,13 @@ from components.common.entry import (
     label_column,
     sum_blobs,
 )
-from components.common.rejects import Reject, RejectedInputError, RejectLimit, reject_errors
+from components.common.rejects import (
+    Reject,
+    RejectedInputError,
+    RejectLimit,
+    reject_errors,
+    without_bytes,
+)
 from components.example_gen.file_examples import ShardSummary, Stored, make_example
 from components.example_gen.settings import MediaSettings
 from trainer_utils.format import (
