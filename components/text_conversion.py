@@ -15,18 +15,19 @@ from components.example_gen.plan import EXCLUDED, Written
 from components.example_gen.row_pieces import (
     PieceReport,
     PieceRows,
-    encode_piece,
+    divide_runs,
+    encode_pieces,
     gather_shards,
     inspect_piece,
 )
 from components.example_gen.row_plan import RowPlan, RowPlanner
 from components.example_gen.settings import TextSettings
 from components.layouts import texts
-from components.shuffle.external import ExternalShuffle, plan_tasks
+from components.shuffle.external import HELD_TIMES, ExternalShuffle, plan_tasks
 from components.tables.chats import load_template
 from components.tables.column_roles import TextRules
 from components.tables.delimited import check_agreement
-from components.tables.pieces import Piece, TableOptions, select_settings
+from components.tables.pieces import PIECE_BYTES, Piece, TableOptions, select_settings
 from components.tables.tokenizing import load_tokenizer, tokenizer_package
 from trainer_utils.format import Shard
 from trainer_utils.format.tensors import TokenSpec
@@ -35,7 +36,8 @@ from trainer_utils.storage import open_for_reading
 from trainer_utils.storage.file_system import join, problem_of
 from trainer_utils.writing.publishing import verify_shard, working_folder
 
-BUCKET_BYTES = 128 << 20  # that are put in order at a time; about twice that in memory
+BUCKET_BYTES = 144 << 20  # sorted at a time: more than a shard of the default size
+_RUNS = 32  # of a conversion up to 4 GiB, so that pieces of runs have a MiB or more
 # What one core takes for a byte of the inputs in each of the steps, about.
 _INSPECT_SECONDS, _ENCODE_SECONDS, _GATHER_SECONDS = 1 / 150e6, 1 / 100e6, 1 / 400e6
 _PIECE_MEMORY, _BUCKET_MEMORY = 1 << 29, 4 * BUCKET_BYTES  # of one call
@@ -135,7 +137,9 @@ class TextConversion(Conversion[RowPlan]):
         shuffles = []
         for layout in plan.layouts:
             tasks = plan_tasks(layout, plan.row_bytes, memory_bytes=BUCKET_BYTES)
-            shuffles.append(ExternalShuffle(uri=uri, layout=layout, tasks=tasks))
+            shuffles.append(
+                ExternalShuffle(uri=uri, layout=layout, tasks=tasks, run_bytes=BUCKET_BYTES)
+            )
         folder, encodings, firsts = working_folder(uri), [], np.zeros(len(plan.splits), np.int64)
         of_pieces = zip(self.pieces, self._reports, plan.first_records, plan.assigned, strict=True)
         for number, (piece, report, first, splits) in enumerate(of_pieces):
@@ -144,15 +148,18 @@ class TextConversion(Conversion[RowPlan]):
             encodings.append(Task(f"encode-{number:06d}", rows, report.kept, piece.size))
             firsts += np.bincount(splits, minlength=EXCLUDED)[: len(firsts)]
         how = plan.columns, plan.vocabularies, plan.tokens
+        num_bytes = int(plan.row_bytes * plan.num_records)
+        run_bytes = min(max(num_bytes // _RUNS, PIECE_BYTES), BUCKET_BYTES)
         encoded = map_tasks(
-            functools.partial(encode_piece, folder, *how, shuffles),
-            encodings,
+            functools.partial(encode_pieces, folder, *how, shuffles),
+            _grouped(encodings, row_bytes=plan.row_bytes, run_bytes=run_bytes),
             workspace=folder,
             runner=self._runner,
-            cost=Cost(_ENCODE_SECONDS * self._num_bytes, _PIECE_MEMORY),
+            cost=Cost(_ENCODE_SECONDS * self._num_bytes, _PIECE_MEMORY + HELD_TIMES * run_bytes),
             unit="rows",
-            noun="pieces",
+            noun="runs",
         )
+        self._divide_runs(shuffles, folder)
         gathered: list[list[Shard]] = map_tasks(
             functools.partial(gather_shards, shuffles),
             [
@@ -166,12 +173,32 @@ class TextConversion(Conversion[RowPlan]):
             noun="groups of shards",
             check=functools.partial(_check_shards, uri),
         )
+        reports = [report for some in encoded for report in some]
         return Written(
             shards=tuple(shard for shards in gathered for shard in shards),
-            features=plan.features(encoded),
-            label_counts=[counts for report in encoded for counts in report.labels],
+            features=plan.features(reports),
+            label_counts=[counts for report in reports for counts in report.labels],
             fingerprint=self._fingerprint(plan),
         )
+
+    def _divide_runs(self, shuffles: Sequence[ExternalShuffle], folder: str) -> None:
+        """Divide the runs of large splits until each piece is one cell."""
+        for level in range(1, 1 + max((len(one.divisions) for one in shuffles), default=0)):
+            deep = [n for n, one in enumerate(shuffles) if len(one.divisions) >= level]
+            map_tasks(
+                functools.partial(divide_runs, shuffles),
+                [
+                    Task(f"divide-{split}-{level}-{index:06d}", (split, level, index))
+                    for split in deep
+                    for _, index in shuffles[split].divisions[level - 1]
+                ],
+                workspace=folder,
+                runner=self._runner,
+                cost=Cost(_GATHER_SECONDS * self._num_bytes, _BUCKET_MEMORY),
+                noun="groups of runs",
+            )
+            for split in deep:
+                shuffles[split].remove_runs(level)
 
     def _fingerprint(self, plan: RowPlan) -> str:
         """Of the files that rows are from, however they were cut."""
@@ -210,6 +237,27 @@ class TextConversion(Conversion[RowPlan]):
         with concurrent.futures.ThreadPoolExecutor(READERS) as pool:
             files |= dict(zip(blobs, pool.map(whole, blobs), strict=True))
         return f"{sum_blobs(files.items()):032x}"
+
+
+def _grouped(encodings: Sequence[Task], *, row_bytes: float, run_bytes: int) -> list[Task]:
+    """Join the encoding of neighbouring pieces into tasks, each of which writes about a run."""
+    groups: list[list[Task]] = []
+    size = 0.0
+    for task in encodings:
+        if not groups or size >= run_bytes:
+            groups.append([])
+            size = 0.0
+        groups[-1].append(task)
+        size += task.records * row_bytes
+    return [
+        Task(
+            some[0].name,
+            [task.argument for task in some],
+            sum(task.records for task in some),
+            sum(task.bytes for task in some),
+        )
+        for some in groups
+    ]
 
 
 def _check_shards(uri: str, shards: Sequence[Shard]) -> None:

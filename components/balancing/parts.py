@@ -183,6 +183,12 @@ def scatter(
     return result
 
 
+def divide(context: JobContext, *, split: str, level: int, index: int) -> TaskResult:
+    """Divide the records of one group of runs into runs of smaller groups."""
+    context.shuffles[split].divide(level, index)
+    return TaskResult(split)
+
+
 def gather(context: JobContext, *, split: str, number: int) -> TaskResult:
     """Write the shards of one task from the runs."""
     return TaskResult(split, shards=context.shuffles[split].gather(number))

@@ -70,6 +70,7 @@ class SplitPlan:
     counts: tuple[int, ...]  # records of each new shard
     tasks: tuple[Task, ...]  # the tasks; with two passes, the second one's
     scatters: tuple[Task, ...] = ()  # the tasks that write runs, in the first pass
+    divisions: tuple[tuple[Task, ...], ...] = ()  # further passes over runs, for large splits
     shuffle: ExternalShuffle | None = None  # the order of records; None if shards stay
     is_picked: bool = False  # whether records are picked from the input files
 
@@ -160,14 +161,29 @@ def plan_split(
             for number, one in enumerate(shard_tasks)
         ]
     shuffle = ExternalShuffle(
-        uri=uri or "", layout=layout, tasks=shard_tasks, block_bytes=settings.block_bytes
+        uri=uri or "",
+        layout=layout,
+        tasks=shard_tasks,
+        run_bytes=run_bytes,
+        block_bytes=settings.block_bytes,
     )
+    divisions = [
+        tuple(
+            Task(
+                f"divide-{split}-{level}-{index:06d}",
+                functools.partial(parts.divide, split=split, level=level, index=index),
+            )
+            for level, index in groups
+        )
+        for groups in (shuffle.divisions if scatters else ())
+    ]
     return SplitPlan(
         split=split,
         shards=tuple(shards),
         counts=tuple(np.diff(layout.bounds).tolist()),
         tasks=tuple(tasks),
         scatters=tuple(scatters),
+        divisions=tuple(divisions),
         shuffle=shuffle,
     )
 
@@ -290,7 +306,7 @@ def pick_split(plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey]) 
         )
         size = int(lengths[own].sum())
         tasks.append(Task(f"pick-{plan.split}-{number:06d}", part, stop - start, size))
-    return dataclasses.replace(plan, tasks=tuple(tasks), scatters=(), is_picked=True)
+    return dataclasses.replace(plan, tasks=tuple(tasks), scatters=(), divisions=(), is_picked=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -303,8 +319,8 @@ class PlannedSplit:
     # For each new shard, uncompressed
     shard_records: tuple[int, ...]
     shard_bytes: tuple[int, ...]
-    # 1: the split is read once and held in memory. 2: it goes through temporary files, unless its
-    # records can be picked from files on this machine
+    # 1: the split is read once and held in memory. 2 or more: it goes through temporary files this
+    # number of times less one, unless its records can be picked from files on this machine
     passes: int
 
 
@@ -378,7 +394,7 @@ def _planned(
         bytes=int(framed.sum()),
         shard_records=made.counts,
         shard_bytes=tuple(sizes.tolist()),
-        passes=2 if made.scatters else 1,
+        passes=2 + len(made.shuffle.divisions) if made.scatters and made.shuffle else 1,
     )
 
 

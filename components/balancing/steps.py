@@ -143,9 +143,9 @@ def _write(
         read_ahead(given.shard.path)
     shuffles = {plan.split: plan.shuffle for plan in plans if plan.shuffle is not None}
     context = dataclasses.replace(context, shuffles=shuffles)
-    results: list[TaskResult] = []
-    for tasks in ([t for p in plans for t in p.scatters], [t for p in plans for t in p.tasks]):
-        results += map_tasks(
+
+    def run(tasks: Sequence[Task]) -> list[TaskResult]:
+        return map_tasks(
             functools.partial(run_part, context),
             tasks,
             workspace=working_folder(context.uri),
@@ -156,7 +156,14 @@ def _write(
             noun="groups of shards",
             check=functools.partial(_check_shards, context),
         )
-    return results
+
+    results = run([task for plan in plans for task in plan.scatters])
+    for level in range(1, 1 + max((len(plan.divisions) for plan in plans), default=0)):
+        deep = [plan for plan in plans if len(plan.divisions) >= level]
+        results += run([task for plan in deep for task in plan.divisions[level - 1]])
+        for plan in deep:
+            shuffles[plan.split].remove_runs(level)
+    return results + run([task for plan in plans for task in plan.tasks])
 
 
 def _check_shards(context: JobContext, result: TaskResult) -> None:

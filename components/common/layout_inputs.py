@@ -337,7 +337,7 @@ class LayoutInputs:
             )
         if not uri:
             raise RejectedInputError("FILE_NOT_FOUND", "there is no path, where one is expected")
-        uri = self._whole_if_outside(uri.removeprefix("file://"), folder)
+        uri = self._whole_if_outside(storage.local_path(uri), folder)
         inside = False
         for root, files, start in self._roots(folder):
             if (path := _below(uri, self._spellings[root], start)) is None:

@@ -115,7 +115,8 @@ def fit_boxes(
     turn = _turn_of(orientation, is_shown=is_shown, is_applied=options.orientation == "apply")
     if turn is not None:
         fitted = [_turned(box, turn) for box in fitted]
-        triples = [turn(x, y) for x, y in triples]
+        seen = points[2::3]  # a point that is not labelled is at (0, 0)
+        triples = [turn(*at) if v > 0 else at for at, v in zip(triples, seen, strict=True)]
         words.append("BOXES_ROTATED")
     return Fitted(_with_boxes(values, places, fitted, triples), tuple(words))
 

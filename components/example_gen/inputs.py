@@ -30,6 +30,7 @@ from trainer_utils.storage import (
     find_file,
     is_folder,
     join,
+    local_path,
     walk_files,
 )
 
@@ -60,6 +61,7 @@ class InputSelection:
     unlisted: str | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "base", local_path(self.base))
         check_split_names("input_config", [split.name for split in self.patterns])
 
 

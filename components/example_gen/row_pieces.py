@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -257,15 +257,59 @@ def id_feature(names: Any) -> str:
     return next(name for name in _ID_FEATURES if name not in names)
 
 
-def encode_piece(
+class _EncodedRows(NamedTuple):
+    """The framed examples of a piece, their splits, and the CRC-32C of their names if known."""
+
+    frames: pa.Array
+    splits: Numbers
+    names: npt.NDArray[np.uint32] | None
+    features: _Arrays
+
+
+def encode_pieces(
     folder: str,
     wanted: Sequence[Column],
     vocabularies: Mapping[str, Sequence[str]],
     tokens: TokenPlan | None,
     shuffles: Sequence[ExternalShuffle],
+    given: Sequence[PieceRows],
+) -> list[EncodingReport]:
+    """Encode the rows of neighbouring pieces as framed examples, and write one run per shuffle."""
+    reports = []
+    frames: list[list[pa.Array]] = [[] for _ in shuffles]
+    positions: list[list[npt.NDArray[np.int64]]] = [[] for _ in shuffles]
+    names: list[list[npt.NDArray[np.uint32] | None]] = [[] for _ in shuffles]
+    for piece in given:
+        encoded = _encode_piece(folder, wanted, vocabularies, tokens, piece)
+        labels = list[tuple[str, dict[int, int]]]()
+        for split, shuffle in enumerate(shuffles):
+            mine = np.flatnonzero(encoded.splits == split)
+            if not len(mine):
+                continue
+            first = piece.firsts[split]
+            is_all = len(mine) == len(encoded.splits)
+            frames[split].append(encoded.frames if is_all else encoded.frames.take(pa.array(mine)))
+            positions[split].append(shuffle.layout.positions(first, first + len(mine)))
+            names[split].append(None if encoded.names is None else encoded.names[mine])
+            labels.append((shuffle.layout.split, _label_counts(wanted, encoded.features, mine)))
+        reports.append(_report_of(encoded, labels))
+    for split, shuffle in enumerate(shuffles):
+        if frames[split]:
+            known = [some for some in names[split] if some is not None]
+            joined = np.concatenate(known) if len(known) == len(names[split]) else None
+            run = run_of(frames[split], positions[split], joined)
+            shuffle.scatter(f"{given[0].number:06d}", run)
+    return reports
+
+
+def _encode_piece(
+    folder: str,
+    wanted: Sequence[Column],
+    vocabularies: Mapping[str, Sequence[str]],
+    tokens: TokenPlan | None,
     given: PieceRows,
-) -> EncodingReport:
-    """Makes the rows of a piece into framed examples, and writes them as runs of the shuffles."""
+) -> _EncodedRows:
+    """Encode the rows of one piece."""
     splits = given.splits
     columns, records = read_columns(folder, given.number, [column.name for column in wanted])
     features: dict[str, pa.Array] = {}
@@ -296,28 +340,28 @@ def encode_piece(
         for start in range(0, len(splits), _BATCH_ROWS)
     ]
     frames = pa.concat_arrays(batches) if batches else pa.array([], pa.binary())
-    names, labels = _names_of(features), list[tuple[str, dict[int, int]]]()
-    for split, shuffle in enumerate(shuffles):
-        mine = np.flatnonzero(splits == split)
-        if not len(mine):
-            continue
-        first = given.firsts[split]
-        positions = shuffle.layout.positions(first, first + len(mine))
-        own = frames if len(mine) == len(splits) else frames.take(pa.array(mine))
-        own_names = None if names is None else names[mine]
-        shuffle.scatter(f"{given.number:06d}", run_of([own], [positions], own_names))
-        labels.append((shuffle.layout.split, _label_counts(wanted, features, mine)))
+    return _EncodedRows(frames, splits, _names_of(features), features)
+
+
+def _report_of(encoded: _EncodedRows, labels: list[tuple[str, dict[int, int]]]) -> EncodingReport:
+    """Return the label counts, missing features and lengths of lists of a piece."""
     lengths = {}
-    for name, array in features.items():
+    for name, array in encoded.features.items():
         if pa.types.is_list(array.type) and len(array):
             sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
             lengths[name] = (int(sizes.min()), int(sizes.max()))
-    missing = [name for name, array in features.items() if array.null_count]
+    missing = [name for name, array in encoded.features.items() if array.null_count]
     return EncodingReport(labels, missing, lengths)
 
 
+def divide_runs(shuffles: Sequence[ExternalShuffle], group: tuple[int, int, int]) -> None:
+    """Divide a group of runs of a split's shuffle, given the numbers of split, level and group."""
+    split, level, index = group
+    shuffles[split].divide(level, index)
+
+
 def gather_shards(shuffles: Sequence[ExternalShuffle], numbers: tuple[int, int]) -> list[Shard]:
-    """Writes the shards of a task of the shuffle of a split, by the numbers of both."""
+    """Write the shards of a task of a split's shuffle, given the numbers of both."""
     split, task = numbers
     return shuffles[split].gather(task)
 

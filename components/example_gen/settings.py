@@ -31,6 +31,7 @@ from trainer_utils.format.settings import (
     where,
 )
 from trainer_utils.format.tensors import TensorSpec
+from trainer_utils.storage import local_path
 
 COLUMN_KINDS = ("int", "float", "string", "text", "json", "label", *MEDIA, "split", "ignore")
 _ONLY_FOR_TEXTS = (
@@ -198,6 +199,8 @@ class ExampleGenSettings(Sharding, ComponentSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        roots = type(self.file_roots)(map(local_path, self.file_roots))  # type: ignore[call-arg]
+        object.__setattr__(self, "file_roots", roots)
         if self.tensors:  # bytes that are nothing else
             strings = dict.fromkeys(self.tensors, "string")
             object.__setattr__(self, "columns", {**self.columns, **strings})
@@ -311,8 +314,9 @@ class ImageSettings(MediaSettings):
             that.
         list_encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.
         box_format: what the four numbers of a column `bbox` are: `xywh` (left, top, width, height)
-            or `xyxy` (left, top, right, bottom). Default: what all rows and sizes agree with; if
-            both do, it is an error.
+            or `xyxy` (left, top, right, bottom); `polygon`: take the box around the segments and
+            oriented boxes of `yolo`. Default: what all rows and sizes agree with; if both do, it is
+            an error.
         box_frame: what the boxes and label maps of images that EXIF rotates refer to: `stored`
             (the pixels as they are in the file) or `displayed` (the rotated image). Default: the
             frame that the annotated size fits; `stored`, with a warning, where both fit.
@@ -320,7 +324,7 @@ class ImageSettings(MediaSettings):
 
     layout: str = setting("auto", _layout_of("image"))
     list_encoding: str = setting("utf-8", _encoding)
-    box_format: str | None = setting(None, one_of(None, "xywh", "xyxy"))
+    box_format: str | None = setting(None, one_of(None, "xywh", "xyxy", "polygon"))
     box_frame: str | None = setting(None, one_of(None, "stored", "displayed"))
     names: LayoutNames = group(LayoutNames)
     images: ImageOptions = group(ImageOptions)

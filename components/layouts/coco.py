@@ -6,6 +6,7 @@ image: COCO's own is the outline's, in pixels. Source: "Data format", cocodatase
 """
 
 import collections
+import dataclasses
 import json
 import posixpath
 import re
@@ -15,6 +16,7 @@ from typing import Any, TypeGuard
 from absl import logging
 
 from components.common.entry import (
+    Blob,
     Column,
     Entry,
     ExcludedInput,
@@ -28,67 +30,118 @@ from components.common.rejects import RejectedInputError, reject_errors
 from components.layouts import boxes
 from components.layouts.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
 from components.layouts.junk import is_clutter
+from components.layouts.list_files import MISSING, FileFinder
+from components.layouts.list_splits import splits_of_files
 from components.layouts.registry import Detection, Layout, register
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.storage import persist, problem_of
 from trainer_utils.storage.file_system import encode_path
 
-_COLUMNS = (
-    *BOX_COLUMNS,
-    Column("is_crowd", "int", is_list=True),
-    Column("image_id", "int"),
-    *SIZE_COLUMNS,
-)
 _KEYS = ("images", "annotations", "categories")
-_FOLDER, _INSTANCES = "annotations", "instances_"
+_FOLDER, _INSTANCES, _CAPTIONS = "annotations", "instances_", "captions_"
 _NAME = re.compile(r"instances_.*\.json|(.*[._])?annotations(\.coco)?\.json|.*coco.*\.json")
 _HEAD = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[|^\W*"(info|licenses)"')
+# What a JSON of any name begins with that is COCO's: an image with its file, or an annotation.
+_IMAGES = re.compile(rb'"images"\s*:\s*\[\s*\{[^}]*"file_name"\s*:')
+_ANNOTATIONS = re.compile(rb'"annotations"\s*:\s*\[\s*\{.{0,4096}?"image_id"\s*:', re.DOTALL)
 _HEAD_BYTES = 64 << 10
 _HEADS = 8  # looked into: a folder may hold 100,000 files of JSON, one an image
+_DEPTH = 3  # folders and name of a JSON file of any name
 _MOST = 1e9  # pixels of an edge: beyond is no image
 # COCO's other tasks name the same images again.
-_OTHER_TASKS = ("captions_", "image_info_", "panoptic_", "person_keypoints_", "stuff_")
+_OTHER_TASKS = (_CAPTIONS, "image_info_", "panoptic_", "person_keypoints_", "stuff_")
+_COUNTS = "keypoint_counts"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Content:
+    """The entries of one JSON file, whose values are by name."""
+
+    path: str
+    entries: list[tuple[str, str | None, Blob, dict[str, Value]]]
+    excluded: list[ExcludedInput]
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all values."""
+        return {name for *_, values in self.entries for name in values}
 
 
 def read(inputs: LayoutInputs) -> InputTable:
-    """Reads every file of instances; captions, keypoints and the like are passed by.
-
-    Files of keypoints have boxes as well: where there are no other instances, they are taken.
+    """Read every file of instances, or where there is none those of keypoints or captions.
 
     Raises:
         InputError: there is none, one is malformed, or an image is named twice.
     """
-    paths, excluded = select_readable(inputs, _coco_files(inputs), "a JSON file")
+    paths, excluded = select_readable(inputs, coco_files(inputs), "a JSON file")
     if not paths:
         return InputTable.of(())
-    named_by: dict[str, tuple[str, int]] = {}
+    named_by: dict[str, tuple[str, int | str]] = {}
     others = [path for path in paths if posixpath.basename(path).startswith(_OTHER_TASKS)]
 
-    def read_some(some: Sequence[str]) -> list[InputTable]:
+    def read_some(some: Sequence[str]) -> list[_Content]:
         found = (_read_file(inputs, path, named_by) for path in some)
-        return [listing for listing in found if listing is not None]
+        return [content for content in found if content is not None]
 
-    listings = read_some([path for path in paths if path not in others]) or read_some(others)
-    logging.info("%d of %d files hold instances, others are passed by", len(listings), len(paths))
-    if not listings:
+    contents = read_some([path for path in paths if path not in others])
+    if not contents:  # files of keypoints have boxes as well
+        contents = read_some([p for p in others if not _is_captions(p)]) or read_some(others)
+    logging.info("%d of %d files are read, others are passed by", len(contents), len(paths))
+    if not contents:
         rule = f"a JSON file with {', '.join(_KEYS)}"
         raise InputError.at(inputs.base, expected=rule, got="none")
-    return with_excluded(join_inputs(listings), excluded)
+    return with_excluded(join_inputs(_tables(contents)), excluded)
+
+
+def _is_captions(path: str) -> bool:
+    return posixpath.basename(path).startswith(_CAPTIONS)
+
+
+def _tables(contents: Sequence[_Content]) -> list[InputTable]:
+    """Return tables of the same columns; ids are strings in all of them if one is a string."""
+    names = set[str]().union(*(content.names for content in contents))
+    ids = (v["image_id"] for content in contents for *_, v in content.entries)
+    has_strings = any(isinstance(image_id, str) for image_id in ids)
+    columns: list[Column] = []
+    if "xmin" in names:
+        columns += [*BOX_COLUMNS, Column("is_crowd", "int", is_list=True)]
+    if "keypoints" in names:
+        columns.append(Column("keypoints", "float", is_list=True))
+        columns.append(Column(_COUNTS, "int", is_list=True))
+    if "caption" in names:
+        columns.append(Column("caption", "string", is_list=True))
+    columns.append(Column("image_id", "string" if has_strings else "int"))
+    if "xmin" in names:
+        columns += SIZE_COLUMNS
+    tables = []
+    for content in contents:
+        entries = []
+        for name, split, blob, values in content.entries:
+            if has_strings:
+                values["image_id"] = str(values["image_id"])
+            row = tuple(values.get(c.name, () if c.is_list else None) for c in columns)
+            entries.append(Entry(name, split, (blob,), row))
+        tables.append(InputTable.of(entries, content.excluded, tuple(columns)))
+    return tables
 
 
 def _read_file(
-    inputs: LayoutInputs, path: str, named_by: dict[str, tuple[str, int]]
-) -> InputTable | None:
-    """A file's instances; None where it holds something else. What names an image is added."""
+    inputs: LayoutInputs, path: str, named_by: dict[str, tuple[str, int | str]]
+) -> _Content | None:
+    """A file's annotations; None where it holds something else. What names an image is added."""
     content = _parse(inputs.read_text(path), path=path)
     if content is None:
         return None
     images = _by_id(path, "image", content["images"], "file_name")
-    names = _names(path, content["categories"])
+    names = _names(path, content.get("categories") or ())
     by_image = _by_image(path, content["annotations"], images)
-    split, folders = inputs.split or _split(path), _folders(inputs, path)
-    entries, excluded = [], []
+    folders = _folders(inputs, path)
+    has_captions = _has_captions(content["annotations"])
+    entries, excluded, missing = [], [], []
+    uris = [uri for image in images.values() if _is_text(uri := image.get("file_name"))]
+    finder = FileFinder(inputs, folders=folders, uris=uris)
+    split_of_file = inputs.split or _split(path)
     for image_id, image in images.items():
         name = f"{path}/{image_id}"
         try:
@@ -96,9 +149,7 @@ def _read_file(
                 if not _is_text(uri := image.get("file_name")):
                     raise _bad({}, "file_name", "a text", uri)
                 name = uri
-                paths = {f: posixpath.normpath(posixpath.join(f, uri)) for f in folders}
-                having = (folder for folder in folders if paths[folder] in inputs.files)
-                name, blob = inputs.resolve(uri, folder=next(having, folders[-1]))
+                name, blob = finder.find(uri)
             other_path, other_id = named_by.setdefault(name, (path, image_id))
             if other_path != path:
                 got, advice = f"{other_path} and {path}", "Move the other away."
@@ -108,11 +159,25 @@ def _read_file(
                 raise InputError.at(path, expected="each image once", got=got)
             with reject_errors():
                 found = by_image.get(image_id, ())
-                values = persist(path, _values, image_id, image, found, names)
-            entries.append(Entry(name, split, (blob,), values))
+                read_values = _captions if has_captions else _values
+                values = persist(path, read_values, image_id, image, found, names)
+            entries.append((name, split_of_file, blob, values))
         except RejectedInputError as error:
-            excluded.append(ExcludedInput(name, split, error.code, error.detail))
-    return InputTable.of(entries, excluded, _COLUMNS)
+            if error.code in MISSING:
+                missing.append(name)
+            excluded.append(ExcludedInput(name, split_of_file, error.code, error.detail))
+    if missing and not entries and (advice := finder.advice(missing)):
+        raise InputError(
+            f"{path!r}: {len(missing)} of its images are not found, such as {missing[0]!r}: "
+            f"{advice}.",
+            path=path,
+        )
+    for how, count in finder.found_by.items():
+        logging.warning("%r: %d images are found %s", path, count, how)
+    if split_of_file is None:
+        splits = splits_of_files([name for name, *_ in entries], source=path)
+        entries = [(e[0], split, *e[2:]) for e, split in zip(entries, splits, strict=True)]
+    return _Content(path, entries, excluded)
 
 
 def _folders(inputs: LayoutInputs, path: str) -> list[str]:
@@ -142,17 +207,22 @@ def _split(path: str) -> str | None:
 
 
 def _values(
-    image_id: int, image: JsonObject, annotations: Sequence[JsonObject], names: Mapping[int, str]
-) -> tuple[Value, ...]:
-    """The values of `_COLUMNS`; its size does not matter where an image has no boxes."""
+    image_id: int | str,
+    image: JsonObject,
+    annotations: Sequence[JsonObject],
+    names: Mapping[int | str, str],
+) -> dict[str, Value]:
+    """Return an image's values by name; its size does not matter where it has no boxes."""
     width, height = image.get("width"), image.get("height")
     found, crowds = [], []
+    points: list[float] = []
+    counts: list[int] = []
     size: tuple[Value, Value] = None, None
     for annotation in annotations:
         if not _is_number(width) or not _is_number(height):
             raise _bad({}, "width, height", "those of the image", (width, height))
         category, is_crowd = annotation.get("category_id"), annotation.get("iscrowd", 0)
-        if not isinstance(category, (int, float)) or category not in names:
+        if not isinstance(category, (int, float, str)) or category not in names:
             raise _bad(annotation, "category_id", "one of its categories", category)
         if is_crowd not in (0, 1):
             raise _bad(annotation, "iscrowd", "0 or 1", is_crowd)
@@ -160,13 +230,49 @@ def _values(
         if not isinstance(bbox, list) or len(bbox) != 4 or not all(map(_is_number, bbox)):
             raise _bad(annotation, "bbox", "[x, y, width, height]", bbox)
         x, y, box_width, box_height = bbox
-        edges, label = (x, x + box_width, y, y + box_height), names[int(category)]
+        edges, label = (x, x + box_width, y, y + box_height), names[category]
         found.append(
             relative_box(*edges, width=width, height=height, label=label, may_be_turned=True)
         )
         crowds.append(int(is_crowd))
+        own = _keypoints(annotation, width, height)
+        points += own
+        counts.append(len(own) // 3)
         size = claimed_size(width=width, height=height)
-    return (*boxes.box_values(found), tuple(crowds), image_id, *size)
+    values: dict[str, Value] = {"image_id": image_id, "is_crowd": tuple(crowds)}
+    values |= dict(zip((c.name for c in BOX_COLUMNS), boxes.box_values(found), strict=True))
+    values |= dict(zip((c.name for c in SIZE_COLUMNS), size, strict=True))
+    if points:
+        values |= {"keypoints": tuple(points), _COUNTS: tuple(counts)}
+    return values
+
+
+def _has_captions(annotations: Sequence[JsonObject]) -> bool:
+    are_captions = any("caption" in annotation for annotation in annotations)
+    return are_captions and not any("bbox" in annotation for annotation in annotations)
+
+
+def _captions(
+    image_id: int | str, image: JsonObject, annotations: Sequence[JsonObject], names: object
+) -> dict[str, Value]:
+    """Return an image's captions, and no more: the file has no boxes."""
+    return {"image_id": image_id, "caption": tuple(map(_caption, annotations))}
+
+
+def _caption(annotation: JsonObject) -> str:
+    caption = annotation.get("caption")
+    if not isinstance(caption, str) or not _is_text(caption):
+        raise _bad(annotation, "caption", "a text", caption)
+    return caption
+
+
+def _keypoints(annotation: JsonObject, width: float, height: float) -> list[float]:
+    """Return x, y and visibility of each keypoint, relative to the image."""
+    points = annotation.get("keypoints") or []
+    if not isinstance(points, list) or len(points) % 3 or not all(map(_is_number, points)):
+        raise _bad(annotation, "keypoints", "[x, y, visibility, …]", points)
+    triples = zip(points[::3], points[1::3], points[2::3], strict=True)
+    return [part for x, y, v in triples for part in (x / width, y / height, float(v))]
 
 
 def _parse(text: str, *, path: str) -> JsonObject | None:
@@ -179,15 +285,19 @@ def _parse(text: str, *, path: str) -> JsonObject | None:
         value = json.loads(text, object_hook=_without_outlines)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path!r}: expected JSON: {error}", path=path) from error
-    if not isinstance(value, dict) or not all(isinstance(value.get(key), list) for key in _KEYS):
+    keys = ("images", "annotations")
+    if not isinstance(value, dict) or not all(isinstance(value.get(key), list) for key in keys):
         return None
-    for key in _KEYS:
+    annotations = value["annotations"]
+    has_captions = _has_captions([one for one in annotations if isinstance(one, dict)])
+    if not has_captions and not isinstance(value.get("categories"), list):
+        return None
+    for key in keys if has_captions else _KEYS:
         for number, part in enumerate(value[key]):
             if not isinstance(part, dict):
                 raise InputError.at(path, expected="objects", got=f"{part!a:.50} ({key}[{number}])")
-    annotations = value["annotations"]
     has_boxes = not annotations or any("bbox" in annotation for annotation in annotations)
-    return value if has_boxes else None
+    return value if has_boxes or has_captions else None
 
 
 def _without_outlines(value: JsonObject) -> JsonObject:
@@ -195,15 +305,18 @@ def _without_outlines(value: JsonObject) -> JsonObject:
     return value
 
 
-def _by_id(path: str, what: str, parts: Sequence[JsonObject], shown: str) -> dict[int, JsonObject]:
-    by_id: dict[int, JsonObject] = {}
+def _by_id(
+    path: str, what: str, parts: Sequence[JsonObject], shown: str
+) -> dict[int | str, JsonObject]:
+    by_id: dict[int | str, JsonObject] = {}
     for part in parts:
         number = part.get("id")
         if isinstance(number, float) and number.is_integer():
             number = int(number)  # as pandas writes them
         name = f"{part.get(shown)!a:.99}"
-        if type(number) is not int or not -(2**63) <= number < 2**63:
-            rule = f"an id of 64 bits for each {what}"
+        is_int = type(number) is int and -(2**63) <= number < 2**63
+        if not is_int and not _is_text(number):
+            rule = f"an id of 64 bits, or a text, for each {what}"
             raise InputError.at(path, expected=rule, got=f"{number!a:.50} ({name})")
         other = by_id.setdefault(number, part)
         if other is not part:
@@ -212,9 +325,9 @@ def _by_id(path: str, what: str, parts: Sequence[JsonObject], shown: str) -> dic
     return by_id
 
 
-def _names(path: str, categories: Sequence[JsonObject]) -> dict[int, str]:
+def _names(path: str, categories: Sequence[JsonObject]) -> dict[int | str, str]:
     """The categories' names by id. Two of one name are one label."""
-    names: dict[int, str] = {}
+    names: dict[int | str, str] = {}
     for number, category in _by_id(path, "category", categories, "name").items():
         name = category.get("name")
         if not _is_text(name):
@@ -224,13 +337,13 @@ def _names(path: str, categories: Sequence[JsonObject]) -> dict[int, str]:
 
 
 def _by_image(
-    path: str, annotations: Sequence[JsonObject], images: Mapping[int, Mapping[str, Json]]
+    path: str, annotations: Sequence[JsonObject], images: Mapping[int | str, Mapping[str, Json]]
 ) -> dict[Any, list[JsonObject]]:
     """The annotations by image. One of no image is an error: there is no input to leave out."""
     found: dict[Any, list[JsonObject]] = collections.defaultdict(list)
     for number, annotation in enumerate(annotations):
         image_id = annotation.get("image_id")
-        if not isinstance(image_id, (int, float)) or image_id not in images:
+        if not isinstance(image_id, (int, float, str)) or image_id not in images:
             got = f"{image_id!a:.50} (annotations[{number}])"
             raise InputError.at(path, expected="annotations of its images", got=got)
         found[image_id].append(annotation)
@@ -257,21 +370,32 @@ def _is_text(value: object) -> TypeGuard[str]:
         return False
 
 
-def _coco_files(inputs: LayoutInputs) -> list[str]:
-    """JSON files at the root and in `annotations`; in other folders those of the usual names."""
-    return [
-        path
-        for parts, path in inputs.paths_below_root(endings=(".json",))
-        if not is_clutter(parts)
-        and len(parts) <= 2
-        and (len(parts) == 1 or parts[0] == _FOLDER or _NAME.fullmatch(parts[1]))
-    ]
+def coco_files(inputs: LayoutInputs) -> list[str]:
+    """Return the JSON files of the usual names, and some others that begin as COCO's do."""
+    usual, others = [], []
+    for parts, path in inputs.paths_below_root(endings=(".json",)):
+        if is_clutter(parts) or (inputs.files[path].problem is not None and len(parts) > 2):
+            continue
+        if len(parts) <= 2 and (parts[0] == _FOLDER or _NAME.fullmatch(parts[-1])):
+            usual.append(path)
+        elif len(parts) <= _DEPTH:
+            others.append((len(parts), path))
+    if inputs.layout == "coco" and not usual:
+        return [path for depth, path in others if depth <= 2]
+    # Those at the top first: below may be a file for each image.
+    found = [path for _, path in sorted(others)[:_HEADS] if _begins_as_coco(inputs, path)]
+    return sorted([*usual, *found])
+
+
+def _begins_as_coco(inputs: LayoutInputs, path: str) -> bool:
+    head = _head(inputs, path)
+    return bool(_IMAGES.search(head) or _ANNOTATIONS.search(head))
 
 
 def detect(inputs: LayoutInputs) -> Detection:
-    """Look for JSON files of the usual names that begin as COCO's do."""
+    """Look for JSON files that begin as COCO's do, of any name."""
     usual = []
-    for path in _coco_files(inputs):
+    for path in coco_files(inputs):
         folder, name = posixpath.split(path)
         if inputs.files[path].problem is not None:
             continue
@@ -279,10 +403,12 @@ def detect(inputs: LayoutInputs) -> Detection:
             return Detection.match(path)
         if _NAME.fullmatch(name) or posixpath.basename(folder) == _FOLDER:
             usual.append(path)
+        else:
+            return Detection.match(path)
     for path in usual[:_HEADS]:
         if _HEAD.search(_head(inputs, path)):
             return Detection.match(path)
-    return Detection.miss("no JSON file of a usual name with images and annotations")
+    return Detection.miss("no JSON file with images and annotations")
 
 
 def _head(inputs: LayoutInputs, path: str) -> bytes:
@@ -304,7 +430,7 @@ annotations/instances_train2017.json
 annotations/instances_val2017.json
 train2017/1.jpg
 val2017/2.jpg""",
-        features="xmin, xmax, ymin, ymax, area, labels, is_crowd, image_id",
+        features="xmin, xmax, ymin, ymax, area, labels, is_crowd, image_id, keypoints, caption",
         splits="a word of the JSON file's name, or of its folder's",
         refused="an image in two files; ids that come twice; annotations of no image",
         detect=detect,

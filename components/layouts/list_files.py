@@ -1,6 +1,6 @@
 """The files that the rows of a list name, found as people name them.
 
-    finder = FileFinder(inputs, folder="", own_folder=None)
+    finder = FileFinder(inputs, folders=[""], uris=uris)
     name, blob = finder.find("images\\\\cat\\\\1.jpg")
 
 A path is looked up as the list says it, relative to the list and to the input base. Where there is
@@ -20,7 +20,7 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
 from components.layouts.file_kinds import kind_of_name
 from trainer_utils.format import InputError
-from trainer_utils.storage import is_remote
+from trainer_utils.storage import is_remote, local_path
 
 _WAYS = ("tail", "name", "stem")
 _INDEX = "file index"  # in the cache of the inputs
@@ -31,7 +31,7 @@ MISSING = ("FILE_NOT_FOUND", "OUTSIDE_INPUT_BASE")
 
 def as_parts(uri: str) -> list[str]:
     """Return the parts of a path in either system's form, without a drive or scheme."""
-    uri = _DRIVE.sub("", uri.removeprefix("file://")).replace("\\", "/")
+    uri = _DRIVE.sub("", local_path(uri)).replace("\\", "/")
     return [part for part in uri.split("/") if part not in ("", ".")]
 
 
@@ -70,20 +70,22 @@ class FileFinder:
 
     Args:
         inputs: where the list is.
-        folder: the folder of the list, relative to the input base.
+        folders: the folders that paths may be relative to, itself relative to the input base, the
+            likeliest first; the list's own is the last one.
         own_folder: the folder of the list's files, where the list does not name it.
-        uris: everything that the column names, of which `tail` takes the common folders away.
+        uris: everything that the list names. Names are looked for in other folders only if no path
+            is found as it is, and `tail` takes the folders away that all have in common.
     """
 
     def __init__(
         self,
         inputs: LayoutInputs,
         *,
-        folder: str,
+        folders: Sequence[str],
         own_folder: str | None = None,
         uris: Sequence[str] = (),
     ) -> None:
-        self._inputs, self._folder, self._own_folder = inputs, folder, own_folder
+        self._inputs, self._folders, self._own_folder = inputs, folders, own_folder
         self._uris = uris
         self.found_by: collections.Counter[str] = collections.Counter()
 
@@ -101,6 +103,11 @@ class FileFinder:
         return len(posixpath.commonprefix(folders)) if folders else 0
 
     @functools.cached_property
+    def _is_lost(self) -> bool:
+        """Whether no path is found as it is, so that they are relative to some other folder."""
+        return not any(map(self._is_direct, self._uris))
+
+    @functools.cached_property
     def _stems(self) -> dict[str, list[str]]:
         """The files below the list's own folder by their paths without an ending."""
         stems: dict[str, list[str]] = collections.defaultdict(list)
@@ -116,27 +123,20 @@ class FileFinder:
             RejectedInputError: there is none, or it may not be read.
             InputError: there are several.
         """
-        if self._own_folder is not None:  # it may be a path from there, with or without its ending
-            path = posixpath.normpath(posixpath.join(self._own_folder, uri))
-            found = [path] if path in self._inputs.files else self._stems.get(path, [])
-            if found:
-                return self._take(uri, found)
+        if found := self._in_own_folder(uri):
+            return self._take(uri, found)
         way = self._inputs.find_files
         if way != "path" and (found := self._search(uri, way)):
             return self._take(uri, found)
         try:
-            return self._inputs.resolve(uri, folder=self._folder)
+            return self._resolve(uri)
         except RejectedInputError as error:
             if error.code not in MISSING or way != "path":
                 raise
-            if "\\" in uri:
-                try:
-                    resolved = self._inputs.resolve(uri.replace("\\", "/"), folder=self._folder)
-                    self.found_by["with / in place of \\"] += 1
-                    return resolved
-                except RejectedInputError:
-                    raise error from None
-            if error.code == "FILE_NOT_FOUND" and "/" not in uri and uri:
+            if "\\" in uri and (resolved := self._with_slashes(uri)) is not None:
+                self.found_by["with / in place of \\"] += 1
+                return resolved
+            if error.code == "FILE_NOT_FOUND" and uri and "/" not in uri and self._is_lost:
                 for words, way in (("by name", "name"), ("without their endings", "stem")):
                     if way == "stem" and kind_of_name(uri) is not None:
                         continue  # 1.png is another file than 1.jpg
@@ -145,6 +145,34 @@ class FileFinder:
                         self.found_by[words] += 1
                         return resolved
             raise
+
+    def _in_own_folder(self, uri: str) -> list[str]:
+        """Return the files of a path from the list's own folder, with or without its ending."""
+        if self._own_folder is None:
+            return []
+        path = posixpath.normpath(posixpath.join(self._own_folder, uri))
+        return [path] if path in self._inputs.files else self._stems.get(path, [])
+
+    def _is_direct(self, uri: str) -> bool:
+        if self._in_own_folder(uri):
+            return True
+        try:
+            self._resolve(uri)
+        except RejectedInputError as error:
+            return error.code not in MISSING
+        return True
+
+    def _resolve(self, uri: str) -> tuple[str, Blob]:
+        for folder in self._folders[:-1]:
+            if posixpath.normpath(posixpath.join(folder, uri)) in self._inputs.files:
+                return self._inputs.resolve(uri, folder=folder)
+        return self._inputs.resolve(uri, folder=self._folders[-1])
+
+    def _with_slashes(self, uri: str) -> tuple[str, Blob] | None:
+        try:
+            return self._resolve(uri.replace("\\", "/"))
+        except RejectedInputError:
+            return None
 
     def named(self, stem: str) -> list[str]:
         """Return the files of a name without an ending, or of a whole name, in any folder."""
@@ -164,8 +192,7 @@ class FileFinder:
                 f"{how_to_set(image_dir=posixpath.dirname(found[0]) or '.')}.",
                 path=found[0],
             )
-        relative = posixpath.relpath(found[0], self._folder or ".")
-        return self._inputs.resolve(relative, folder=self._folder)
+        return self._inputs.resolve(found[0], folder="")
 
     def advice(self, missing: Sequence[str], *, least: int = 1) -> str:
         """Return how at least so many files would be found, as flags; empty if in no way."""
@@ -191,7 +218,7 @@ def outside_roots(uris: Iterable[str]) -> list[str]:
     """Return the folders of whole paths and urls, as few as can be; the first ones of many."""
     groups: dict[tuple[str, ...], list[list[str]]] = {}
     for uri in uris:
-        uri = uri.removeprefix("file://")
+        uri = local_path(uri)
         if not (uri.startswith("/") or is_remote(uri)):
             continue
         parts = posixpath.dirname(uri).split("/")

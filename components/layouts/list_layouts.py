@@ -9,7 +9,6 @@ from components.layouts.names import LISTS
 from components.layouts.refusals import refuse_layout
 from components.layouts.registry import Detection, Layout, register
 from components.layouts.text_layouts import detect_text
-from components.tables.reading import kind_of_table
 from trainer_utils.storage import display_path
 
 
@@ -23,7 +22,7 @@ def _detect(kind: str, inputs: LayoutInputs) -> Detection:
         return detect_text(kind, inputs)
     paths = lists.find(inputs)
     # With lists of several kinds the first of them decides; `lists.read` says if they disagree.
-    if not paths or kind_of_table(paths[0]) != kind:
+    if not paths or lists.kind_of(inputs, paths[0]) != kind:
         return Detection.miss(f"no {kind.upper()} file at the top")
     return Detection.match(display_path(paths[0]))
 

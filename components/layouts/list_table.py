@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
+from absl import logging
 
 from components.common.advice import how_to_set
 from components.common.entry import Column, Scalar, Value, sum_facts
@@ -30,17 +31,19 @@ from components.tables.pieces import (
     Piece,
     Rows,
     TableOptions,
+    advice_for_images,
     lines_of,
     row_starts,
     select_settings,
 )
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
 from trainer_utils.format import InputError
-from trainer_utils.storage import is_fault
+from trainer_utils.storage import is_fault, problem_of
 
 _HEADS, _VALUE_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
 _LINE_BYTES = 1 << 16
 _BOX_FIELDS = 11  # set, path, label, four corners
+_DECIMAL_COMMA = r"^\s*-?[0-9]+,[0-9]+\s*$"
 _BYTES_FIELD, _PATH_FIELD = "bytes", "path"  # of a struct, as Hugging Face keeps an image
 
 _Part = tuple[pa.Array, bool]
@@ -140,9 +143,36 @@ def typed_values(
     return column, [*lists]
 
 
+def kind_of_list(inputs: LayoutInputs, path: str, *, known: frozenset[str]) -> str | None:
+    """Return the format of a list by its ending; of a text by a first row with a `known` name."""
+    kind = kind_of_table(path)
+    if kind is not None or not path.lower().endswith(".txt"):
+        return kind
+    cache = inputs.cache.setdefault("kinds of texts", {})
+    if path not in cache:
+        cache[path] = _kind_of_text(inputs, path, known)
+    found: str | None = cache[path]
+    return found
+
+
+def _kind_of_text(inputs: LayoutInputs, path: str, known: frozenset[str]) -> str | None:
+    try:
+        with inputs.open(path) as stream:
+            head = stream.read(_LINE_BYTES)
+    except OSError as error:  # it is a reject of its own
+        problem_of(error, path)
+        return None
+    line = head.removeprefix(codecs.BOM_UTF8).split(b"\n", 1)[0].decode("utf-8", "replace")
+    for kind, delimiter in DELIMITERS.items():
+        names = [name.strip().strip('"').lower() for name in line.split(delimiter)]
+        if len(names) > 1 and known.intersection(names):
+            return kind
+    return None
+
+
 def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozenset()) -> ListTable:
     """Reads a list, whose suffix says its format; a first row with a `known` name is a header."""
-    kind = kind_of_table(path)
+    kind = kind_of_list(inputs, path, known=known)
     assert kind is not None
     if kind == "parquet":
         return _read_parquet(inputs, path)
@@ -175,7 +205,21 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
             rows.keep(filled)
         positions += lines[before + rows.records].tolist()
         before += rows.found
-    return ListTable(path, _columns(parts, names), tuple(positions))
+    columns = _columns(parts, names)
+    if delimiter == b";":
+        columns = {name: _with_points(path, name, arrays) for name, arrays in columns.items()}
+    return ListTable(path, columns, tuple(positions))
+
+
+def _with_points(path: str, name: str, parts: Sequence[_Part]) -> list[_Part]:
+    """Return numbers with decimal commas as others write them, where all of a column are so."""
+    arrays = [array for array, _ in parts if pa.types.is_string(array.type)]
+    are_commas = [pc.match_substring_regex(array, _DECIMAL_COMMA) for array in arrays]
+    known = [array for array in are_commas if len(array) > array.null_count]
+    if len(arrays) < len(parts) or not known or not all(pc.all(a).as_py() for a in known):
+        return [*parts]
+    logging.info("%r, column %r: numbers with decimal commas", path, name)
+    return [(pc.replace_substring(array, ",", "."), is_text) for array, is_text in parts]
 
 
 def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Part]]:
@@ -188,6 +232,10 @@ def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Par
     }
 
 
+def _for_media(message: str, inputs: LayoutInputs) -> str:
+    return advice_for_images(message) if inputs.media == "image" else message
+
+
 def _read_pieces(
     inputs: LayoutInputs, path: str, kind: str, *, unread: frozenset[str] = frozenset()
 ) -> tuple[list[Piece], list[Rows]]:
@@ -197,17 +245,22 @@ def _read_pieces(
         found = pieces_of(
             inputs, path, kind=kind, split=None, options=options, folder=folder, unread=unread
         )
-        pieces = [*found]
+        try:
+            pieces = [*found]
+        except InputError as error:
+            message = _for_media(str(error.args[0]), inputs)
+            raise InputError(message, path=error.path, details=error.details) from error
         read = [read_piece(inputs.base, piece, options, unread=unread) for piece in pieces]
     parts, lines = list[Rows](), 1
     for piece, rows in zip(pieces, read, strict=True):
         if rows.bad:
             bad = rows.bad[0]
             line = lines + int(piece.details.get("lines_before", 0)) + (bad.line or 0)
-            raise InputError(
+            message = (
                 f"{piece.source!r}: {bad.detail} ({bad.code}, line {line}). Fix that row. "
                 f"If the file is no list: {how_to_set(layout='folder')}."
             )
+            raise InputError(_for_media(message, inputs))
         parts.append(rows)
         lines += rows.lines
     return pieces, parts

@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import posixpath
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from absl import logging
 
@@ -30,7 +30,8 @@ from components.layouts.file_kinds import kind_of_heads, kind_of_name
 from components.layouts.junk import is_clutter
 from components.layouts.list_files import MISSING, FileFinder
 from components.layouts.list_rows import ListRows
-from components.layouts.list_table import ListTable, read_list
+from components.layouts.list_splits import splits_of_files
+from components.layouts.list_table import ListTable, kind_of_list, read_list
 from components.layouts.names import MEDIA
 from components.layouts.table_files import check_folders
 from components.tables.column_roles import NoSplit, split_column, split_of_word
@@ -53,6 +54,7 @@ _KNOWN = frozenset(name for names in _MEDIA_COLUMNS.values() for name in names)
 _AUTOML = ("split", "image_uri", "audio_uri", "label")  # in lower case, however they are written
 _ID_NAME = re.compile(r"id(?![a-z])|image|img|file|photo|picture|name|clip|audio", re.IGNORECASE)
 _SPLIT = "{split}"  # in the settings of names
+_HUB_LIST = "metadata"
 _SAMPLE = 8  # files that are looked for
 
 # The name and the file of a row, or why it cannot be had
@@ -64,9 +66,14 @@ def is_list(path: str) -> bool:
     return posixpath.splitext(path.lower())[1] in SUFFIXES
 
 
+def kind_of(inputs: LayoutInputs, path: str) -> str | None:
+    """Return the format of a list that `find` has found."""
+    return kind_of_list(inputs, path, known=_KNOWN)
+
+
 def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
     """What `csv_path` names, or the lists at the root of the inputs, of a kind of `LISTS`."""
-    tables = inputs.files.ending(_ENDINGS)
+    tables = inputs.files.ending((*_ENDINGS, ".txt"))
     if not tables:
         return []
     if "csv_path" in inputs.names:
@@ -75,17 +82,36 @@ def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
             path
             for path in tables
             if wanted.replace(_SPLIT, _word_of(inputs, path), 1) == path
+            and kind_of_list(inputs, path, known=_KNOWN) is not None
             and (_SPLIT not in wanted or _split_of_name(inputs, path) is not None)
         ]
     found = [
         path
         for path in tables
         if (path == inputs.root or posixpath.dirname(path) == inputs.root)
-        and is_list(path)
-        and (kind is None or kind_of_table(path) == kind)
-        and not posixpath.basename(path).startswith(".")
+        and _is_list(inputs, path, kind)
     ]
+    found = found or _find_in_splits(inputs, tables, kind)
     return found or (_find_below(inputs) if kind in (None, "parquet") else [])
+
+
+def _is_list(inputs: LayoutInputs, path: str, kind: str | None) -> bool:
+    name = posixpath.basename(path)
+    if name.startswith(".") or name.lower().endswith(".gz"):
+        return False
+    found = kind_of_list(inputs, path, known=_KNOWN)
+    return found is not None and (kind is None or found == kind)
+
+
+def _find_in_splits(inputs: LayoutInputs, tables: Iterable[str], kind: str | None) -> list[str]:
+    """Return the lists of the Hub's folders: `metadata.csv` in the folder of each split."""
+    found = []
+    for path in tables:
+        parts = inputs.parts_of(path)
+        stem = posixpath.splitext(parts[-1])[0]
+        if len(parts) == 2 and stem == _HUB_LIST and split_of_path(parts[0]) is not None:
+            found += [path] if _is_list(inputs, path, kind) else []
+    return found
 
 
 def _find_below(inputs: LayoutInputs) -> list[str]:
@@ -115,22 +141,30 @@ def _split_of_name(inputs: LayoutInputs, path: str) -> str | None:
         return split_of_path(
             posixpath.basename(path) if is_file else "/".join(inputs.parts_of(path))
         )
+    if inputs.root not in inputs.files and "csv_path" not in inputs.names:
+        parts = inputs.parts_of(path)
+        if len(parts) == 2:  # in the folder of a split
+            return split_of_path(parts[0])
     return canonical_split(_word_of(inputs, path))
 
 
 def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
-    """Reads lists; several must be named after splits."""
+    """Read lists; several must be named after splits."""
+    paths = _without_copies(inputs, paths)
     if len(paths) > 1 and not all(_split_of_name(inputs, path) for path in paths):
+        first, *others = sorted(paths)
+        advice = f"Leave the others out: {how_to_set(ignore=others)}"
+        if inputs.media == "image":
+            advice = f"Name the one to read: {how_to_set(csv_path=first)}"
         raise InputError(
             f"input_base {inputs.base!r}: expected one list of {WORDS[inputs.media]}s, or lists "
-            f"named after splits, got {', '.join(sorted(paths))}. "
-            "Name one as the pattern of input_config.",
+            f"named after splits, got {', '.join(sorted(paths))}. {advice}.",
             path=inputs.base,
         )
     tables, headers = [], {}
     for path in paths:
         table = read_list(inputs, path, known=_KNOWN)
-        if kind_of_table(path) in DELIMITERS:
+        if kind_of_list(inputs, path, known=_KNOWN) in DELIMITERS:
             lower = {n: n.lower() if n.lower() in _AUTOML else n for n in table.columns}
             columns = {lower[name]: parts for name, parts in table.columns.items()}
             table = dataclasses.replace(table, columns=columns)
@@ -141,6 +175,19 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
     check_class_names({table.path: table.class_names for table in tables})
     tables = _with_unique_names(tables)
     return join_inputs([_of_table(inputs, table) for table in tables])
+
+
+def _without_copies(inputs: LayoutInputs, paths: Sequence[str]) -> list[str]:
+    """Return lists without those of the name and the bytes of another one, as `captions.txt`."""
+    stems = {posixpath.splitext(path)[0] for path in paths}
+    if len(stems) == len(paths):
+        return [*paths]
+    by_content: dict[tuple[str, bytes], str] = {}
+    for path in sorted(paths, key=lambda path: (not is_list(path), path)):
+        content = posixpath.splitext(path)[0], inputs.read_bytes(path)
+        if (first := by_content.setdefault(content, path)) != path:
+            logging.warning("%r has the bytes of %r: it is read once", path, first)
+    return sorted(by_content.values())
 
 
 def _with_unique_names(tables: Sequence[ListTable]) -> list[ListTable]:
@@ -191,6 +238,12 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
     sources = [*zip(*(_sources(inputs, table, name) for name in media), strict=True)]
     _refuse_if_not_found(inputs, table, sources)
     splits = _splits(inputs, table, roles)
+    if not any(splits) and "split" not in roles.values() and media[0] not in table.embedded:
+        names = [
+            files[0].name if isinstance(files[0], RejectedInputError) else files[0][0]
+            for files in sources
+        ]
+        splits = [*splits_of_files(names, source=table.path)]
     is_grouped = len(media) == 1 and media[0] not in table.embedded
     keys = [
         _key_of(files, number) if is_grouped else number for number, files in enumerate(sources)
@@ -286,7 +339,7 @@ def _refuse_if_not_found(
     if not missing or 2 * rows < len(sources):
         return
     uris = [uri for _, uri in missing]
-    finder = FileFinder(inputs, folder=posixpath.dirname(table.path), uris=uris)
+    finder = FileFinder(inputs, folders=[posixpath.dirname(table.path)], uris=uris)
     if advice := finder.advice(uris, least=1 if rows == len(sources) else len(uris)):
         row, first = missing[0]
         raise InputError(
@@ -382,7 +435,7 @@ def _files_by_stem(
     inputs: LayoutInputs, table: ListTable, roles: Mapping[str, str | None]
 ) -> dict[str, str | None]:
     """Return the column whose values are names of files without their endings, as ids are."""
-    finder = FileFinder(inputs, folder=posixpath.dirname(table.path))
+    finder = FileFinder(inputs, folders=[posixpath.dirname(table.path)])
     candidates = []
     for name in table.columns:
         if name in inputs.columns or roles[name] is not None:
@@ -429,7 +482,7 @@ def _file_sources(
     """The name and the file of each row; of a list named after a split also as Datum has them."""
     finder = FileFinder(
         inputs,
-        folder=posixpath.dirname(table.path),
+        folders=[posixpath.dirname(table.path)],
         own_folder=_own_folder(inputs, table.path),
         uris=[uri for _, uri in uris],
     )

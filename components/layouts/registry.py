@@ -52,6 +52,7 @@ _MODULES = (
     "voc",
     "segmentation",
     "coco",
+    "yolo",
     "webdataset",
     "split_lists",
     "common_voice",

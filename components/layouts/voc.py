@@ -4,12 +4,15 @@ Names of features and arithmetic are Datum's. Source: `datum/generator/image.py`
 (DetDatumGenerator, SegDatumGenerator); the VOC2012 development kit, sections 4, 7 and 8.
 """
 
+import collections
 import dataclasses
+import itertools
 import math
 import posixpath
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from absl import logging
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeElementTree
 
@@ -25,7 +28,9 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError, reject_errors
 from components.layouts import boxes
 from components.layouts.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
+from components.layouts.file_kinds import kind_of_name
 from components.layouts.junk import is_clutter
+from components.layouts.list_splits import splits_of_files
 from components.layouts.registry import Detection, Layout, register
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.storage import InputFile, display_path, persist, problem_of
@@ -43,6 +48,7 @@ _FOLDERS = {
     "annotation_dir": "Annotations",
     "label_dir": "SegmentationClass",
 }
+_HEADS, _HEAD_BYTES = 8, 4096  # of XML files, to see what they are
 _MAX_XML_BYTES = 16 << 20  # 16 MiB: some 50,000 objects
 
 
@@ -67,42 +73,120 @@ def find_folders(inputs: LayoutInputs, *settings: str) -> Detection:
 
 
 def read(inputs: LayoutInputs) -> InputTable:
-    """Reads every annotation. Images of the split `test` may do without one.
+    """Read every annotation; an image without one has no objects, and a warning counts these.
 
     Ids are in the order of the lines of `classes.names`, where there is one, as Datum has it.
 
     Raises:
         InputError: two files have one name, or an image is named twice in the image sets.
     """
-    folder = folder_of(inputs, "annotation_dir")
-    annotations = by_stem(inputs, folder, extension=".xml")
-    images = by_stem(inputs, folder_of(inputs, "image_dir"))
-    sets = read_image_sets(inputs, ["ImageSets/Main", "ImageSets"], images)
-    taken, excluded = listed_images(inputs, images, sets)
-    known = [annotations[stem] for stem, _, _ in taken if stem in annotations]
-    texts = inputs.read_many([file.path for file in known if _problem(file) is None])
-    entries = []
-    for stem, split, file in taken:
+    has_folders = find_folders(inputs, "image_dir", "annotation_dir").is_match
+    pairs, excluded = (_pairs_of_folders if has_folders else _pairs_of_neighbours)(inputs)
+    known = [xml for *_, xml in pairs if xml is not None and _problem(xml) is None]
+    texts = inputs.read_many([file.path for file in known])
+    entries, missing = [], []
+    for split, file, annotation in pairs:
         values = _NOTHING
         try:
-            if (annotation := annotations.get(stem)) is not None:
+            if annotation is None:
+                missing.append(file.path)
+            else:
                 if (problem := _problem(annotation)) is not None:
                     raise RejectedInputError(*problem)
                 text = next(texts)
                 with reject_errors():
                     values = persist(annotation.path, _parse, text, annotation.path)
-            elif split != "test":
-                raise RejectedInputError("NO_ANNOTATION", f"no {folder}/{display_path(stem)}.xml")
         except RejectedInputError as error:
             excluded.append(ExcludedInput(file.path, split, error.code, error.detail))
         else:
             entries.append(Entry(file.path, split, (Blob(file.path, file.size),), values))
+    if missing:
+        logging.warning(
+            "%d of %d images have no annotation, such as %r: they have no objects",
+            *(len(missing), len(pairs), missing[0]),
+        )
+    listing = InputTable.of(entries, excluded, _COLUMNS)
+    return dataclasses.replace(listing, vocabularies=_classes(inputs))
+
+
+# A split, an image, and its annotation, if there is one
+_Pair = tuple[str | None, InputFile, InputFile | None]
+
+
+def _pairs_of_folders(inputs: LayoutInputs) -> tuple[list[_Pair], list[ExcludedInput]]:
+    """Return the images of JPEGImages with those of Annotations, by the image sets."""
+    annotations = by_stem(inputs, folder_of(inputs, "annotation_dir"), extension=".xml")
+    images = by_stem(inputs, folder_of(inputs, "image_dir"))
+    sets = read_image_sets(inputs, ["ImageSets/Main", "ImageSets"], images)
+    taken, excluded = listed_images(inputs, images, sets)
     for stem, file in annotations.items():
         if not sets and stem not in images:
             detail = f"an annotation without its image in {folder_of(inputs, 'image_dir')}"
             excluded.append(ExcludedInput(file.path, inputs.split, "FILE_NOT_FOUND", detail))
-    listing = InputTable.of(entries, excluded, _COLUMNS)
-    return dataclasses.replace(listing, vocabularies=_classes(inputs))
+    return [(split, file, annotations.get(stem)) for stem, split, file in taken], excluded
+
+
+def _pairs_of_neighbours(inputs: LayoutInputs) -> tuple[list[_Pair], list[ExcludedInput]]:
+    """Return the images with the XML of their name in the same folder, or else in any other one."""
+    images: dict[str, InputFile] = {}
+    annotations: dict[str, InputFile] = {}
+    excluded = []
+    for parts, file in inputs.below_root():
+        stem, ending = posixpath.splitext(file.path)
+        if is_clutter(parts):
+            excluded.append(ExcludedInput(file.path, inputs.split, None, "hidden or system file"))
+        elif ending.lower() == ".xml":
+            annotations[stem] = file
+        elif kind_of_name(file.path) == "image" and images.setdefault(stem, file) is not file:
+            got = f"{display_path(images[stem].path)} and {display_path(file.path)}"
+            raise InputError(f"{stem!r}: expected one image of that name, got {got}")
+    by_name: dict[str, list[str]] = collections.defaultdict(list)
+    for stem in annotations.keys() - images.keys():
+        by_name[posixpath.basename(stem)].append(stem)
+    found: dict[str, InputFile] = {}
+    used: dict[str, str] = {}
+    for stem in images:
+        others = [stem] if stem in annotations else by_name.get(posixpath.basename(stem), [])
+        if len(others) > 1 or (others and used.setdefault(others[0], stem) != stem):
+            got = ", ".join(sorted({*(f"{other}.xml" for other in others)}))
+            raise InputError(
+                f"{images[stem].path!r}: expected one annotation of its name, which no other image "
+                f"has, got {got}. Put each annotation next to its image."
+            )
+        if others:
+            found[stem] = annotations[others[0]]
+    for stem, file in annotations.items():
+        if stem not in used:
+            detail = "an annotation without its image"
+            excluded.append(ExcludedInput(file.path, inputs.split, "FILE_NOT_FOUND", detail))
+    bad = {stem: file.problem for stem, file in images.items() if file.problem is not None}
+    good = [stem for stem in images if stem not in bad]
+    paths = ["/".join(inputs.parts_of(images[stem].path)) for stem in good]
+    splits = [inputs.split] * len(good)
+    if inputs.split is None:
+        splits = splits_of_files(paths, source=inputs.root or inputs.base)
+    for stem, problem in bad.items():
+        excluded.append(ExcludedInput(images[stem].path, inputs.split, *problem))
+    pairs = zip(splits, good, strict=True)
+    return [(split, images[stem], found.get(stem)) for split, stem in pairs], excluded
+
+
+def detect(inputs: LayoutInputs) -> Detection:
+    """Look for VOC's folders, or for XML of annotations with images of the same names."""
+    folders = find_folders(inputs, "image_dir", "annotation_dir")
+    if folders.is_match:
+        return folders
+    paths = (path for p, path in inputs.paths_below_root(endings=(".xml",)) if not is_clutter(p))
+    for path in itertools.islice(paths, _HEADS):
+        try:
+            with inputs.open(path) as stream:
+                head = stream.read(_HEAD_BYTES)
+        except OSError as error:  # it is a reject of its own
+            problem_of(error, path)
+            continue
+        if b"<annotation" in head and (b"<filename" in head or b"<object" in head):
+            return Detection.match(f"{path} for an image")
+    return Detection.miss(f"{folders.reason}, and no XML of annotations")
 
 
 def _classes(inputs: LayoutInputs) -> dict[str, tuple[str, ...]]:
@@ -261,11 +345,16 @@ register(
 JPEGImages/1.jpg
 Annotations/1.xml
 ImageSets/Main/train.txt
-ImageSets/Main/val.txt""",
+ImageSets/Main/val.txt
+or
+train/1.jpg
+train/1.xml
+valid/2.jpg
+valid/2.xml""",
         features="xmin, xmax, ymin, ymax, area, labels, pose, is_truncated, labels_difficult",
-        splits="ImageSets/Main/*.txt",
+        splits="ImageSets/Main/*.txt; of XML next to images their folders",
         refused="two files of one name; an image in two sets",
-        detect=lambda inputs: find_folders(inputs, "image_dir", "annotation_dir"),
+        detect=detect,
         read=read,
         keeps_sizes=True,
         known=("ImageSets/*", "SegmentationClass/*", "SegmentationObject/*", "classes.names"),

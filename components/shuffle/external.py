@@ -4,14 +4,25 @@ The output position of a record is its index in the new order of the split; a sh
 positions between two bounds. Positions come from a formula, so workers need not receive them. Only
 with stratification are they a table, kept in a file.
 
-A run is an Arrow file in the working folder, with a batch for each cut of each task. Records that
-fit into memory need no file: `gather(0, held=[run_of(frames, positions)])` is the same in one
-worker.
+Records that fit into memory need no file: `gather(0, held=[run_of(frames, positions)])`. Otherwise
+the shuffle is a radix sort on disk, so that files opened and bytes read per file stay linear in the
+data for any size:
+
+1. The output positions are cut into cells, each of which fits into memory.
+2. `scatter` writes runs: files of sorted records, with one piece for each of at most `fan_out`
+   groups of cells. Pieces are about a MiB or larger.
+3. If there are more cells than `fan_out`, `divide` reads the pieces of one group from all runs and
+   writes runs of that group alone, cut into smaller groups. This repeats until a group is a cell.
+4. `gather` reads the pieces of a cell, sorts them, and writes shards.
+
+A run consists of Arrow streams, one for each piece, followed by their offsets as int64.
 """
 
 import dataclasses
 import functools
 import itertools
+import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent import futures
 from typing import NamedTuple
@@ -47,8 +58,11 @@ HELD_TIMES = 3
 LOT_BYTES = 1 << 20
 """Bytes checked and written at a time: it fits into a core's cache, and keeps calls few."""
 
-_MOST_CELLS = 1 << 16
+_MAX_CELLS = 1 << 20
 _POSITION_BYTES = 8
+_PIECE_BYTES = 1 << 20  # a smaller read costs a disk or a store as much as one of this size
+_MIN_FAN_OUT, _MAX_FAN_OUT = 16, 256
+_READERS = 16  # concurrent requests to a store
 
 
 def shuffle_seed(split: str, seed: int) -> int:
@@ -122,7 +136,7 @@ def plan_tasks(
             mean.
         memory_bytes: the maximum of memory for records.
     """
-    step = max(1, -(-layout.num_records // _MOST_CELLS))
+    step = max(1, -(-layout.num_records // _MAX_CELLS))
     grid = np.arange(0, layout.num_records + 1, step, dtype=np.int64)
     cells = np.union1d(np.array(layout.bounds, np.int64), grid)  # output positions
     held, first = np.zeros(len(cells) - 1), 0
@@ -163,27 +177,89 @@ class Lot(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExternalShuffle:
-    """The shuffle of one split."""
+    """The shuffle of one split.
+
+    A level of the shuffle divides groups of cells into smaller ones. A group is known by its level
+    and its index there; the group of all cells is the only one of level 0, and those of the last
+    level are single cells.
+    """
 
     uri: str  # the folder of the new dataset
     layout: SplitLayout  # the output positions
     tasks: tuple[ShardTask, ...]  # the tasks by number
+    run_bytes: int  # memory of a run, in bytes
     block_bytes: int = BLOCK_BYTES  # bytes read back at a time
 
     @property
-    def _folder(self) -> str:
+    def _root(self) -> str:
         return storage.join(working_folder(self.uri), f"runs/{self.layout.split}")
+
+    @property
+    def fan_out(self) -> int:
+        """Maximum number of groups that a group is divided into."""
+        return min(max(self.run_bytes // _PIECE_BYTES, _MIN_FAN_OUT), _MAX_FAN_OUT)
+
+    @functools.cached_property
+    def _cell_bounds(self) -> Ints:
+        """Output positions where cells begin, and the end of the last, `(cells + 1,)`."""
+        firsts = (task.cuts[:-1] for task in self.tasks)
+        bounds = [*itertools.chain.from_iterable(firsts), self.layout.num_records]
+        return np.array(bounds, np.int64)
+
+    @functools.cached_property
+    def _first_cells(self) -> Sequence[int]:
+        """The number of cells before each task."""
+        counts = (len(task.cuts) - 1 for task in self.tasks)
+        return [*itertools.accumulate(counts, initial=0)]
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells, each of which fits into memory."""
+        return len(self._cell_bounds) - 1
+
+    @functools.cached_property
+    def _widths(self) -> Sequence[int]:
+        """Cells in a group of each level. Groups are equal, except for the last of a level."""
+        levels, reach = 1, self.fan_out
+        while reach < self.num_cells:
+            levels, reach = levels + 1, reach * self.fan_out
+        fan_out = math.ceil(self.num_cells ** (1 / levels))
+        while fan_out**levels < self.num_cells:  # rounding of the root
+            fan_out += 1
+        return [max(self.num_cells, 1), *(fan_out**level for level in reversed(range(levels)))]
+
+    @property
+    def divisions(self) -> Sequence[Sequence[tuple[int, int]]]:
+        """Groups to `divide`, as level and index, one list for each level; often none."""
+        return [
+            [(level, index) for index in range(-(-self.num_cells // width))]
+            for level, width in enumerate(self._widths[1:-1], 1)
+        ]
 
     def scatter(self, run: str, records: pa.RecordBatch) -> None:
         """Write records, as returned by `run_of`, as a run; a retry writes the same file."""
-        positions = records.column(0).to_numpy()
-        order = np.argsort(positions, kind="stable")
-        ends = itertools.chain.from_iterable(task.cuts for task in self.tasks)
-        cuts = np.unique([*ends, self.layout.num_records])
-        bounds = np.searchsorted(positions[order], cuts).tolist()
-        records = records.take(pa.array(order))
-        batches = [records.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
-        write_batches(storage.join(self._folder, run), working_folder(self.uri), batches)
+        self._write_run(0, 0, run, records)
+
+    def divide(self, level: int, index: int) -> None:
+        """Read the pieces of a group from all runs, and write runs of that group.
+
+        Call it for every item of `divisions`, one level after the other, after all calls of
+        `scatter`. A retry writes the same files.
+        """
+        held: list[pa.RecordBatch] = []
+        number = size = 0
+        for piece in self._pieces(level, index):
+            held.append(piece)
+            size += piece.nbytes
+            if size >= self.run_bytes:
+                self._write_run(level, index, f"{number:06d}", _concatenated(held))
+                held, number, size = [], number + 1, 0
+        if held:
+            self._write_run(level, index, f"{number:06d}", _concatenated(held))
+
+    def remove_runs(self, level: int) -> None:
+        """Remove the runs that level `level` has been divided from."""
+        storage.remove_tree(self._folder(level - 1))
 
     def gather(self, number: int, *, held: list[pa.RecordBatch] | None = None) -> list[Shard]:
         """Write the shards of a task, and read them back.
@@ -197,21 +273,63 @@ class ExternalShuffle:
             CorruptShardError: a run or a new shard is damaged.
             DatasetError: not every position gets exactly one record.
         """
-        task, layout = self.tasks[number], self.layout
-        first = sum(len(one.cuts) - 1 for one in self.tasks[:number])
+        task, layout, last = self.tasks[number], self.layout, len(self._widths) - 1
         bounds = layout.bounds[task.first_shard : task.stop_shard + 1]
         lots = itertools.chain.from_iterable(
-            self._lots(held if held is not None else self._runs(cell), span, bounds, held is None)
-            for cell, span in enumerate(itertools.pairwise(task.cuts), first)
+            self._lots(
+                held if held is not None else [*self._pieces(last, cell)],
+                span,
+                bounds,
+                held is None,
+            )
+            for cell, span in enumerate(itertools.pairwise(task.cuts), self._first_cells[number])
         )
         shards = range(task.first_shard, task.stop_shard)
         sizes = np.diff(bounds).tolist()
         named = zip(map(layout.shard_name, shards), sizes, strict=True)
         return write_shards(named, lots, uri=self.uri, block_bytes=self.block_bytes)
 
-    def _runs(self, cell: int) -> list[pa.RecordBatch]:
-        names = sorted(storage.list_names(self._folder))
-        return [read_batch(storage.join(self._folder, name), cell) for name in names]
+    def _folder(self, level: int, index: int | None = None) -> str:
+        """Return the folder of the runs of a group, or of all groups of a level."""
+        folder = storage.join(self._root, str(level))
+        return folder if index is None else storage.join(folder, f"{index:06d}")
+
+    def _children(self, level: int, index: int) -> tuple[int, int]:
+        """Return the index of the first group that a group is divided into, and their number."""
+        width, inner = self._widths[level : level + 2]
+        first, stop = index * width, min((index + 1) * width, self.num_cells)
+        return first // inner, -(-(stop - first) // inner)
+
+    def _write_run(self, level: int, index: int, name: str, records: pa.RecordBatch) -> None:
+        """Write records of a group as a run, with a piece for each smaller group."""
+        first, count = self._children(level, index)
+        cells = np.arange(first, first + count + 1) * self._widths[level + 1]
+        cuts = self._cell_bounds[np.minimum(cells, self.num_cells)]
+        positions = records.column(0).to_numpy()
+        order = np.argsort(positions, kind="stable")
+        records = records.take(pa.array(order))
+        bounds = np.searchsorted(positions[order], cuts).tolist()
+        pieces = [records.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
+        path = storage.join(self._folder(level, index), name)
+        write_run(path, working_folder(self.uri), pieces)
+
+    def _pieces(self, level: int, index: int) -> Iterator[pa.RecordBatch]:
+        """Yield the pieces of a group from the runs of the group that contains it."""
+        outer = index * self._widths[level] // self._widths[level - 1]
+        folder = self._folder(level - 1, outer)
+        first, count = self._children(level - 1, outer)
+        names = sorted(storage.list_names(folder, may_lack=True))
+
+        def read(name: str) -> pa.RecordBatch:
+            path = storage.join(folder, name)
+            return storage.persist(path, read_piece, path, number=index - first, count=count)
+
+        readers = _READERS if storage.is_remote(folder) else 1
+        with futures.ThreadPoolExecutor(readers) as pool:
+            for start in range(0, len(names), readers):
+                for piece in pool.map(read, names[start : start + readers]):
+                    if piece.num_rows:
+                        yield piece
 
     def _lots(
         self,
@@ -239,7 +357,7 @@ class ExternalShuffle:
         for first, last in itertools.pairwise([*cuts.tolist(), stop]):
             if first < last:
                 rows = pa.array(order[first - start : last - start])
-                yield _lot(frames.take(rows), names.take(rows), self._folder if are_files else None)
+                yield _lot(frames.take(rows), names.take(rows), self._root if are_files else None)
 
 
 def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> Lot:
@@ -312,6 +430,45 @@ def frames_of(block: RecordBlock) -> pa.Array:
     return pa.Array.from_buffers(pa.large_binary(), len(block), buffers)
 
 
+def write_run(path: str, folder: str, pieces: Sequence[pa.RecordBatch]) -> None:
+    """Write the pieces of a run: Arrow streams, followed by their offsets as int64."""
+    storage.make_folder(path.rpartition("/")[0])
+    with storage.write_atomically(path, temporary_folder=folder) as stream:
+        offsets = [0]
+        for piece in pieces:
+            with pa.BufferOutputStream() as sink:
+                with pa.ipc.new_stream(sink, piece.schema) as writer:
+                    writer.write_batch(piece)
+                octets = sink.getvalue()
+            stream.write(octets)
+            offsets.append(offsets[-1] + octets.size)
+        stream.write(np.array(offsets, np.int64).tobytes())
+
+
+def read_piece(path: str, *, number: int, count: int) -> pa.RecordBatch:
+    """Read one of `count` pieces of a run; raise `DatasetError` if the file has changed."""
+    index_bytes = (count + 1) * _POSITION_BYTES
+    with storage.open_for_reading(path) as stream:
+        end = max(stream.seek(0, os.SEEK_END) - index_bytes, 0)
+        stream.seek(end)
+        octets = stream.read(index_bytes)
+        offsets: Ints = np.frombuffer(octets[: len(octets) & -_POSITION_BYTES], np.int64)
+        if len(offsets) != count + 1 or offsets[-1] != end or (np.diff(offsets) <= 0).any():
+            raise _changed_run(path, f"damaged offsets of {count} pieces before byte {end}")
+        start, stop = offsets[number : number + 2].tolist()
+        stream.seek(start)
+        octets = stream.read(stop - start)
+    try:
+        return pa.ipc.open_stream(octets).read_next_batch()
+    except (pa.ArrowInvalid, OSError, StopIteration) as error:
+        raise _changed_run(path, str(error)) from error
+
+
+def _changed_run(path: str, got: str) -> DatasetError:
+    rule = "records that this run wrote, which the disk or the store changed"
+    return DatasetError.at(path, expected=rule, got=got, advice="Run it again")
+
+
 def write_batches(path: str, folder: str, batches: Sequence[pa.RecordBatch]) -> None:
     """Write Arrow record batches of one schema to a file of the working folder."""
     storage.make_folder(path.rpartition("/")[0])
@@ -331,8 +488,17 @@ def read_batch(path: str, number: int) -> pa.RecordBatch:
         with storage.open_for_reading(path) as stream, pa.PythonFile(stream, "r") as source:
             return pa.ipc.open_file(source).get_batch(number)
     except pa.ArrowInvalid as error:
-        rule = "rows that this run kept, which the disk or the store changed"
-        raise DatasetError.at(path, expected=rule, got=f"{error}", advice="Run it again") from error
+        raise _changed_run(path, str(error)) from error
+
+
+def _concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return a copy of the records of several batches as one batch."""
+    columns = [
+        pa.concat_arrays([batch.column(0) for batch in batches]),
+        _joined([batch.column(1) for batch in batches]),
+        pa.concat_arrays([batch.column(2) for batch in batches]),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
 def _joined(arrays: Sequence[pa.Array]) -> pa.Array:

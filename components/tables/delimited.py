@@ -23,7 +23,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NoReturn
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from components.common.advice import how_to_set
@@ -92,6 +94,10 @@ def find_pieces(
     with inputs.open(whole.path) as stream:
         head = stream.read(_HEAD_BYTES)
         names, start, header = _read_header(head, delimiter, options, whole.source)
+        unnamed = len(names)
+        while names and not names[-1]:  # of delimiters at the end of the header and of every row
+            names = names[:-1]
+        unnamed -= len(names)
         details = {
             "names": names,
             "header": header,
@@ -100,6 +106,8 @@ def find_pieces(
         }
         if not options.has_quotes:
             details["has_quotes"] = False
+        if unnamed:
+            details["unnamed"] = unnamed
         whole = dataclasses.replace(whole, start=start, stop=start, details=details)
         try:
             parts = cut(stream, whole, delimiter=_quoting_delimiter(delimiter, options.has_quotes))
@@ -164,6 +172,9 @@ def _read_header(
         _check_delimiter(first, delimiter, source)
     # Some rows after the header; their errors are reported when they are read.
     rows = [row for row in _parsed(data[stop:], delimiter, has_quotes) if row]
+    end = _end_of_names(first, rows)
+    first, unnamed = first[:end], first[end:]
+    rows = [row[:end] if len(row) == end + len(unnamed) else row for row in rows]
     doubt, is_shown = judge_header(first, rows, known=options.columns)
     if not first[0] and _INDEX not in first:  # as pandas and R write the index of a table
         inner, _ = judge_header(first[1:], [row[1:] for row in rows], known=options.columns)
@@ -173,7 +184,18 @@ def _read_header(
         refuse_doubtful(source, first, rows, doubt)
     if len(first) > MAX_COLUMNS:
         raise _bad(source, f"at most {MAX_COLUMNS} columns", str(len(first)))
-    return first, stop, "shown" if is_shown else "likely"
+    return [*first, *unnamed], stop, "shown" if is_shown else "likely"
+
+
+def _end_of_names(first: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Return the number of names without the empty ones at the end, below which nothing is."""
+    end = len(first)
+    while end > 1 and not first[end - 1]:
+        end -= 1
+    whole = [row for row in rows if len(row) == len(first)]
+    if not whole or any(field.strip() for row in whole for field in row[end:]):
+        return len(first)
+    return end
 
 
 def _bad(source: str, expected: str, got: str, advice: str = "") -> InputError:
@@ -235,11 +257,38 @@ def _check_delimiter(first: Sequence[str], delimiter: str, source: str) -> None:
 
 
 def read(data: bytes, piece: Piece) -> Rows:
-    """The rows of a piece, all values as texts."""
+    """Return the rows of a piece, all values as texts."""
     if not data:
         return Rows({}, found=0)
     names, delimiter = piece.details["names"], piece.details["delimiter"]
     has_quotes = bool(piece.details.get("has_quotes", True))
+    unnamed = [f"unnamed {number}" for number in range(piece.details.get("unnamed", 0))]
+    unnamed = [next(n for n in _free_names(one) if n not in names) for one in unnamed]
+    rows = _read_rows(data, [*names, *unnamed], delimiter, has_quotes)
+    return _without_unnamed(rows, unnamed, len(names)) if unnamed else rows
+
+
+def _free_names(name: str) -> Iterator[str]:
+    return (name + "_" * number for number in itertools.count())
+
+
+def _without_unnamed(rows: Rows, unnamed: Sequence[str], first: int) -> Rows:
+    """Return the rows without columns that have no name; a value in one makes its row bad."""
+    bad = []
+    for place, name in enumerate(unnamed, first + 1):
+        lengths = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(rows.columns[name])), 0)
+        for row in np.flatnonzero(lengths.to_numpy(zero_copy_only=False)).tolist():
+            detail = f"field {place} has a value and no name in the header"
+            bad.append(BadRow(int(rows.records[row]), "WRONG_COLUMNS", detail))
+    rows.columns = {name: array for name, array in rows.columns.items() if name not in unnamed}
+    rows.texts = [name for name in rows.texts if name not in unnamed]
+    if bad:
+        rows.keep(~np.isin(rows.records, [one.record for one in bad]))
+        rows.bad = sorted([*rows.bad, *bad], key=lambda row: row.record)
+    return rows
+
+
+def _read_rows(data: bytes, names: Sequence[str], delimiter: str, has_quotes: bool) -> Rows:
     if data.find(b"\0") < 0:
         try:
             table = _read(data, names, delimiter, has_quotes, block_bytes=_BLOCK_BYTES)

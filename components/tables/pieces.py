@@ -23,6 +23,7 @@ MAX_ROW_BYTES = 64 << 20
 MAX_COLUMNS = 50_000  # each is a feature of its own, with some ms of work
 _BLOCK_BYTES = 4 << 20
 _BLANK_BYTES = 64  # a line of more spaces than that is no blank one
+_LIKELY_ENCODINGS = ("latin-1", "utf-16")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _Options = TypeVar("_Options")
@@ -332,13 +333,17 @@ def text_problem(value: bytes | None) -> tuple[str, str] | None:
 def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:
     """The code and detail of a failure to decode."""
     octets = error.object[error.start : error.start + 4]
-    likely = "utf-16" if b"\0" in octets or octets.startswith(_UTF_16) else "latin-1"
+    likely = _LIKELY_ENCODINGS[b"\0" in octets or octets.startswith(_UTF_16)]
     return "NOT_UTF8", f"expected UTF-8, got {octets!r}. {_name_encoding(likely)}"
 
 
 def _name_encoding(likely: str) -> str:
     """What to do about a file in another encoding, of which lists of files have none."""
-    return (
-        f"Save it as UTF-8, or name its encoding: {how_to_set(encoding=likely)}; "
-        f"for a list of images: {how_to_set(list_encoding=likely)}"
-    )
+    return f"Save it as UTF-8, or name its encoding: {how_to_set(encoding=likely)}"
+
+
+def advice_for_images(message: str) -> str:
+    """Return a message about a table with `list_encoding`, as images have it, for `encoding`."""
+    for likely in _LIKELY_ENCODINGS:
+        message = message.replace(how_to_set(encoding=likely), how_to_set(list_encoding=likely))
+    return message

@@ -83,5 +83,5 @@ def boxes_in_pixels(
     """Return label and `(left, top, right, bottom)` of each box, rounded to 0.01 pixels."""
     width, height = size
     scales = {"xmin": width, "ymin": height, "xmax": width, "ymax": height}
-    edges = [[round(v * scale, 2) for v in example[name]] for name, scale in scales.items()]
-    return sorted(zip(example["labels"], zip(*edges, strict=True), strict=True))
+    edges = [[round(v * scale, 2) for v in example.get(name, ())] for name, scale in scales.items()]
+    return sorted(zip(example.get("labels", ()), zip(*edges, strict=True), strict=True))

@@ -244,6 +244,23 @@ CURES: Mapping[str, Cure] = {
         "list_encoding='latin-1' (--list-encoding latin-1)",
         written=2,
     ),
+    "list in utf-16": Cure(
+        lambda: (
+            {f"{n}.jpg": jpeg(n) for n in (1, 2)}
+            | {"list.csv": "filename,note\n1.jpg,schön\n2.jpg,gut\n".encode("utf-16")}
+        ),
+        "list_encoding='utf-16' (--list-encoding utf-16)",
+        written=2,
+    ),
+    "list of clips in latin-1": Cure(
+        lambda: (
+            {f"{n}.wav": wav(n) for n in (1, 2)}
+            | {"list.csv": "filename,note\n1.wav,schön\n2.wav,gut\n".encode("latin-1")}
+        ),
+        "encoding='latin-1' (--encoding latin-1)",
+        written=2,
+        kind="audio",
+    ),
     "column that names no splits": Cure(
         lambda: (
             {f"{n}.jpg": jpeg(n) for n in range(4)}

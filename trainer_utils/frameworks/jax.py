@@ -6,8 +6,9 @@
 JAX is imported when this is called, and TensorFlow never.
 """
 
+import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.frameworks.numpy import Input, import_framework
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.planning import open_input
+from trainer_utils.reading.batches import Batch
+
+_ERROR = "\0error"  # a name that no feature has
 
 
 @shows_settings
@@ -80,23 +84,63 @@ class JaxBatches(Input):
     """The global batches of all processes: see `jax_batches`."""
 
     sharding: Any
+    _has_64_bits = False
 
     def __iter__(self) -> Iterator[Any]:
         import jax  # type: ignore[import-not-found]
 
-        def to_global(values: Any) -> Any:
-            if values.dtype == object:
-                return values
-            held = jax.dtypes.canonicalize_dtype(values.dtype)  # of 64 bits some have 32
-            if values.dtype.kind in "iu" and (values.astype(held) != values).any():
-                rule = f"integers that {held} holds; jax_enable_x64 keeps {values.dtype}"
-                raise DatasetError(f"a batch: expected {rule}, got larger ones.")
-            shape = (self.options.batch_size, *values.shape[1:])
-            sharding = _of_rank(self.sharding, values.ndim)
-            return jax.make_array_from_process_local_data(sharding, values, shape)
+        self._has_64_bits = jax.config.jax_enable_x64  # which may be of this thread alone
+        return super().__iter__()
 
-        for batch in super().__iter__():
-            yield jax.tree_util.tree_map(to_global, batch)
+    def batches(self, epoch: int, steps: Sequence[int]) -> list[Batch]:
+        """Return the batches of some steps as arrays of JAX; called in threads, ahead of training.
+
+        Checking that integers fit in 32 bits and copying to the devices take milliseconds each.
+        """
+
+        made = super().batches(epoch, steps)
+        with _enable_64_bits(self._has_64_bits):
+            return [self._global_batch(batch) for batch in made]
+
+    def arranged(self, batch: Batch) -> Any:
+        """Return a batch as the trainer gets it, or raise the error of making it."""
+        if _ERROR in batch:
+            raise batch[_ERROR]
+        return super().arranged(batch)
+
+    def _global_batch(self, batch: Batch) -> Batch:
+        import jax
+
+        try:
+            made: Batch = jax.tree_util.tree_map(self._to_global, batch)
+        except DatasetError as error:  # raised when its turn comes, after the batches before it
+            made = {_ERROR: error}
+        return made
+
+    def _to_global(self, values: Any) -> Any:
+        import jax
+
+        if values.dtype == object:
+            return values
+        held = jax.dtypes.canonicalize_dtype(values.dtype)  # of 64 bits some have 32
+        is_narrowed = values.dtype.kind in "iu" and values.dtype != held
+        if is_narrowed and (values.astype(held) != values).any():
+            rule = f"integers that {held} holds; jax_enable_x64 keeps {values.dtype}"
+            raise DatasetError(f"a batch: expected {rule}, got larger ones.")
+        shape = (self.options.batch_size, *values.shape[1:])
+        sharding = _of_rank(self.sharding, values.ndim)
+        return jax.make_array_from_process_local_data(sharding, values, shape)
+
+
+def _enable_64_bits(enable: bool) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which JAX has 64 bits or not, in the thread that enters it."""
+    import jax
+
+    if jax.config.jax_enable_x64 == enable:
+        return contextlib.nullcontext()
+    context: Any = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
+    found: contextlib.AbstractContextManager[Any] = context(enable)
+    return found
 
 
 def _of_rank(sharding: Any, rank: int) -> Any:

@@ -31,6 +31,7 @@ from trainer_utils.storage.file_system import (
     is_object_store,
     is_remote,
     join,
+    local_path,
     machine_error,
     naming_file,
     persist,

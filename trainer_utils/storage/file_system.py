@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -50,6 +51,22 @@ _OF_THE_FILE = {
 def is_remote(path: str) -> bool:
     """Whether a path is a url, such as `gs://bucket/folder`."""
     return "://" in path
+
+
+def local_path(uri: str) -> str:
+    """Return the path that a `file://` URI names; any other string as it is.
+
+    `Path.as_uri()` writes `%20` for a space. A name that is there with its `%` is meant itself,
+    since many programs put `file://` before a path and encode nothing. Source: RFC 8089.
+    """
+    scheme, _, path = uri.partition("://")
+    if scheme.lower() != "file":
+        return uri
+    path = path.removeprefix("localhost")
+    decoded = urllib.parse.unquote(path, errors="surrogateescape")
+    if decoded != path and os.path.lexists(path) and not os.path.lexists(decoded):
+        return path
+    return decoded
 
 
 def is_object_store(path: str) -> bool:

@@ -127,6 +127,7 @@ class DatasetWriter:
         self.uri = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
         if not isinstance(self.uri, str) or not self.uri or "\0" in self.uri:
             raise ConfigError.of("uri", uri, allowed="a path or url")
+        self.uri = storage.local_path(self.uri)
         publishing.check_is_free(self.uri)
         self._folder = self._make_folder()
         self._vocabularies: Mapping[str, Sequence[str]] = dict(self._settings.vocabulary)  # type: ignore[arg-type]

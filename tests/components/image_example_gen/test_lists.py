@@ -48,17 +48,24 @@ def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
 
 @pytest.mark.parametrize(
     ("uri", "columns"),
-    [("{there}/{n}.jpg", 1), ("file://{there}/{n}.jpg", 2), ("../there/{n}.jpg", 1)],
+    [
+        ("{there}/{n}.jpg", 1),
+        ("file://{there}/{n}.jpg", 2),
+        ("{encoded}/{n}.jpg", 1),
+        ("../far there/{n}.jpg", 1),
+    ],
 )
 def test_files_of_file_roots_are_taken_as_the_list_names_them(tmp_path, uri, columns):
-    there = write_photos(tmp_path / "there", *(f"{number}.jpg" for number in range(4)))
+    there = write_photos(tmp_path / "far there", *(f"{number}.jpg" for number in range(4)))
     base = write_photos(tmp_path / "in", "own.jpg")
-    uris = [uri.format(there=there, n=number) for number in range(4)] + ["own.jpg"]
-    uris.append(uri.format(there=f"{there}/gone", n=9))  # so is its folder
+    places = {"there": there, "encoded": there.as_uri()}
+    uris = [uri.format(**places, n=number) for number in range(4)] + ["own.jpg"]
+    gone = {name: f"{place}/gone" for name, place in places.items()}
+    uris.append(uri.format(**gone, n=9))  # so is its folder
     rows = "".join(f"TRAIN,{','.join([one] * columns)},cat\n" for one in uris)
     names = ["image_uri", "other_view"][:columns]
     (base / "list.csv").write_text(f"split,{','.join(names)},label\n{rows}")
-    roots = [str(there)]
+    roots = [there.as_uri() if "encoded" in uri else str(there)]
     manifest = convert(base, tmp_path / "out", max_reject_fraction=0.2, file_roots=roots)
     assert accounting(manifest["total"]) == dict(found=6, written=5, rejected=1, skipped=0)
     (line,) = rejects_in(tmp_path / "out")

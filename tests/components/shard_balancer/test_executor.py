@@ -260,7 +260,7 @@ def test_the_plan_is_what_is_done(stock, tmp_path, settings):
         assert [entry["bytes"] for entry in shards] == list(split.shard_bytes)
         assert sum(split.shard_bytes) == split.bytes
     assert {s.split: s.passes for s in planned.splits} == {
-        "train": 2 if "memory_bytes" in settings else 1,
+        "train": 3 if "memory_bytes" in settings else 1,
         "eval": 1,
     }
     assert len(str(planned).splitlines()) == 3

@@ -1,5 +1,6 @@
 """Records through runs: each once at its output position, and never more held than allowed."""
 
+import io
 import itertools
 import random
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from components.common.workspace import start_working
+from components.shuffle import external
 from components.shuffle.external import ExternalShuffle, SplitLayout, frames_of, plan_tasks, run_of
 from tests.make import frame_records
 from trainer_utils.format import CorruptShardError, DatasetError, read_blocks
@@ -41,7 +43,7 @@ def test_a_run_that_was_damaged_or_is_not_there_is_an_error(tmp_path):
     layout = SplitLayout(split="train", bounds=(0, 166, 500), seed=7)
     lengths = np.array([*map(len, records)], np.int64)
     tasks = plan_tasks(layout, [lengths + 16], memory_bytes=1 << 30)
-    shuffle = ExternalShuffle(uri=str(uri), layout=layout, tasks=tasks)
+    shuffle = ExternalShuffle(uri=str(uri), layout=layout, tasks=tasks, run_bytes=1 << 20)
 
     def scatter(run: str, first: int, stop: int) -> None:
         path = tmp_path / "part"
@@ -54,10 +56,94 @@ def test_a_run_that_was_damaged_or_is_not_there_is_an_error(tmp_path):
     with pytest.raises(DatasetError, match="got 499 records"):
         shuffle.gather(0)
     scatter("1", 499, 500)
-    (path,) = tmp_path.glob("out/.*/runs/train/0")
+    (path,) = tmp_path.glob("out/.*/runs/train/0/000000/0")
     assert str(path).startswith(working_folder(str(uri)))
     data = bytearray(path.read_bytes())
     data[data.index(max(records[:499], key=len)) + 50] ^= 1
     path.write_bytes(data)
     with pytest.raises(CorruptShardError):
         shuffle.gather(0)
+
+
+def shuffle_records(uri: str, layout: SplitLayout, records: list[bytes], cell_bytes: int) -> list:
+    """Shuffle records through runs of about 16 cells each, and return the shards."""
+    sizes = np.array([len(record) + 16 for record in records], np.int64)
+    tasks = plan_tasks(layout, [sizes], memory_bytes=cell_bytes)
+    start_working(uri)
+    shuffle = ExternalShuffle(uri=uri, layout=layout, tasks=tasks, run_bytes=16 * cell_bytes)
+    ends = np.cumsum(sizes)
+    for number in range(int(ends[-1]) // shuffle.run_bytes + 1):
+        first, stop = np.searchsorted(ends // shuffle.run_bytes, [number, number + 1]).tolist()
+        if first < stop:
+            stream = io.BytesIO(frame_records(records[first:stop]))
+            frames = [*map(frames_of, read_blocks(stream, path="", block_bytes=4000))]
+            shuffle.scatter(f"{number:06d}", run_of(frames, [layout.positions(first, stop)]))
+    for level, groups in enumerate(shuffle.divisions, 1):
+        for group in groups:
+            shuffle.divide(*group)
+        shuffle.remove_runs(level)
+    return [shard for number in range(len(tasks)) for shard in shuffle.gather(number)]
+
+
+def read_shards(uri: str, shards: list) -> list[bytes]:
+    found = []
+    for shard in shards:
+        with open(f"{uri}/{shard.path}", "rb") as stream:
+            for block in read_blocks(stream, path=shard.path):
+                found += block.records()
+    return found
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+@pytest.mark.parametrize(("records", "divisions"), [(1, 0), (12, 0), (200, 1), (700, 2)])
+def test_any_number_of_levels_gives_the_same_order(tmp_path, records, divisions, seed):
+    source = random.Random(records)
+    payloads = [source.randbytes(source.randint(4, 12)) for _ in range(records)]
+    inner = sorted(source.sample(range(1, records), min(3, records - 1)))
+    layout = SplitLayout(split="train", bounds=(0, *inner, records), seed=seed)
+    shards = shuffle_records(str(tmp_path / "out"), layout, payloads, cell_bytes=50)
+    sizes = np.array([len(payload) + 16 for payload in payloads], np.int64)
+    tasks = plan_tasks(layout, [sizes], memory_bytes=50)
+    shuffle = ExternalShuffle(uri="", layout=layout, tasks=tasks, run_bytes=800)
+    assert len(shuffle.divisions) == divisions
+    expected = [b""] * records
+    for place, payload in zip(layout.positions(0, records).tolist(), payloads, strict=True):
+        expected[place] = payload
+    assert read_shards(str(tmp_path / "out"), shards) == expected
+    assert [shard.records for shard in shards] == np.diff(layout.bounds).tolist()
+
+
+def count_reads(monkeypatch, folder, records: int) -> int:
+    reads: list[str] = []
+    read = external.read_piece
+
+    def counted(path: str, **given: int) -> object:
+        reads.append(path)
+        return read(path, **given)
+
+    layout = SplitLayout(split="train", bounds=(0, records), seed=7)
+    with monkeypatch.context() as patch:
+        patch.setattr(external, "read_piece", counted)
+        shuffle_records(str(folder), layout, [b"12345678"] * records, cell_bytes=240)
+    return len(reads)
+
+
+@pytest.mark.parametrize(("cells", "passes"), [(15, 1), (60, 2), (240, 2), (480, 3)])
+def test_each_pass_reads_as_many_pieces_as_cells(monkeypatch, tmp_path, cells, passes):
+    # A run has the size of 16 cells, and each pass cuts it into at most 16 pieces.
+    reads = count_reads(monkeypatch, tmp_path / "out", 10 * cells)
+    assert reads <= 1.6 * passes * cells
+
+
+def test_ten_terabytes_are_planned_within_bounds():
+    records = 10**10
+    layout = SplitLayout(split="train", bounds=tuple(range(0, records + 1, 10**5)), seed=7)
+    tasks = plan_tasks(layout, 1000.0, memory_bytes=128 << 20)
+    shuffle = ExternalShuffle(uri="out", layout=layout, tasks=tasks, run_bytes=128 << 20)
+    runs = 10**13 // (128 << 20)
+    assert shuffle.num_cells >= runs
+    # Each level reads every run once for each of its groups.
+    reads = sum(len(groups) * runs for groups in shuffle.divisions[:1])
+    assert reads * (1 << 20) <= 1.1 * 10**13
+    assert all(shuffle._children(0, 0)[1] <= shuffle.fan_out for _ in [0])
+    assert len(shuffle.divisions) == 2

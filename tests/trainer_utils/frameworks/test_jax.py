@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 
 import numpy as np
 import pytest
@@ -82,6 +83,29 @@ def test_an_integer_that_jax_would_cut_is_an_error(tmp_path):
     assert next(batches)["n"].tolist() == [*range(2**31 - 9, 2**31 - 1)]
     with pytest.raises(DatasetError, match="jax_enable_x64"):
         next(batches)
+
+
+def test_64_bits_of_the_iterating_thread_are_kept(tmp_path):
+    uri = write_rows(tmp_path / "large", ({"n": 2**40 + number} for number in range(16)))
+    enable = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
+    with enable(True):
+        found = [b["n"] for b in trainer_utils.jax_batches(uri, batch_size=8, shuffle=False)]
+    assert [values.dtype for values in found] == [np.int64] * 2
+    assert np.concatenate(found).tolist() == [*range(2**40, 2**40 + 16)]
+
+
+def test_arrays_are_made_ahead_in_other_threads(numbered, monkeypatch):
+    threads = []
+    make = jax.make_array_from_process_local_data
+
+    def note(*arguments):
+        threads.append(threading.current_thread())
+        return make(*arguments)
+
+    monkeypatch.setattr(jax, "make_array_from_process_local_data", note)
+    assert len(list(trainer_utils.jax_batches(numbered, **SETTINGS))) == 18
+    assert len(threads) == 2 * 18
+    assert threading.current_thread() not in threads
 
 
 PROCESS = """

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 import pipelines
 from components.common import workspace
 from components.common.tasks import Runner
+from components.example_gen import row_pieces
 from components.example_gen.settings import TextSettings
-from components.shuffle import external
 from components.steps import convert as convert_step
 from pipelines.cli.app import app
 from pipelines.tools.conversion import convert as conversion
@@ -176,8 +176,8 @@ def test_a_fault_of_a_working_file_is_retried(table, tmp_path, monkeypatch, capl
     monkeypatch.setenv(file_system.RETRY_VARIABLE, "60")
     monkeypatch.setattr(file_system, "_PAUSES", (0.0,))
     monkeypatch.setattr(file_system, "_FIRST_LONG_PAUSE", 0.01)
-    faults = Faults(external.write_batches, 0, 4)
-    monkeypatch.setattr(external, "write_batches", faults)
+    faults = Faults(row_pieces.write_batches, 0, 4)
+    monkeypatch.setattr(row_pieces, "write_batches", faults)
     assert convert_table(table, tmp_path / "out") == expected
     assert faults.times == 0
     assert file_system.RETRY_VARIABLE in caplog.text

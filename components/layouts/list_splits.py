@@ -1,0 +1,42 @@
+"""Splits that the paths of listed files name: `train/1.jpg` in a list, `val2017/1.jpg` in JSON."""
+
+import posixpath
+from collections.abc import Sequence
+
+from trainer_utils.format import InputError
+from trainer_utils.format.split_words import split_of_name, split_of_path
+
+_SHARE = 0.1  # of the names alone: fewer that have a word like `test` say nothing
+
+
+def splits_of_files(paths: Sequence[str], *, source: str) -> list[str | None]:
+    """Return the split of each file by its folders, or else by its name: of all files or of none.
+
+    Args:
+        paths: of the files that `source` names, relative to the inputs.
+        source: the list, for messages.
+
+    Raises:
+        InputError: some files name a split and others do not.
+    """
+    for parts_of, least in ((posixpath.dirname, 0.0), (posixpath.basename, _SHARE)):
+        of_part = {part: _split_of(part) for part in {parts_of(path) for path in paths}}
+        found = [of_part[parts_of(path)] for path in paths]
+        named = [path for path, split in zip(paths, found, strict=True) if split]
+        if not named:
+            continue
+        if len(named) == len(found):
+            return found
+        if len(named) > least * len(found):
+            nameless = next(p for p, split in zip(paths, found, strict=True) if not split)
+            raise InputError(
+                f"{source!r}: {len(named)} of its {len(paths)} files name a split, such as "
+                f"{named[0]!r}, and others do not, such as {nameless!r}. Say each file's split: a "
+                "column `split` with TRAIN, VALIDATION, TEST or UNASSIGNED (a hash decides).",
+                path=source,
+            )
+    return [None] * len(paths)
+
+
+def _split_of(part: str) -> str | None:
+    return split_of_path(part) if "/" in part else split_of_name(part)

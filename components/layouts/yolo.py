@@ -1,0 +1,389 @@
+"""Object detection as YOLO's trainers keep it: a text of boxes for each image, and `data.yaml`.
+
+The trees are those of Ultralytics (`images/train/`, `labels/train/`), of Roboflow (`train/images/`,
+`train/labels/`) and of Darknet (`1.txt` next to `1.jpg`). A line is a class and the box's centre,
+width and height, relative to the image. An image whose text is empty or missing has no objects.
+
+Source: "Object Detection Datasets Overview", docs.ultralytics.com.
+"""
+
+import collections
+import dataclasses
+import itertools
+import math
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+from absl import logging
+
+from components.common.entry import Blob, Column, Entry, ExcludedInput, InputTable, Value
+from components.common.layout_inputs import LayoutInputs
+from components.common.rejects import RejectedInputError, reject_errors
+from components.layouts.boxes import BOX_COLUMNS, box_values, check_relative_box
+from components.layouts.file_kinds import kind_of_name
+from components.layouts.junk import is_clutter
+from components.layouts.list_files import as_parts
+from components.layouts.list_splits import splits_of_files
+from components.layouts.registry import Detection, Layout, register
+from trainer_utils.format import InputError
+from trainer_utils.storage import InputFile, problem_of
+
+_LABELS, _IMAGES = "labels", "images"
+_YAML = (".yaml", ".yml")
+_NAMES = ("classes.txt", "obj.names", "labels.txt", "_darknet.labels", "classes.names")
+_SPLITS = {"train": "train", "val": "eval", "test": "test"}
+_LINE = re.compile(rb"\s*\d+(\s+-?\d*\.?\d+([eE][-+]?\d+)?){4,}\s*")
+_HEADS, _HEAD_BYTES = 8, 1 << 16
+_MOST_BYTES = 16 << 20  # of a text: some 400,000 boxes
+_HAS_NAMES = re.compile(rb"^(names|nc)\s*:", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Config:
+    """The contents of `data.yaml`, or of a list of names alone."""
+
+    names: Sequence[str] | None = None  # by class
+    splits: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    folder: str = ""  # that paths are relative to
+    path: str | None = None
+
+
+def read(inputs: LayoutInputs) -> InputTable:
+    """Read the boxes of every image.
+
+    Raises:
+        InputError: texts have segments, oriented boxes or keypoints, or `data.yaml` is malformed.
+    """
+    config = _read_config(inputs)
+    images, texts, excluded = _find_files(inputs)
+    label_of = {path: _label_path(path, texts) for path in images}
+    taken = [path for path, file in images.items() if file.problem is None]
+    for path, file in images.items():
+        if file.problem is not None:
+            excluded.append(ExcludedInput(path, inputs.split, *file.problem))
+    splits = _splits(inputs, config, taken, excluded)
+    known = [label for path in splits if (label := label_of[path]) and _is_good(texts[label])]
+    read_texts = inputs.read_many(known)
+    kind = "int" if config.names is None else "label"
+    columns = (*BOX_COLUMNS[:-1], Column("labels", kind, is_list=True))
+    entries, missing = [], []
+    for path, split in splits.items():
+        label, boxes = label_of[path], list[tuple[Any, ...]]()
+        try:
+            if label is None:
+                missing.append(path)
+            elif not _is_good(texts[label]):
+                raise RejectedInputError(*_problem(texts[label]))
+            else:
+                text = next(read_texts)
+                with reject_errors():
+                    boxes = _parse(inputs, text, label, config)
+        except RejectedInputError as error:
+            excluded.append(ExcludedInput(path, split, error.code, error.detail))
+            continue
+        values: tuple[Value, ...] = box_values(boxes)
+        entries.append(Entry(path, split, (Blob(path, images[path].size),), values))
+    if missing:
+        logging.warning(
+            "%d of %d images have no text of boxes, such as %r: they have no objects",
+            *(len(missing), len(splits), missing[0]),
+        )
+    used = {label for label in label_of.values() if label is not None}
+    for path in texts.keys() - used:
+        if _begins_as_labels(inputs, path):
+            detail = "a text of boxes without its image"
+            excluded.append(ExcludedInput(path, inputs.split, "FILE_NOT_FOUND", detail))
+    listing = InputTable.of(entries, excluded, columns)
+    if config.names is None:
+        return listing
+    return dataclasses.replace(listing, vocabularies={"labels": tuple(config.names)})
+
+
+def _find_files(
+    inputs: LayoutInputs,
+) -> tuple[dict[str, InputFile], dict[str, InputFile], list[ExcludedInput]]:
+    """Return the images and the texts by path."""
+    images, texts, excluded = {}, {}, []
+    for parts, file in inputs.below_root():
+        if is_clutter(parts):
+            excluded.append(ExcludedInput(file.path, inputs.split, None, "hidden or system file"))
+        elif file.path.lower().endswith(".txt"):
+            texts[file.path] = file
+        elif kind_of_name(file.path) == "image":
+            images[file.path] = file
+    return images, texts, excluded
+
+
+def _label_path(path: str, texts: Mapping[str, InputFile]) -> str | None:
+    """Return the text of an image: `labels` in place of the last `images`, or next to it."""
+    parts = posixpath.splitext(path)[0].split("/")
+    candidates = ["/".join(parts)]
+    places = [place for place, part in enumerate(parts[:-1]) if part == _IMAGES]
+    if places:
+        parts[places[-1]] = _LABELS
+        candidates.insert(0, "/".join(parts))
+    return next((f"{one}.txt" for one in candidates if f"{one}.txt" in texts), None)
+
+
+def _is_good(file: InputFile) -> bool:
+    return file.problem is None and file.size <= _MOST_BYTES
+
+
+def _problem(file: InputFile) -> tuple[str, str]:
+    if file.problem is not None:
+        return file.problem[0], f"its text of boxes: {file.problem[1]}"
+    return "BAD_ANNOTATION", f"expected at most {_MOST_BYTES} bytes, got {file.size}"
+
+
+# data.yaml ----------------------------------------------------------------------------------------
+
+
+def _config_files(inputs: LayoutInputs) -> list[str]:
+    """Return the files of YAML at the top or in the folders below it that have classes."""
+    found = [
+        path
+        for parts, path in inputs.paths_below_root(endings=_YAML)
+        if len(parts) <= 2 and not is_clutter(parts)
+    ]
+    return [path for path in found[:_HEADS] if _HAS_NAMES.search(_head(inputs, path))]
+
+
+def _read_config(inputs: LayoutInputs) -> _Config:
+    paths = _config_files(inputs)
+    if not paths:
+        for parts, path in inputs.paths_below_root(endings=_NAMES):
+            if parts[-1] in _NAMES and len(parts) <= 2:
+                lines = [line.strip() for line in inputs.read_text(path).splitlines()]
+                return _Config(names=_checked([line for line in lines if line], path), path=path)
+        return _Config()
+    if len(paths) > 1:
+        got = ", ".join(paths)
+        raise InputError.at(
+            inputs.base,
+            expected="one YAML with the classes",
+            got=got,
+            advice=f"Leave the others out: ignore=[{paths[-1]!r}] (--ignore {paths[-1]}).",
+        )
+    (path,) = paths
+    try:
+        value = yaml.safe_load(inputs.read_text(path))
+    except yaml.YAMLError as error:
+        raise InputError(f"{path!r}: expected YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(value, dict):
+        raise InputError.at(path, expected="keys and values", got=f"{value!a:.80}")
+    if "kpt_shape" in value:
+        raise _refused(path, "keypoints (`kpt_shape`), which are not read")
+    names = value.get("names")
+    if isinstance(names, dict):
+        try:
+            by_class = {int(number): str(name) for number, name in names.items()}
+        except (TypeError, ValueError) as error:
+            raise InputError.at(path, expected="names by class", got=f"{names!a:.80}") from error
+        names = [by_class.get(n, str(n)) for n in range(max(by_class, default=-1) + 1)]
+    if names is not None and not isinstance(names, list):
+        raise InputError.at(path, expected="names as a list or by class", got=f"{names!a:.80}")
+    splits = {}
+    for word, split in _SPLITS.items():
+        given = value.get(word)
+        places = given if isinstance(given, list) else [given]
+        if found := [str(place) for place in places if place]:
+            splits[split] = found
+    folder = posixpath.dirname(path)
+    root = value.get("path")
+    if isinstance(root, str) and not root.startswith("/") and ".." not in root.split("/"):
+        folder = posixpath.normpath(posixpath.join(folder, root)).removeprefix("./")
+        folder = "" if folder == "." else folder
+    checked = None if names is None else _checked([str(name) for name in names], path)
+    return _Config(checked, splits, folder, path)
+
+
+def _checked(names: Sequence[str], path: str) -> Sequence[str]:
+    twice = [name for name, count in collections.Counter(names).items() if count > 1]
+    if twice:
+        raise InputError.at(path, expected="each class's name once", got=repr(twice[0]))
+    return names
+
+
+def _splits(
+    inputs: LayoutInputs,
+    config: _Config,
+    paths: Sequence[str],
+    excluded: list[ExcludedInput],
+) -> dict[str, str | None]:
+    """Return the split of each image: by `data.yaml`, or else by the names of its folders."""
+    if inputs.split is not None:
+        return dict.fromkeys(paths, inputs.split)
+    found: dict[str, str | None] = {}
+    for split, places in config.splits.items():
+        for place in places:
+            for path in _in_place(inputs, config, place, paths):
+                if found.setdefault(path, split) != split:
+                    logging.warning(
+                        "%r: %r is in the splits %s and %s; it is read in the first",
+                        *(config.path, place, found[path], split),
+                    )
+                    break
+    if not found:
+        below = ["/".join(inputs.parts_of(path)) for path in paths]
+        splits = splits_of_files(below, source=inputs.root or inputs.base)
+        return dict(zip(paths, splits, strict=True))
+    rest = [path for path in paths if path not in found]
+    for path in rest:
+        detail = f"in no split of {config.path}"
+        excluded.append(ExcludedInput(path, None, None, detail))
+    if rest:
+        logging.warning("%d images are in no split of %r: skipped", len(rest), config.path)
+    return {path: found[path] for path in paths if path in found}
+
+
+def _in_place(
+    inputs: LayoutInputs, config: _Config, place: str, paths: Sequence[str]
+) -> Iterable[str]:
+    """Return the images of a folder, or of a text of paths, that `data.yaml` names."""
+    parts = as_parts(place)
+    while parts and parts[0] == "..":  # Roboflow's paths begin above the folder of data.yaml
+        parts = parts[1:]
+    for start in range(len(parts)):
+        inner = "/".join(parts[start:])
+        for folder in dict.fromkeys((config.folder, posixpath.dirname(config.path or ""), "")):
+            whole = posixpath.join(folder, inner)
+            if whole.endswith(".txt") and whole in inputs.files:
+                wanted = [as_parts(line) for line in inputs.read_text(whole).splitlines()]
+                ends = {"/".join(line[-2:]) for line in wanted if line}
+                return [path for path in paths if "/".join(path.split("/")[-2:]) in ends]
+            found = [path for path in paths if path.startswith(f"{whole}/")]
+            if found:
+                return found
+    return ()
+
+
+# Texts of boxes -----------------------------------------------------------------------------------
+
+
+def _parse(
+    inputs: LayoutInputs, text: bytes | OSError, path: str, config: _Config
+) -> list[tuple[Any, ...]]:
+    """Return the boxes of a text, as `BOX_COLUMNS` has them."""
+    if isinstance(text, OSError):
+        raise RejectedInputError("UNREADABLE", f"its text of boxes: {problem_of(text, path)[1]}")
+    boxes = []
+    for number, line in enumerate(text.decode("utf-8-sig", "replace").splitlines(), 1):
+        fields = line.split()
+        if not fields:
+            continue
+        place = f"{posixpath.basename(path)}, line {number}"
+        try:
+            label, *numbers = map(float, fields)
+        except ValueError:
+            detail = f"{place}: expected numbers, got {line[:60]!r}"
+            raise RejectedInputError("BAD_ANNOTATION", detail) from None
+        if len(numbers) >= 6 and len(numbers) % 2 == 0:
+            if inputs.box_format != "polygon":
+                what = "oriented boxes or segments of four points"
+                what = what if len(numbers) == 8 else "segments"
+                raise _refused(
+                    path,
+                    f"{what} (line {number} has {len(fields)} numbers). Take the box around each: "
+                    "box_format='polygon' (--box-format polygon)",
+                )
+            xs, ys = numbers[::2], numbers[1::2]
+            edges = (min(xs), max(xs), min(ys), max(ys))
+        elif len(numbers) == 4:
+            x, y, width, height = numbers
+            edges = (x - width / 2, x + width / 2, y - height / 2, y + height / 2)
+        else:
+            detail = f"{place}: expected a class and four numbers, got {len(fields)} numbers"
+            raise RejectedInputError("BAD_ANNOTATION", detail)
+        most = math.inf if config.names is None else len(config.names)
+        if not (label.is_integer() and 0 <= label < most):
+            rule = "a class" if config.names is None else f"a class below {most}"
+            detail = f"{place}: expected {rule}, got {fields[0]}"
+            raise RejectedInputError("BAD_ANNOTATION", detail)
+        name = int(label) if config.names is None else config.names[int(label)]
+        try:
+            boxes.append(check_relative_box(*edges, label=name))
+        except RejectedInputError as error:
+            raise RejectedInputError(error.code, f"{place}: {error.detail}") from None
+    return boxes
+
+
+def _refused(path: str, what: str) -> InputError:
+    return InputError(f"{path!r}: expected boxes of layout 'yolo', got {what}.", path=path)
+
+
+# Detection ----------------------------------------------------------------------------------------
+
+
+def _head(inputs: LayoutInputs, path: str) -> bytes:
+    try:
+        with inputs.open(path) as stream:
+            return stream.read(_HEAD_BYTES)
+    except OSError as error:  # it is a reject of its own
+        problem_of(error, path)
+        return b""
+
+
+def _begins_as_labels(inputs: LayoutInputs, path: str) -> bool:
+    lines = [line for line in _head(inputs, path).splitlines()[:_HEADS] if line.strip()]
+    return bool(lines) and all(map(_LINE.fullmatch, lines))
+
+
+def detect(inputs: LayoutInputs) -> Detection:
+    """Look for texts of boxes in `labels` or next to images."""
+    texts = (
+        path
+        for parts, path in inputs.paths_below_root(endings=(".txt",))
+        if not is_clutter(parts) and len(parts) > 1
+    )
+    some = [*itertools.islice(texts, 4 * _HEADS)]
+    some += [p for q, p in inputs.paths_below_root(endings=(".txt",)) if len(q) == 1][:_HEADS]
+    found = next((path for path in some if _begins_as_labels(inputs, path)), None)
+    configs = _config_files(inputs)
+    in_labels = [path for path in some if _LABELS in path.split("/")[:-1]]
+    if configs and (found or in_labels):
+        return Detection.match(f"{configs[0]} and {found or in_labels[0]}")
+    if found is None:
+        return Detection.miss("no texts with a class and four numbers a line")
+    stem = posixpath.splitext(found)[0]
+    if found in in_labels or any(
+        kind_of_name(path) == "image" and posixpath.splitext(path)[0] == stem
+        for path in inputs.files.below(posixpath.dirname(found))
+    ):
+        return Detection.match(found)
+    return Detection.miss(f"{found} is of no image")
+
+
+register(
+    Layout(
+        name="yolo",
+        kinds=("image",),
+        rank=45,
+        tree="""\
+data.yaml
+images/train/1.jpg
+labels/train/1.txt
+images/val/2.jpg
+labels/val/2.txt
+or
+data.yaml
+train/images/1.jpg
+train/labels/1.txt
+or
+1.jpg
+1.txt""",
+        features="xmin, xmax, ymin, ymax, area, labels",
+        splits="train, val and test of data.yaml, or the folders",
+        refused="oriented boxes and segments, without box_format='polygon'; keypoints",
+        detect=detect,
+        read=read,
+        keeps_sizes=True,
+        known=(
+            *("*.yaml", "*.yml", "*.cache", "*.names", "*.data", "classes.txt", "*/classes.txt"),
+            *("notes.json", "train.txt", "val.txt", "test.txt", "*/train.txt", "*/val.txt"),
+            "labels.txt",
+        ),
+    )
+)

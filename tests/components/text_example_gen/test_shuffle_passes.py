@@ -1,0 +1,44 @@
+"""Large tables go through several passes of the shuffle, and give the same bytes."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+import components.text_conversion
+from components import steps
+from components.common.tasks import Runner
+from components.example_gen.settings import TextSettings
+from components.shuffle import external
+
+
+def convert_table(folder: Path, table: Path) -> dict[str, bytes]:
+    settings = TextSettings(target_shard_bytes=20_000)
+    with Runner(processes=1) as runner:
+        steps.convert(str(table), str(folder), settings, runner=runner)
+    return {path.name: path.read_bytes() for path in sorted(folder.rglob("data_tfrecord-*"))}
+
+
+@pytest.fixture
+def table(tmp_path):
+    source = random.Random(5)
+    path = tmp_path / "table.csv"
+    rows = [f"{source.randbytes(30).hex()},{n % 7}" for n in range(2000)]
+    path.write_text("\n".join(["text,label", *rows]) + "\n")
+    return path
+
+
+def test_passes_of_the_shuffle_do_not_change_bytes(monkeypatch, tmp_path, table):
+    expected = convert_table(tmp_path / "one", table)
+    monkeypatch.setattr(components.text_conversion, "BUCKET_BYTES", 2_000)
+    monkeypatch.setattr(components.text_conversion, "PIECE_BYTES", 2_000)
+    divided = []
+    divide = external.ExternalShuffle.divide
+
+    def counted(shuffle, level: int, index: int) -> None:
+        divided.append(level)
+        divide(shuffle, level, index)
+
+    monkeypatch.setattr(external.ExternalShuffle, "divide", counted)
+    assert convert_table(tmp_path / "many", table) == expected
+    assert set(divided) == {1}
