@@ -194,19 +194,19 @@ class FileFinder:
             )
         return self._inputs.resolve(found[0], folder="")
 
-    def advice(self, missing: Sequence[str], *, least: int = 1) -> str:
-        """Return how at least so many files would be found, as flags; empty if in no way."""
+    def advice(self, missing: Sequence[str]) -> str:
+        """Return how files that are not found would be, as flags; empty if in no way."""
         best, most = "", 0
         for way in _WAYS:
             count = sum(len(self._search(uri, way)) == 1 for uri in missing)
             if count > most:
                 best, most = way, count
-        if best and most >= least:
+        if best:
             return (
                 f"{most} of these {len(missing)} would be found with {how_to_set(find_files=best)}"
             )
         roots = outside_roots(missing)
-        if roots and least == 1:
+        if roots:
             return (
                 f"a list names files below its own folder and input_base only; allow others with "
                 f"{how_to_set(file_roots=roots)}"

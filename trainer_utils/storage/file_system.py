@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -281,6 +281,14 @@ def naming_file(path: str) -> Iterator[None]:
         raise
 
 
+OUTSIDE = ("OUTSIDE_INPUT_BASE", "a symbolic link that leads out of the input base")
+"""The problem of a link that is not followed out of the folder that is listed."""
+LINKED_FOLDER = ("NOT_A_FILE", "a linked folder")
+"""The problem of a link to a folder that is not followed."""
+LINK_LOOP = ("LINK_LOOP", "a link to a folder that contains it")
+"""The problem of a link that is followed nowhere, since its files are listed already."""
+
+
 class InputFile(NamedTuple):
     """One file under a base folder.
 
@@ -346,13 +354,25 @@ class FileSystem(Protocol):
     def list_folder(self, path: str) -> list[FolderEntry]:
         """What is in a folder, without what is below its folders, in no order."""
 
-    def walk(self, base: str) -> Iterator[InputFile]:
-        """Every file under a folder, however deep, in no order."""
+    def walk(self, base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
+        """Yield every file under a folder, however deep, in no order; buckets have no links."""
 
-    def find(self, base: str, name: str) -> InputFile:
-        """One file of a folder, as `walk` has it."""
+    def find(self, base: str, name: str, *, follow_links: bool = False) -> InputFile:
+        """Return one file of a folder, as `walk` has it."""
         found = self.info(join(base, name))
         return InputFile(name, found.size or 0, found.version)
+
+    def find_in_folder(self, folder: str, names: Sequence[str]) -> dict[str, InputFile]:
+        """Return those of some files of one folder that are there, as `walk` has them, by name."""
+        try:
+            found = {each.name: each for each in self.list_folder(folder) if not each.is_folder}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        return {
+            name: InputFile(name, found[name].size or 0, found[name].version)
+            for name in names
+            if name in found
+        }
 
     def create(self, path: str) -> BinaryIO:
         """A stream to a new file, whole once it is closed."""
