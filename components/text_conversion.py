@@ -23,6 +23,7 @@ from components.example_gen.row_pieces import (
 from components.example_gen.row_plan import RowPlan, RowPlanner
 from components.example_gen.settings import TextSettings
 from components.layouts import texts
+from components.layouts.registry import all_layouts, find_layout
 from components.shuffle.external import HELD_TIMES, ExternalShuffle, plan_tasks
 from components.tables.chats import load_template
 from components.tables.column_roles import TextRules
@@ -76,6 +77,14 @@ class TextConversion(Conversion[RowPlan]):
         if self.settings.tokenizer:
             packages.add(tokenizer_package(self.settings.tokenizer))
         return packages
+
+    def custom_layout(self) -> str | None:
+        """Return the custom layout that the inputs have by its own detection, if any."""
+        if self.settings.layout != "auto" or not any(one.custom for one in all_layouts("text")):
+            return None
+        layouts = {find_layout(inputs) for inputs in layout_inputs(self.located, media="text")}
+        names = {one.name for one in layouts if one.custom is not None}
+        return names.pop() if len(names) == len(layouts) == 1 else None
 
     def is_source_file(self, path: str) -> bool:
         """Whether a path is by itself what examples are made of: any is."""

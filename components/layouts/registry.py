@@ -108,6 +108,7 @@ class Layout:
         read: makes the table of all inputs.
         takes_columns: whether the setting `columns` is for it.
         keeps_sizes: whether its `height` and `width` are those that its boxes are relative to.
+        custom: the function of a layout that `components.layouts.layout` registered.
         known: patterns of `fnmatch`, relative to the root, of files that belong to the layout
             although they are not read.
     """
@@ -124,7 +125,7 @@ class Layout:
     takes_columns: bool = False
     keeps_sizes: bool = False
     known: tuple[str, ...] = ()
-    is_custom: bool = False
+    custom: Callable[..., object] | None = None
 
 
 _LAYOUTS: dict[str, Layout] = {}
@@ -133,11 +134,15 @@ _LAYOUTS: dict[str, Layout] = {}
 def register(layout: Layout) -> Layout:
     """Add a layout; one of the same name that another module registered is an error."""
     known = _LAYOUTS.get(layout.name)
-    if known is not None and known.read.__module__ != layout.read.__module__:
-        allowed = f"a name that {known.read.__module__} has not registered"
+    if known is not None and _module_of(known) != _module_of(layout):
+        allowed = f"a name that {_module_of(known)} has not registered"
         raise ConfigError.of("layout", layout.name, allowed=allowed)
     _LAYOUTS[layout.name] = layout
     return layout
+
+
+def _module_of(layout: Layout) -> str:
+    return str(getattr(layout.custom or layout.read, "__module__", "components.layouts"))
 
 
 def all_layouts(kind: str | None = None) -> list[Layout]:
@@ -175,6 +180,14 @@ def layout_named(name: str, kind: str | None = None) -> Layout:
             "layout", name, allowed=f"one of {', '.join(names)}", advice=advice.rstrip(".")
         )
     return layouts[name]
+
+
+def is_custom(name: str) -> bool:
+    """Return whether a layout was registered by `components.layouts.layout`."""
+    if name == "auto":
+        return False
+    _load()
+    return name in _LAYOUTS and _LAYOUTS[name].custom is not None
 
 
 def check_layout_name(name: str, value: object, *, kind: str | None = None) -> object:
