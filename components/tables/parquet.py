@@ -20,7 +20,7 @@ from components.common.entry import one_array
 from components.common.layout_inputs import LayoutInputs
 from components.tables.hub import class_names, is_numbered, named_classes
 from components.tables.json_rows import cure_by_json, is_ignored
-from components.tables.json_values import flatten_table
+from components.tables.json_values import flatten_table, stored_as_json
 from components.tables.pieces import PIECE_BYTES, PIECE_ROWS, Piece, Rows, TableOptions
 from components.tables.times import texts_of_times
 from trainer_utils.format import InputError
@@ -192,9 +192,9 @@ def read(
     source, rows, ignored = piece.source, piece.details.get("rows"), options.ignored
     groups = range(piece.start, piece.stop)
     table = read_columns(stream, source, groups=groups, rows=rows, unread=unread | ignored)
-    classes = class_names(table.schema.metadata)
+    classes, known = class_names(table.schema.metadata), stored_as_json(table.schema.metadata)
     try:
-        table, as_json, chats = flatten_table(table, as_json=options.as_json)
+        table, as_json, chats = flatten_table(table, as_json=options.as_json - known)
     except pa.ArrowInvalid as error:
         raise InputError(f"{source!r}: {error}. Rename one.", path=source) from error
     except ValueError as error:
@@ -217,7 +217,7 @@ def read(
         columns,
         found=len(table),
         texts=texts,
-        as_json=as_json & columns.keys(),
+        as_json=(as_json | known) & columns.keys(),
         chats=chats & columns.keys(),
         class_names=classes,
     )
