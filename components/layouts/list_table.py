@@ -27,7 +27,7 @@ from components.layouts.boxes import BOX_COLUMNS, box_values
 from components.layouts.file_kinds import kind_of_name
 from components.tables.column_roles import is_split_word
 from components.tables.delimited import refuse_doubtful
-from components.tables.json_rows import flatten_object
+from components.tables.json_values import flatten_object
 from components.tables.kinds import cast_column, column_facts, decide_column
 from components.tables.parquet import open_file, read_columns
 from components.tables.pieces import (
