@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from components.common.entry import Blob, ExcludedInput, sum_blobs
+from components.common.layout_inputs import LayoutInputs
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import remove_dataset, start_working
 from components.example_gen.conversion import READERS, Conversion
@@ -23,6 +24,7 @@ from components.example_gen.row_pieces import (
 from components.example_gen.row_plan import RowPlan, RowPlanner
 from components.example_gen.settings import TextSettings
 from components.layouts import texts
+from components.layouts.registry import all_layouts, find_layout
 from components.shuffle.external import HELD_TIMES, ExternalShuffle, plan_tasks
 from components.tables.chats import load_template
 from components.tables.column_roles import TextRules
@@ -38,8 +40,9 @@ from trainer_utils.writing.publishing import verify_shard, working_folder
 
 BUCKET_BYTES = 144 << 20  # sorted at a time: more than a shard of the default size
 _RUNS = 32  # of a conversion up to 4 GiB, so that pieces of runs have a MiB or more
-# What one core takes for a byte of the inputs in each of the steps, about.
+# What one core takes for a byte of the inputs in each of the steps, about, and for a row.
 _INSPECT_SECONDS, _ENCODE_SECONDS, _GATHER_SECONDS = 1 / 150e6, 1 / 100e6, 1 / 400e6
+_INSPECT_ROW_SECONDS, _ENCODE_ROW_SECONDS, _GATHER_ROW_SECONDS = 0.8e-6, 1.6e-6, 0.6e-6
 _PIECE_MEMORY, _BUCKET_MEMORY = 1 << 29, 4 * BUCKET_BYTES  # of one call
 _BLOCK_BYTES = 4 << 20
 
@@ -76,6 +79,24 @@ class TextConversion(Conversion[RowPlan]):
             packages.add(tokenizer_package(self.settings.tokenizer))
         return packages
 
+    def custom_layout(self) -> str | None:
+        """Return the custom layout that the inputs have by its own detection, if any."""
+        if self.settings.layout != "auto" or not any(one.custom for one in all_layouts("text")):
+            return None
+        layouts = {find_layout(inputs) for inputs in self.inputs()}
+        names = {one.name for one in layouts if one.custom is not None}
+        return names.pop() if len(names) == len(layouts) == 1 else None
+
+    def inputs(self) -> list[LayoutInputs]:
+        """Return the inputs of the layout, one for each pattern of `input_config`."""
+        return layout_inputs(
+            self.located,
+            columns=self.settings.columns,
+            media=self.media,
+            follow_links=self.settings.follow_links,
+            layout=self.settings.layout,
+        )
+
     def is_source_file(self, path: str) -> bool:
         """Whether a path is by itself what examples are made of: any is."""
         return bool(path)
@@ -86,6 +107,8 @@ class TextConversion(Conversion[RowPlan]):
         start_working(uri, key=self.key(), keeps_dataset=True)
         self.pieces, excluded = self._find_all_pieces(uri)
         self._num_bytes = sum(piece.size for piece in self.pieces)
+        num_rows = sum(piece.rows for piece in self.pieces)
+        inspect_seconds = _INSPECT_SECONDS * self._num_bytes + _INSPECT_ROW_SECONDS * num_rows
         folder, base = working_folder(uri), self.located.base
         self._reports = map_tasks(
             functools.partial(inspect_piece, base, folder, self._options, self._rules),
@@ -95,7 +118,7 @@ class TextConversion(Conversion[RowPlan]):
             ],
             workspace=folder,
             runner=self._runner,
-            cost=Cost(_INSPECT_SECONDS * self._num_bytes, _PIECE_MEMORY),
+            cost=Cost(inspect_seconds, _PIECE_MEMORY),
             paths=[base],
             unit="pieces",
             noun="pieces",
@@ -113,13 +136,7 @@ class TextConversion(Conversion[RowPlan]):
 
     def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[ExcludedInput]]:
         pieces, excluded, sources = list[Piece](), list[ExcludedInput](), list[str]()
-        for inputs in layout_inputs(
-            self.located,
-            columns=self.settings.columns,
-            media=self.media,
-            follow_links=self.settings.follow_links,
-            layout=self.settings.layout,
-        ):
+        for inputs in self.inputs():
             some, others = texts.find_pieces(inputs, self.settings, folder=working_folder(uri))
             sources += sorted({piece.source for piece in some if piece.source})
             sources += [name for piece in some for name, *_ in piece.details.get("files", ())]
@@ -148,6 +165,7 @@ class TextConversion(Conversion[RowPlan]):
                 ExternalShuffle(uri=uri, layout=layout, tasks=tasks, run_bytes=BUCKET_BYTES)
             )
         folder, encodings, firsts = working_folder(uri), [], np.zeros(len(plan.splits), np.int64)
+        num_rows = plan.num_records
         of_pieces = zip(self.pieces, self._reports, plan.first_records, plan.assigned, strict=True)
         for number, (piece, report, first, splits) in enumerate(of_pieces):
             before = tuple(firsts.tolist())
@@ -162,7 +180,10 @@ class TextConversion(Conversion[RowPlan]):
             _grouped(encodings, row_bytes=plan.row_bytes, run_bytes=run_bytes),
             workspace=folder,
             runner=self._runner,
-            cost=Cost(_ENCODE_SECONDS * self._num_bytes, _PIECE_MEMORY + HELD_TIMES * run_bytes),
+            cost=Cost(
+                _ENCODE_SECONDS * self._num_bytes + _ENCODE_ROW_SECONDS * num_rows,
+                _PIECE_MEMORY + HELD_TIMES * run_bytes,
+            ),
             unit="rows",
             noun="runs",
         )
@@ -176,7 +197,9 @@ class TextConversion(Conversion[RowPlan]):
             ],
             workspace=folder,
             runner=self._runner,
-            cost=Cost(_GATHER_SECONDS * self._num_bytes, _BUCKET_MEMORY),
+            cost=Cost(
+                _GATHER_SECONDS * self._num_bytes + _GATHER_ROW_SECONDS * num_rows, _BUCKET_MEMORY
+            ),
             noun="groups of shards",
             check=functools.partial(_check_shards, uri),
         )

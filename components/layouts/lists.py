@@ -153,9 +153,7 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
     paths = _without_copies(inputs, paths)
     if len(paths) > 1 and not all(_split_of_name(inputs, path) for path in paths):
         first, *others = sorted(paths)
-        advice = f"Leave the others out: {how_to_set(ignore=others)}"
-        if inputs.media == "image":
-            advice = f"Name the one to read: {how_to_set(csv_path=first)}"
+        advice = f"To read {first!r} alone, leave the others out: {how_to_set(ignore=others)}"
         raise InputError(
             f"input_base {inputs.base!r}: expected one list of {WORDS[inputs.media]}s, or lists "
             f"named after splits, got {', '.join(sorted(paths))}. {advice}.",

@@ -19,12 +19,31 @@ from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import packing_of
 
 PIECE_BYTES = 16 << 20  # 16 MiB: some hundred MB while it is worked on
+PIECE_ROWS = 1 << 18  # of short rows, each of which takes some 400 bytes while it is worked on
 MAX_ROW_BYTES = 64 << 20
 MAX_COLUMNS = 50_000  # each is a feature of its own, with some ms of work
 _BLOCK_BYTES = 4 << 20
 _BLANK_BYTES = 64  # a line of more spaces than that is no blank one
 _LIKELY_ENCODINGS = ("latin-1", "utf-16")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_HEAD_BYTES = 1 << 12  # that are looked at
+_PARQUET = "a Parquet file"
+_BINARY_FORMATS = {
+    b"PAR1": _PARQUET,
+    b"ARROW1": "an Arrow file",
+    b"\x93NUMPY": "an array of NumPy",
+    b"\x89HDF": "an HDF5 file",
+    b"SQLite format 3": "a database of SQLite",
+    b"%PDF-": "a PDF document",
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"GIF8": "a GIF image",
+    b"RIFF": "a WAV or WebP file",
+    b"\xd0\xcf\x11\xe0": "a document of Microsoft Office",
+    b"OggS": "an Ogg file",
+    b"fLaC": "a FLAC file",
+    b"ID3": "an MP3 file",
+}
 
 _Options = TypeVar("_Options")
 
@@ -83,6 +102,7 @@ class Piece:
     start: int = 0  # of its bytes; of a Parquet file of its row groups
     stop: int = 0
     too_long: bool = False  # whether it is one row, longer than may be held
+    rows: int = 0  # about how many rows there are, blank ones among them
     # what the layout needs beside, such as the names of the columns
     details: Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
@@ -114,6 +134,7 @@ def cut(
     *,
     delimiter: bytes | None = None,
     piece_bytes: int = PIECE_BYTES,
+    piece_rows: int = PIECE_ROWS,
     max_row_bytes: int = MAX_ROW_BYTES,
 ) -> Iterator[Piece]:
     """Cuts a file where rows end, from where it is said to start; rows that are too long alone.
@@ -121,14 +142,16 @@ def cut(
     Args:
         delimiter: of a table whose fields may be quoted; None where a line is a row.
         piece_bytes: about how long a piece is.
+        piece_rows: the most rows of a piece.
 
     Raises:
         BadQuote: the file ends between quotes, or a field goes on after its closing quote.
     """
 
-    def part(start: int, stop: int, *, too_long: bool = False) -> Piece:
-        return dataclasses.replace(whole, start=start, stop=stop, too_long=too_long)
+    def part(start: int, stop: int, rows: int, *, too_long: bool = False) -> Piece:
+        return dataclasses.replace(whole, start=start, stop=stop, too_long=too_long, rows=rows)
 
+    rows = 0  # of the piece that is not yielded yet
     piece_start = row_start = offset = whole.start
     rest, is_end = b"", False  # of the last row; of a long one what says if it is between quotes
     stream.seek(offset)
@@ -147,16 +170,23 @@ def cut(
         if not len(ends):
             rest = _state(rest, delimiter)
             continue
-        first, last = begin + int(ends[0]), begin + int(ends[-1])
+        rest_start = int(ends[-1])
+        first, last = begin + int(ends[0]), begin + rest_start
         if first - row_start > max_row_bytes:
             if row_start > piece_start:
-                yield part(piece_start, row_start)
-            yield part(row_start, first, too_long=True)
-            piece_start = first
+                yield part(piece_start, row_start, rows)
+            yield part(row_start, first, 1, too_long=True)
+            piece_start, rows, ends = first, 0, ends[1:]
+        rows += len(ends)
+        while rows > piece_rows:
+            place = len(ends) - (rows - piece_rows)
+            stop = begin + int(ends[place - 1]) if place else max(row_start, piece_start)
+            yield part(piece_start, stop, piece_rows)
+            piece_start, rows, ends = stop, rows - piece_rows, ends[place:]
         if last - piece_start >= (1 if is_end else piece_bytes):
-            yield part(piece_start, last)
-            piece_start = last
-        row_start, rest = last, rest[int(ends[-1]) :]
+            yield part(piece_start, last, rows)
+            piece_start, rows = last, 0
+        row_start, rest = last, rest[rest_start:]
 
 
 def first_row(data: bytes, delimiter: bytes | None) -> tuple[int, bool]:
@@ -325,10 +355,29 @@ def text_problem(value: bytes | None) -> tuple[str, str] | None:
     except UnicodeDecodeError as error:
         problem = not_utf8(error)
     if value and b"\0" in value:
-        problem = "NUL_BYTE", f"expected text, got a NUL byte. {_name_encoding('utf-16')}"
+        problem = "NUL_BYTE", f"expected text, got a NUL byte. {_cure_of_nul(value)}"
     if value and problem and (packing := packing_of(value)) is not None:
         problem = "UNSUPPORTED_FORMAT", f"expected text, got {packing}. Unpack it first"
+    if value and problem and (other := _binary_format(value)) is not None:
+        cure = f"Read it as one: {how_to_set(layout='parquet')}"
+        if other != _PARQUET:
+            cure = "Convert it to text, or leave the file out by its name (`ignore`, `--ignore`)"
+        problem = "UNSUPPORTED_FORMAT", f"expected text, got {other}. {cure}"
     return problem
+
+
+def _binary_format(value: bytes) -> str | None:
+    return next((name for sign, name in _BINARY_FORMATS.items() if value.startswith(sign)), None)
+
+
+def _cure_of_nul(value: bytes) -> str:
+    """Return the advice for bytes with NULs: an encoding if they are like UTF-16, else none."""
+    head = np.frombuffer(value[:_HEAD_BYTES], np.uint8) == 0
+    shares = [float(head[start::2].mean()) if len(head) > start else 0.0 for start in (0, 1)]
+    is_utf_16 = value.startswith(_UTF_16) or (max(shares) > 0.4 and min(shares) < 0.1)
+    if is_utf_16:
+        return _name_encoding(_LIKELY_ENCODINGS[1])
+    return "Remove such bytes, as by tr -d '\\000' < old > new, or leave out what is no text"
 
 
 def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:

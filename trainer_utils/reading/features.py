@@ -87,6 +87,7 @@ class FeatureArrays:
         ]
         self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
         self._views |= {*self._tokens}
+        self._kinds = {name: one.type for name, one in features.items() if not one.tokens}
         self.structure = {name: self._spec_of(name, one) for name, one in features.items()}
 
     def decode(
@@ -149,7 +150,7 @@ class FeatureArrays:
 
     def _parsed(self, rows: Rows, keys: Keys | None) -> dict[str, Any]:
         """The columns of all features; their kinds are as the dataset says."""
-        columns: dict[str, Any] = rows.parse(self._names, views=self._views)
+        columns: dict[str, Any] = rows.parse(self._names, views=self._views, kinds=self._kinds)
         if self._lists:
             columns |= rows.parse_lists(self._lists)
         for name, spec in self._tokens.items():

@@ -7,7 +7,7 @@ so that every batch has its size and every step is there.
 import contextlib
 import copy
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,10 +56,17 @@ class Rows:
         """`(rows,) uint32`, masked, of the payloads."""
         return footers_of(self.data, self.ends + FOOTER_BYTES)
 
-    def parse(self, names: Collection[str], *, views: Collection[str] = ()) -> dict[str, Column]:
-        """Some features of all records, as `parse_examples` has them."""
+    def parse(
+        self,
+        names: Collection[str],
+        *,
+        views: Collection[str] = (),
+        kinds: Mapping[str, str] | None = None,
+    ) -> dict[str, Column]:
+        """Return some features of all records, as `parse_examples` does."""
         with self._naming():
-            return parse_examples(self.data, self.begins, self.ends, names, views=views)
+            bounds = self.data, self.begins, self.ends
+            return parse_examples(*bounds, names, views=views, kinds=kinds)
 
     def parse_lists(self, names: Collection[str]) -> dict[str, Column]:
         """Some feature lists of all records, as `parse_feature_lists` has them."""
