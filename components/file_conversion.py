@@ -339,10 +339,16 @@ class ListConversion(FileConversion):
         super().__init__(select_settings(ListSettings, settings), selection, runner)
 
 
+class TextItemConversion(ListConversion):
+    """Texts that a custom layout gives."""
+
+    unit, media = "texts", "text"
+
+
 def conversion_class(settings: ExampleGenSettings) -> type[FileConversion]:
     """The steps that are for these settings, of images, sounds, or tables that name some."""
     if isinstance(settings, TextSettings):
-        return ListConversion
+        return TextItemConversion if settings.is_custom else ListConversion
     return AudioConversion if isinstance(settings, AudioSettings) else ImageConversion
 
 
