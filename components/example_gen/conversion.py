@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from absl import logging
 
 from components.common.entry import Blob, BlobReader, ExcludedInput, label_column
+from components.common.layout_inputs import LayoutInputs
 from components.common.publish import ZLIB, package_versions, run_key
 from components.common.rejects import (
     Reject,
@@ -192,6 +193,10 @@ class Conversion(abc.ABC, Generic[_Plan]):
         """Return a reader of the files that were found."""
         roots = [root.base for root in self.located.image_roots]
         return BlobReader(self.located.base, roots, follow_links=self.settings.follow_links)
+
+    @abc.abstractmethod
+    def inputs(self) -> list[LayoutInputs]:
+        """Return the inputs of the layout, one for each pattern of `input_config`."""
 
     def custom_layout(self) -> str | None:
         """Return the custom layout that inputs of rows have by its own detection, if any."""

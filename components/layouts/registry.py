@@ -36,11 +36,13 @@ import dataclasses
 import functools
 import importlib
 import importlib.metadata
+import posixpath
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from components.common.advice import how_to_set
 from trainer_utils.format.errors import ConfigError, InputError, did_you_mean
+from trainer_utils.format.split_words import split_of_name
 
 if TYPE_CHECKING:
     from components.common.entry import InputTable
@@ -204,6 +206,24 @@ def check_layout_name(name: str, value: object, *, kind: str | None = None) -> o
 def explain(inputs: "LayoutInputs") -> list[tuple[Layout, Detection]]:
     """Return every layout for the kind of the inputs with its detection, first the one taken."""
     return [(layout, layout.detect(inputs)) for layout in all_layouts(inputs.media)]
+
+
+def locate_layout(inputs: "LayoutInputs", name: str = "auto") -> "tuple[Layout, LayoutInputs]":
+    """Return the layout, and the inputs from the folder where it begins.
+
+    A folder that wraps all files, as an archive that was unpacked leaves it, is descended if there
+    is a layout in it; class folders are read from the top, since they know wrappers.
+    """
+    layout = find_layout(inputs, name)
+    if name != "auto" or layout.name != "folder" or inputs.media == "text":
+        return layout, inputs
+    inner = inputs
+    while (folder := inner.only_folder) is not None:
+        split = inner.split or split_of_name(posixpath.basename(folder))
+        inner = dataclasses.replace(inner, root=folder, split=split)
+        if (found := find_layout(inner)).name != "folder":
+            return found, inner
+    return layout, inputs
 
 
 def find_layout(inputs: "LayoutInputs", name: str = "auto") -> Layout:
