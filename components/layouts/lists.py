@@ -152,7 +152,8 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
     """Read lists; several must be named after splits."""
     paths = _without_copies(inputs, paths)
     if len(paths) > 1 and not all(_split_of_name(inputs, path) for path in paths):
-        first, *others = sorted(paths)
+        # The largest is most likely the list; others are examples of answers, or of classes.
+        first, *others = sorted(paths, key=lambda path: (-inputs.files[path].size, path))
         advice = f"To read {first!r} alone, leave the others out: {how_to_set(ignore=others)}"
         raise InputError(
             f"input_base {inputs.base!r}: expected one list of {WORDS[inputs.media]}s, or lists "

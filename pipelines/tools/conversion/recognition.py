@@ -84,7 +84,15 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
         return in_table, f"{seen}; {tables[0]} names or holds {_NOUNS[in_table]}s"
     if not media and not tables and (records := found.get("records")):
         raise _refused_records(join(source, records[0]))
-    if len(media) == 1 and len(found.get("text", ())) <= max(media.values()):
+    stems = {
+        posixpath.splitext(posixpath.basename(n))[0] for kind in media for n in found.get(kind, ())
+    }
+    texts = [
+        name  # of a name of its own: others are boxes or captions of an image, or a transcript
+        for name in found.get("text", ())
+        if posixpath.splitext(posixpath.basename(name))[0] not in stems
+    ]
+    if len(media) == 1 and len(texts) <= max(media.values()):
         return next(iter(media)), seen
     if not media and (tables or found.get("text") or found.get("beside")):
         return "text", seen
