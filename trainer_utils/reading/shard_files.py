@@ -12,10 +12,8 @@ import contextlib
 import os
 import resource
 import tempfile
-import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -27,6 +25,12 @@ from trainer_utils.format.layouts import ShardFile
 from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.machine import MadeOnce
 from trainer_utils.options import CacheOptions, InputOptions
+from trainer_utils.reading.record_offsets import (
+    IndexSource,
+    RecordOffsets,
+    WholeIndex,
+    open_sliced,
+)
 from trainer_utils.storage import (
     FileRefusedError,
     MachineError,
@@ -50,7 +54,6 @@ _UNPACKED_AT_ONCE = 64 << 10  # so much of a damaged gzip file may be lost befor
 _LONG_BYTES = 8 << 10  # a record
 _PADDING = bytes(16)  # after the last record, so that who parses reads nothing past the end
 _MOST_OPEN = 512  # files of which each holds a descriptor or two
-_MOST_OFFSETS = 64 << 20  # of records, 8 bytes each, that are held
 _INDICES_AT_ONCE = 16
 _MOST_GAP = 256 << 10  # bytes between records that are asked for together
 
@@ -158,7 +161,6 @@ class ShardFiles:
 
     Attributes:
         damage: what is wrong with shards, by index, behind the last record that they have.
-        counts: `(shards,) int64`, records of shards that were opened; of others the most there are.
         reads_ahead: whether it is worth while to say what is read soon.
     """
 
@@ -184,31 +186,27 @@ class ShardFiles:
         holds_two = self._is_mapped or self._parts is not None
         self._most_open = max(1, min(_MOST_OPEN, descriptors) // (2 if holds_two else 1))
         self._open = MadeOnce[File](self._most_open)
-        self._loading = threading.Lock()  # of the offsets: those of a shard are side by side
-        self._first = np.full(len(shards), -1, np.int64)
-        self.counts = np.full(len(shards), np.iinfo(np.int64).max)
-        self._offsets, self._used = np.zeros(1 << 16, np.int64), 0
-        self._crcs, self._has_crcs = np.zeros(1 << 16, np.uint32), np.zeros(len(shards), bool)
+        self._offsets = RecordOffsets(
+            shards,
+            self._open_index,
+            is_global=options.shuffle == "global",
+            max_files=max(1, self._most_open // 2),
+            readers=1 if self._parts is None else _INDICES_AT_ONCE,
+        )
+
+    @property
+    def counts(self) -> Positions:
+        """Records of opened shards, `(shards,) int64`; of others the largest integer."""
+        return self._offsets.counts
 
     def bounds(
         self, indices: Positions, numbers: Positions
     ) -> tuple[Positions, Positions, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
-        """Where records' frames begin and end in their shards; -1 where there are not so many.
+        """Return the bytes of records in their shards; see `RecordOffsets.bounds`.
 
-        Beside them the masked CRC-32C of each as the index of its shard says it, and whether it
-        does. `indices` are of shards, `numbers` of records in them, `(n,)`. A shard that is not
-        that of its dataset is an error, unless what is damaged is skipped.
+        A shard that does not belong to its dataset is an error, unless damage is skipped.
         """
-        with self._loading:
-            self._load(indices)
-            counts, offsets = self.counts[indices], self._offsets
-            is_there = numbers < counts
-            places = self._first[indices] + np.minimum(numbers, counts)
-            begins, ends = offsets[places], offsets[places + is_there]
-            sums, are_known = self._crcs[places], self._has_crcs[indices]
-        if not is_there.all():
-            begins[~is_there] = ends[~is_there] = -1
-        return begins, ends, sums, are_known
+        return self._offsets.bounds(indices, numbers)
 
     def gather(
         self, indices: Positions, begins: Positions, ends: Positions
@@ -314,32 +312,17 @@ class ShardFiles:
             stream = open_for_reading(shard.path)
             return LocalFile(shard.path, stream, is_mapped=self._is_mapped)
 
-    def _load(self, indices: Positions) -> None:
-        """Has the offsets of these shards."""
-        if (self._first[indices] >= 0).all():
-            return
-        if self._used > _MOST_OFFSETS:  # those that were needed before go, all of them
-            self._first[:], self._used = -1, 0
-        missing = [i for i in np.unique(indices).tolist() if self._first[i] < 0]
-        if self._parts is None or len(missing) == 1:
-            found = [self._index_of(index) for index in missing]
-        else:
-            with ThreadPoolExecutor(_INDICES_AT_ONCE) as pool:
-                found = list(pool.map(self._index_of, missing))
-        for index, places in zip(missing, found, strict=True):
-            stop = self._used + len(places) + 1
-            if stop > len(self._offsets):
-                self._offsets = np.concatenate([self._offsets, np.empty(stop, np.int64)])
-                self._crcs = np.concatenate([self._crcs, np.empty(stop, np.uint32)])
-            self._offsets[self._used : stop] = places.offsets
-            self._has_crcs[index] = places.payload_crcs is not None
-            if places.payload_crcs is not None:
-                self._crcs[self._used : stop - 1] = places.payload_crcs
-            self._first[index], self.counts[index] = self._used, len(places)
-            self._used = stop
+    def _open_index(self, index: int, is_whole: bool) -> IndexSource:
+        """Open the index of a shard, or find its records by reading it."""
+        if not is_whole:
+            with contextlib.suppress(CorruptShardError):  # raised again below
+                sliced = open_sliced(self._shards[index], size=self._file(index).size)
+                if sliced is not None:
+                    return sliced
+        return WholeIndex(self._load_index(index))
 
-    def _index_of(self, index: int) -> RecordIndex:
-        """Where each record of a shard lies."""
+    def _load_index(self, index: int) -> RecordIndex:
+        """Load the index of a shard, or find its records by reading it."""
         shard = self._shards[index]
         try:
             file = self._file(index)

@@ -1,0 +1,310 @@
+"""Find the bytes of any record of many shards, in bounded memory.
+
+    offsets = RecordOffsets(shards, open_index, is_global=False, max_files=100, readers=1)
+    begins, ends, sums, are_known = offsets.bounds(indices, numbers)
+
+Indices of large shards are read by segments of 4,096 records, which an LRU cache keeps. A global
+shuffle over more records than it can hold reads groups of 64 records and keeps nothing. So memory
+does not grow with the number or size of shards.
+"""
+
+import collections
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils import storage
+from trainer_utils.format import CorruptShardError, RecordIndex
+from trainer_utils.format.index import HEAD_BYTES, STRIDE, IndexLayout
+from trainer_utils.format.layouts import ShardFile
+from trainer_utils.storage.open_files import read_bytes_at
+
+SEGMENT = 4096
+"""Records in a segment, a multiple of `STRIDE`."""
+
+_MAX_SEGMENTS = 2048  # in the cache: 8 million records, 100 MB
+_MAX_INDEX_BYTES = 128 << 20  # of whole indices, of shards without offsets in theirs
+_UNKNOWN = np.iinfo(np.int64).max
+
+Positions = npt.NDArray[np.int64]
+Sums = npt.NDArray[np.uint32]
+_Item = TypeVar("_Item")
+
+
+class IndexSource(Protocol):
+    """The index of one shard.
+
+    Attributes:
+        records: the number of records.
+        has_sums: whether it has the checksums of the records.
+        memory: bytes that it holds.
+        files: files that it keeps open.
+    """
+
+    records: int
+    has_sums: bool
+    memory: int
+    files: int
+
+    def read(self, first: int, stop: int) -> tuple[Positions, Sums | None]:
+        """Return the offsets of frames, with the end of the last, and checksums if known.
+
+        `first` is a multiple of `STRIDE`.
+        """
+
+
+class WholeIndex:
+    """An index in memory."""
+
+    files = 0
+
+    def __init__(self, index: RecordIndex) -> None:
+        self._lengths, self._sums = index.lengths, index.payload_crcs
+        self._starts = index.starts
+        self.records, self.has_sums = len(index), self._sums is not None
+        self.memory = sum(
+            array.nbytes for array in (self._lengths, self._sums, self._starts) if array is not None
+        )
+
+    def read(self, first: int, stop: int) -> tuple[Positions, Sums | None]:
+        """Return the offsets of frames, with the end of the last, and checksums if known."""
+        part = RecordIndex(self._lengths[first:stop])
+        start = int(self._starts[first // STRIDE]) if first < self.records else 0
+        return part.offsets + start, None if self._sums is None else self._sums[first:stop]
+
+
+class SlicedIndex:
+    """An index file of which only the needed parts are read."""
+
+    has_sums, memory = True, 0
+
+    def __init__(self, path: str, layout: IndexLayout) -> None:
+        self._path, self._layout = path, layout
+        self.records = layout.records
+        self._stream = None if storage.is_remote(path) else storage.open_for_reading(path)
+        self.files = int(self._stream is not None)
+
+    def read(self, first: int, stop: int) -> tuple[Positions, Sums | None]:
+        """Return the offsets of frames, with the end of the last, and checksums.
+
+        Raises:
+            CorruptShardError: the file is damaged.
+        """
+        return self._layout.read(self._read, first, stop, path=self._path)
+
+    def _read(self, begin: int, end: int) -> bytes:
+        if self._stream is None:
+            return storage.read_range(self._path, start=begin, stop=end)
+        return read_bytes_at(self._stream.fileno(), begin, end, path=self._path)
+
+
+def open_sliced(shard: ShardFile, *, size: int) -> SlicedIndex | None:
+    """Open the index of a large shard to read parts of it, or return None if that is impossible.
+
+    Args:
+        shard: a shard. Its manifest vouches for the index.
+        size: the size of the uncompressed shard in bytes.
+    """
+    entry, path = shard.entry, shard.index_path
+    if (
+        entry is None
+        or path is None
+        or entry.index_crc32c is None
+        or entry.records <= SEGMENT
+        or shard.is_gzip
+        or entry.bytes != size
+    ):
+        return None
+    try:
+        index_bytes = storage.file_size(path)
+        head = storage.read_range(path, start=0, stop=min(HEAD_BYTES, index_bytes))
+        layout = IndexLayout.of(head, index_bytes)
+        if layout is None or layout.records != entry.records:
+            return None
+        return SlicedIndex(path, layout)
+    except storage.MachineError:
+        raise
+    except OSError:
+        return None  # the caller reads the whole index, and reports the error
+
+
+class RecordOffsets:
+    """The offsets and checksums of records, for several threads.
+
+    Args:
+        shards: the shards.
+        open_index: opens the index of a shard, given the shard's number. With `is_whole`, it loads
+            the whole index: a part of the file was damaged.
+        is_global: whether records come from all shards at once, as with a global shuffle.
+        max_files: index files that may be open.
+        readers: segments that are read at the same time.
+
+    Attributes:
+        counts: `(shards,) int64`, the records of shards whose index has been opened; others have
+            the largest integer.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[ShardFile],
+        open_index: Callable[[int, bool], IndexSource],
+        *,
+        is_global: bool,
+        max_files: int,
+        readers: int,
+    ) -> None:
+        self.counts = np.full(len(shards), _UNKNOWN)
+        self._has_sums = np.zeros(len(shards), bool)
+        self._open_index, self._max_files, self._readers = open_index, max_files, readers
+        sizes = [shard.records for shard in shards]
+        segments = sum(-(-(size or 1) // SEGMENT) for size in sizes)
+        num_slots = _MAX_SEGMENTS if None in sizes else max(1, min(segments, _MAX_SEGMENTS))
+        self._is_direct = is_global and segments > num_slots
+        self._lock = threading.Lock()
+        self._sources = collections.OrderedDict[int, IndexSource]()
+        self._source_lock = threading.Lock()
+        # The cached segments: sorted keys, the slot of each, and the time of each slot's last use.
+        self._keys, self._slots = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._last_use, self._time = np.zeros(num_slots, np.int64), 0
+        self._offsets = np.empty((num_slots, SEGMENT + 1), np.int64)
+        self._sums = np.empty((num_slots, SEGMENT), np.uint32)
+
+    def bounds(
+        self, indices: Positions, numbers: Positions
+    ) -> tuple[Positions, Positions, Sums, npt.NDArray[np.bool_]]:
+        """Return the bytes of records in their shards.
+
+        Args:
+            indices: `(rows,) int64`, the shards.
+            numbers: `(rows,) int64`, the records in them.
+
+        Returns:
+            The begin and the end of each frame, -1 if the shard has fewer records; the masked
+            CRC-32C of each payload; and whether the index has that.
+        """
+        with self._lock:
+            self._open_all(indices)
+            is_there = numbers < self.counts[indices]
+            if is_there.all():
+                begins, ends, sums = self._find(indices, numbers)
+            else:
+                rows = np.flatnonzero(is_there)
+                begins, ends = np.full((2, len(indices)), -1)
+                sums = np.zeros(len(indices), np.uint32)
+                begins[rows], ends[rows], sums[rows] = self._find(indices[rows], numbers[rows])
+            return begins, ends, sums, self._has_sums[indices]
+
+    def _find(self, indices: Positions, numbers: Positions) -> tuple[Positions, Positions, Sums]:
+        """Return begins, ends and checksums of records that exist."""
+        if self._is_direct:
+            return self._read_groups(indices, numbers)
+        keys = (indices << 32) | numbers // SEGMENT
+        places = np.searchsorted(self._keys, keys)
+        is_cached = np.append(self._keys, -1)[places] == keys
+        if not is_cached.all():
+            wanted = np.unique(keys)
+            if len(wanted) > len(self._last_use):
+                return self._read_groups(indices, numbers)
+            self._load(wanted, np.unique(keys[~is_cached]))
+            places = np.searchsorted(self._keys, keys)
+        slots = self._slots[places]
+        self._time += 1
+        self._last_use[slots] = self._time
+        within = numbers % SEGMENT
+        return (
+            self._offsets[slots, within],
+            self._offsets[slots, within + 1],
+            self._sums[slots, within],
+        )
+
+    def _load(self, wanted: Positions, missing: Positions) -> None:
+        """Read the missing segments into slots, of which the wanted ones are not reused."""
+        free = np.setdiff1d(np.arange(len(self._last_use)), self._slots)
+        if len(free) < len(missing):
+            is_spare = ~np.isin(self._keys, wanted)
+            spare = self._slots[is_spare]
+            oldest = spare[np.argsort(self._last_use[spare])][: len(missing) - len(free)]
+            stays = ~np.isin(self._slots, oldest)
+            self._keys, self._slots = self._keys[stays], self._slots[stays]
+            free = np.concatenate([free, oldest])
+        slots = free[: len(missing)]
+
+        def load(item: tuple[int, int]) -> None:
+            key, slot = item
+            index, first = key >> 32, (key & 0xFFFFFFFF) * SEGMENT
+            stop = min(first + SEGMENT, int(self.counts[index]))
+            offsets, sums = self._read(index, first, stop)
+            self._offsets[slot, : len(offsets)] = offsets
+            self._sums[slot, : stop - first] = 0 if sums is None else sums
+
+        self._run(load, list(zip(missing.tolist(), slots.tolist(), strict=True)))
+        keys, slots = np.append(self._keys, missing), np.append(self._slots, slots)
+        order = np.argsort(keys)
+        self._keys, self._slots = keys[order], slots[order]
+
+    def _read_groups(
+        self, indices: Positions, numbers: Positions
+    ) -> tuple[Positions, Positions, Sums]:
+        """Read the groups of 64 records that contain some records, and keep none."""
+        groups, rows = np.unique((indices << 32) | numbers // STRIDE, return_inverse=True)
+        offsets = np.empty((len(groups), STRIDE + 1), np.int64)
+        sums = np.zeros((len(groups), STRIDE), np.uint32)
+
+        def load(item: tuple[int, int]) -> None:
+            place, key = item
+            index, first = key >> 32, (key & 0xFFFFFFFF) * STRIDE
+            stop = min(first + STRIDE, int(self.counts[index]))
+            found, known = self._read(index, first, stop)
+            offsets[place, : len(found)] = found
+            if known is not None:
+                sums[place, : stop - first] = known
+
+        self._run(load, list(enumerate(groups.tolist())))
+        rows, within = rows.reshape(-1), numbers % STRIDE
+        return offsets[rows, within], offsets[rows, within + 1], sums[rows, within]
+
+    def _read(self, index: int, first: int, stop: int) -> tuple[Positions, Sums | None]:
+        try:
+            return self._source(index).read(first, stop)
+        except CorruptShardError:  # the whole index is compared with its checksum, and reported
+            return self._keep(index, self._open_index(index, True)).read(first, stop)
+
+    def _open_all(self, indices: Positions) -> None:
+        """Open the indices of shards whose number of records is not known yet."""
+        unknown = indices[self.counts[indices] == _UNKNOWN]
+        if len(unknown):
+            self._run(self._source, np.unique(unknown).tolist())
+
+    def _source(self, index: int) -> IndexSource:
+        with self._source_lock:
+            found = self._sources.get(index)
+            if found is not None:
+                self._sources.move_to_end(index)
+                return found
+        return self._keep(index, self._open_index(index, False))
+
+    def _keep(self, index: int, source: IndexSource) -> IndexSource:
+        """Keep an opened index, and close the least recently used ones if there are too many."""
+        self.counts[index], self._has_sums[index] = source.records, source.has_sums
+        with self._source_lock:
+            self._sources[index] = source
+            self._sources.move_to_end(index)
+            memory = sum(one.memory for one in self._sources.values())
+            files = sum(one.files for one in self._sources.values())
+            while len(self._sources) > 1 and (memory > _MAX_INDEX_BYTES or files > self._max_files):
+                _, old = self._sources.popitem(last=False)
+                memory, files = memory - old.memory, files - old.files
+        return source
+
+    def _run(self, work: Callable[[_Item], object], items: list[_Item]) -> None:
+        """Call a function for each item, with several threads if that helps."""
+        if self._readers == 1 or len(items) == 1:
+            for item in items:
+                work(item)
+            return
+        with ThreadPoolExecutor(self._readers) as pool:
+            list(pool.map(work, items))
