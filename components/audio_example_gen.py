@@ -66,6 +66,8 @@ class AudioExampleGen(FilesExampleGen):
         layout: str | Runtime = AudioSettings.layout,
         columns: Mapping[str, str] | Runtime | None = None,
         file_roots: Sequence[str] | Runtime | None = None,
+        ignore: Sequence[str] | Runtime | None = None,
+        follow_links: bool | Runtime = AudioSettings.follow_links,
         column_names: Sequence[str] | Runtime | None = None,
         header: bool | Runtime | None = None,
         delimiter: str | Runtime | None = None,

@@ -22,6 +22,7 @@ from components.common.entry import (
     sum_blobs,
     sum_facts,
     texts_of,
+    with_excluded,
 )
 from components.common.layout_inputs import ImageRoot, LayoutInputs, NamedFiles
 from components.common.rejects import Reject, RejectLimit
@@ -165,8 +166,7 @@ class FileConversion(Conversion[FilePlan]):
     def _find_groups(self) -> dict[str, str]:
         from components.example_gen.near_duplicates import find_near_duplicates  # few need it
 
-        roots = self.settings.file_roots
-        return find_near_duplicates(self.found, base=self.located.base, image_roots=roots)
+        return find_near_duplicates(self.found, self.blob_reader())
 
     def inputs(self) -> list[LayoutInputs]:
         """What the layout is read from, one a pattern of `input_config`."""
@@ -185,6 +185,7 @@ class FileConversion(Conversion[FilePlan]):
             vocabularies=self.settings.vocabularies,
             media=self.media,
             names=self.settings.layout_names,
+            follow_links=self.settings.follow_links,
         )
 
     @property
@@ -205,6 +206,7 @@ class FileConversion(Conversion[FilePlan]):
         if len(tables) > 1:
             refuse_overlap(texts_of(array_of(found.rows, "name")))
         contents = {name: crc for some in inputs for name, crc in some.contents.items()}
+        found = with_excluded(found, self.skipped_files())
         return dataclasses.replace(found, contents=contents)
 
     def write(self, plan: FilePlan, uri: str) -> Written:

@@ -67,6 +67,8 @@ class ImageExampleGen(FilesExampleGen):
         layout: str | Runtime = ImageSettings.layout,
         columns: Mapping[str, str] | Runtime | None = None,
         file_roots: Sequence[str] | Runtime | None = None,
+        ignore: Sequence[str] | Runtime | None = None,
+        follow_links: bool | Runtime = ImageSettings.follow_links,
         column_names: Sequence[str] | Runtime | None = None,
         header: bool | Runtime | None = None,
         delimiter: str | Runtime | None = None,

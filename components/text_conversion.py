@@ -38,8 +38,9 @@ from trainer_utils.writing.publishing import verify_shard, working_folder
 
 BUCKET_BYTES = 144 << 20  # sorted at a time: more than a shard of the default size
 _RUNS = 32  # of a conversion up to 4 GiB, so that pieces of runs have a MiB or more
-# What one core takes for a byte of the inputs in each of the steps, about.
+# What one core takes for a byte of the inputs in each of the steps, about, and for a row.
 _INSPECT_SECONDS, _ENCODE_SECONDS, _GATHER_SECONDS = 1 / 150e6, 1 / 100e6, 1 / 400e6
+_INSPECT_ROW_SECONDS, _ENCODE_ROW_SECONDS, _GATHER_ROW_SECONDS = 0.8e-6, 1.6e-6, 0.6e-6
 _PIECE_MEMORY, _BUCKET_MEMORY = 1 << 29, 4 * BUCKET_BYTES  # of one call
 _BLOCK_BYTES = 4 << 20
 
@@ -86,6 +87,8 @@ class TextConversion(Conversion[RowPlan]):
         start_working(uri, key=self.key(), keeps_dataset=True)
         self.pieces, excluded = self._find_all_pieces(uri)
         self._num_bytes = sum(piece.size for piece in self.pieces)
+        num_rows = sum(piece.rows for piece in self.pieces)
+        inspect_seconds = _INSPECT_SECONDS * self._num_bytes + _INSPECT_ROW_SECONDS * num_rows
         folder, base = working_folder(uri), self.located.base
         self._reports = map_tasks(
             functools.partial(inspect_piece, base, folder, self._options, self._rules),
@@ -95,7 +98,7 @@ class TextConversion(Conversion[RowPlan]):
             ],
             workspace=folder,
             runner=self._runner,
-            cost=Cost(_INSPECT_SECONDS * self._num_bytes, _PIECE_MEMORY),
+            cost=Cost(inspect_seconds, _PIECE_MEMORY),
             paths=[base],
             unit="pieces",
             noun="pieces",
@@ -113,13 +116,20 @@ class TextConversion(Conversion[RowPlan]):
 
     def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[ExcludedInput]]:
         pieces, excluded, sources = list[Piece](), list[ExcludedInput](), list[str]()
-        for inputs in layout_inputs(self.located, columns=self.settings.columns, media=self.media):
+        for inputs in layout_inputs(
+            self.located,
+            columns=self.settings.columns,
+            media=self.media,
+            follow_links=self.settings.follow_links,
+            layout=self.settings.layout,
+        ):
             some, others = texts.find_pieces(inputs, self.settings, folder=working_folder(uri))
             sources += sorted({piece.source for piece in some if piece.source})
             sources += [name for piece in some for name, *_ in piece.details.get("files", ())]
             pieces += some
             excluded += others
         refuse_overlap(sources)
+        excluded += self.skipped_files()
         if not self._options.header:
             headers = {p.source: p.details for p in pieces if p.details.get("header")}
             check_agreement(
@@ -141,6 +151,7 @@ class TextConversion(Conversion[RowPlan]):
                 ExternalShuffle(uri=uri, layout=layout, tasks=tasks, run_bytes=BUCKET_BYTES)
             )
         folder, encodings, firsts = working_folder(uri), [], np.zeros(len(plan.splits), np.int64)
+        num_rows = plan.num_records
         of_pieces = zip(self.pieces, self._reports, plan.first_records, plan.assigned, strict=True)
         for number, (piece, report, first, splits) in enumerate(of_pieces):
             before = tuple(firsts.tolist())
@@ -155,7 +166,10 @@ class TextConversion(Conversion[RowPlan]):
             _grouped(encodings, row_bytes=plan.row_bytes, run_bytes=run_bytes),
             workspace=folder,
             runner=self._runner,
-            cost=Cost(_ENCODE_SECONDS * self._num_bytes, _PIECE_MEMORY + HELD_TIMES * run_bytes),
+            cost=Cost(
+                _ENCODE_SECONDS * self._num_bytes + _ENCODE_ROW_SECONDS * num_rows,
+                _PIECE_MEMORY + HELD_TIMES * run_bytes,
+            ),
             unit="rows",
             noun="runs",
         )
@@ -169,7 +183,9 @@ class TextConversion(Conversion[RowPlan]):
             ],
             workspace=folder,
             runner=self._runner,
-            cost=Cost(_GATHER_SECONDS * self._num_bytes, _BUCKET_MEMORY),
+            cost=Cost(
+                _GATHER_SECONDS * self._num_bytes + _GATHER_ROW_SECONDS * num_rows, _BUCKET_MEMORY
+            ),
             noun="groups of shards",
             check=functools.partial(_check_shards, uri),
         )

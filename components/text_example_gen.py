@@ -65,6 +65,8 @@ class TextExampleGen(FilesExampleGen):
         layout: str | Runtime = TextSettings.layout,
         columns: Mapping[str, str] | Runtime | None = None,
         file_roots: Sequence[str] | Runtime | None = None,
+        ignore: Sequence[str] | Runtime | None = None,
+        follow_links: bool | Runtime = TextSettings.follow_links,
         column_names: Sequence[str] | Runtime | None = None,
         header: bool | Runtime | None = None,
         delimiter: str | Runtime | None = None,

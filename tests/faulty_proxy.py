@@ -38,6 +38,7 @@ class Proxy:
         vars(self).update(settings)
         self.random = random.Random(int(self.seed))
         self.counts: collections.Counter[str] = collections.Counter()
+        self.under_way = 0  # requests that wait for their delay
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         upstream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -51,14 +52,18 @@ class Proxy:
                     continue
                 self.counts["requests"] += 1
                 self.counts[method.decode()] += 1
+                self.counts["LIST"] += b"list-type=" in target
                 fate = self._fate(method)
                 if upstream is None:
                     upstream = await asyncio.open_connection(self.host, self.port, limit=_CHUNK)
                     _no_delay(upstream[1])
                 upstream[1].write(head)
                 await _copy_body(head, reader, upstream[1], self.counts, "bytes_up")
+                self.under_way += 1
+                self.counts["most_at_once"] = max(self.counts["most_at_once"], self.under_way)
                 if self.delay:
                     await asyncio.sleep(self.delay)
+                self.under_way -= 1
                 # The store is done before a request is lost: versitygw answers that an upload is
                 # complete while the same request, sent before, is still at it.
                 answer = await _head(upstream[0])

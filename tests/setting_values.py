@@ -5,6 +5,8 @@ FLAGS = {
     "columns": ("--column a=b=int --column c=label", {"a=b": "int", "c": "label"}),
     "file_roots": ("--file-root a,b --image-root c", ["a,b", "c"]),
     "tensors": ("--tensor a=int8[] --tensor b=float16[3,?]", {"a": "int8[]", "b": "float16[3,?]"}),
+    "ignore": ("--ignore '*.json' --ignore 'a,b'", ["*.json", "a,b"]),
+    "follow_links": ("--follow-links", True),
     "column_names": ("--columns 'text,\"a, b\"'", ["text", "a, b"]),
     "header": ("--no-header", False),
     "vocabulary": ("--vocabulary cat,dog", ["cat", "dog"]),

@@ -13,6 +13,7 @@ import itertools
 import math
 import os
 import re
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -164,7 +165,8 @@ def run_in_threads(work: Callable[[int], None], count: int) -> None:
 def run_ahead(
     work: Callable[[Any], _Result], items: Iterable[Any], *, threads: int, most: int
 ) -> Iterator[_Result]:
-    """What comes of each item, in order, so many of which are begun before they are asked for."""
+    """Map `work` over items in order, in threads, with up to `most` items done ahead."""
+    is_exiting = sys.is_finalizing  # a generator that is dropped at exit has no modules left
     waiting: collections.deque[Future[_Result]] = collections.deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="tfx-shards-batches")
     left = iter(items)
@@ -176,7 +178,8 @@ def run_ahead(
                 return
             yield waiting.popleft().result()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        if not is_exiting():
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 class MadeOnce(Generic[_Result]):

@@ -24,6 +24,7 @@ from trainer_utils.storage import (
     is_folder,
     join,
     list_names,
+    local_path,
     make_folder,
     read_bytes,
     read_text,
@@ -51,7 +52,7 @@ class InputRecorder:
     def __init__(self, folder: str | None = None, *, losses: bool = False) -> None:
         if losses and folder is None:
             raise ConfigError.of("losses", losses, allowed="False without a folder")
-        self._folder = folder
+        self._folder = None if folder is None else local_path(folder)
         self._keeps_losses = losses
         self._losses: LossLog | None = None
         self._before = InputLedger()
@@ -136,6 +137,7 @@ def read_ledger(place: str) -> InputLedger:
     Raises:
         DatasetError: there is none, or one is damaged.
     """
+    place = local_path(place)
     paths = [place]
     if is_folder(place):
         names = filter(_LEDGER_FILES.fullmatch, list_names(place))
@@ -244,6 +246,7 @@ def read_losses(
     Raises:
         DatasetError: there is nothing, or a file is damaged.
     """
+    folder = local_path(folder)
     files = _files(folder)
     if not files:
         raise DatasetError(

@@ -25,6 +25,7 @@ from components.shuffle.external import HELD_TIMES
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Feature, Manifest, combine_checksums
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.storage.file_system import join
 from trainer_utils.writing.publishing import verify_shard, working_folder
 
 # Seconds that one core takes per byte to move, compress and parse records, and to scan lengths.
@@ -60,12 +61,13 @@ def balance(
             packages=[ZLIB] if settings.gzip else (),
         )
     start_working(uri, key=key, keeps_dataset=True)  # a later check may still refuse a setting
+    folder = working_folder(uri)
     context = JobContext(
         uri=uri,
         block_bytes=settings.block_bytes,
         run_bytes=settings.held_bytes // HELD_TIMES,
         infer=inputs.without_features,
-        edits=edits,
+        edits=edits.stored(join(folder, "edits.json"), temporary_folder=folder),
     )
     surveys = _survey(inputs, settings, context, runner)
     counts = counts_of(surveys)

@@ -352,8 +352,10 @@ class BlobReader(threading.local):
     order.
     """
 
-    def __init__(self, base: str, image_roots: Sequence[str] = ()) -> None:
-        self._base = base
+    def __init__(
+        self, base: str, image_roots: Sequence[str] = (), *, follow_links: bool = False
+    ) -> None:
+        self.base, self._follow_links = base, follow_links
         roots = [root for root in (base, *image_roots) if not storage.is_remote(root)]
         self._roots = [(os.path.abspath(root), os.path.realpath(root)) for root in roots]
         # By column: path, first row, number of rows, and their values or why they cannot be read
@@ -365,7 +367,7 @@ class BlobReader(threading.local):
             raise RejectedInputError(
                 "TOO_LARGE", f"expected at most {_MAX_BLOB_BYTES} bytes, got {blob.size}"
             )
-        path = storage.join(self._base, blob.path)
+        path = storage.join(self.base, blob.path)
         try:
             return self._read(path, blob)
         except OSError as error:
@@ -387,7 +389,7 @@ class BlobReader(threading.local):
 
     def _root_of(self, path: str) -> str | None:
         """The folder that a local file must lie in."""
-        if storage.is_remote(path) or not self._roots:
+        if self._follow_links or storage.is_remote(path) or not self._roots:
             return None
         for spelling, real in self._roots[1:]:
             if path.startswith((spelling.rstrip("/") + "/", real.rstrip("/") + "/")):

@@ -1,5 +1,6 @@
 """What a layout is read from: files below the input base, as columns, and how lists name them."""
 
+import bisect
 import concurrent.futures
 import dataclasses
 import functools
@@ -35,7 +36,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _REMOTE_THREADS = 16
-_MOST_REQUESTS = 8  # for single files or folders of a bucket, before more is listed at once
+_MOST_BISECTIONS = 64
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN_SCHEMES = ("file", "gs", "hdfs", "s3")
 
@@ -49,6 +50,7 @@ class FileTable(Mapping[str, storage.InputFile]):
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
+        self._questions = 0
 
     @classmethod
     def of(cls, files: Iterable[storage.InputFile]) -> "FileTable":
@@ -88,10 +90,23 @@ class FileTable(Mapping[str, storage.InputFile]):
         return {path: place for place, path in enumerate(self)}
 
     def __contains__(self, path: object) -> bool:
-        return path in self._places
+        return isinstance(path, str) and self._place_of(path) is not None
+
+    def _place_of(self, path: str) -> int | None:
+        """Return the place of a path: the first ones by bisection, then from a table of all.
+
+        A table of a million paths takes a second and 150 MB, which one question is not worth.
+        """
+        if "_places" in vars(self) or self._questions >= _MOST_BISECTIONS:
+            return self._places.get(path)
+        self._questions += 1
+        key, paths = encode_path(path), self.paths
+        place = bisect.bisect_left(range(len(paths)), key, key=lambda n: paths[n].as_py())
+        return place if place < len(paths) and paths[place].as_py() == key else None
 
     def __getitem__(self, path: str) -> storage.InputFile:
-        place = self._places[path]
+        if (place := self._place_of(path)) is None:
+            raise KeyError(path)
         size, version, code, detail, is_folder = (a[place].as_py() for a in self._arrays)
         problem = None if code is None else (code, decode_path(detail))
         return storage.InputFile(path, size, version, problem, is_folder)
@@ -127,9 +142,9 @@ class FileTable(Mapping[str, storage.InputFile]):
         found = pc.starts_with(self.table.column("path"), pattern=encode_path(f"{folder}/"))
         return self.select(found.to_numpy())
 
-    @property
+    @functools.cached_property
     def paths(self) -> pa.Array:
-        """Of the files, `(n,) large_binary`."""
+        """The paths of the files, `(n,) large_binary`."""
         return one_array(self.table.column("path"))
 
     def folders(self) -> pa.DictionaryArray:
@@ -137,13 +152,17 @@ class FileTable(Mapping[str, storage.InputFile]):
         found = pc.replace_substring_regex(self.paths, pattern="/?[^/]*$", replacement="")
         return found.dictionary_encode()
 
+    def select_only(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
+        """Return the files that a mask `(n,)` takes, as a table of their own."""
+        return FileTable(self.table.filter(pa.array(mask)))
+
     def select(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
         """Those files that a mask `(n,)` takes."""
         return self if mask.all() else FileTable(self.table.filter(pa.array(mask)))
 
 
 class NamedFiles(Mapping[str, storage.InputFile]):
-    """Files below a folder, each looked up when a list names it: few of a large folder may be.
+    """Files below a folder, looked up when a list names them: few of a large folder may be.
 
     Args:
         base: the folder, or the url of one.
@@ -152,11 +171,16 @@ class NamedFiles(Mapping[str, storage.InputFile]):
     def __init__(self, base: str) -> None:
         self._base = base
         self._found: dict[str, storage.InputFile | None] = {}
-        self._listed: dict[str, Mapping[str, storage.InputFile]] = {}  # by folder
+
+    def look_up(self, paths: Iterable[str]) -> None:
+        """Look for many files, so that their folders are listed at once."""
+        new = [path for path in dict.fromkeys(paths) if path not in self._found]
+        found = storage.find_files(self._base, new)
+        self._found |= {path: found.get(path) for path in new}
 
     def __getitem__(self, path: str) -> storage.InputFile:
         if path not in self._found:
-            self._found[path] = self._find(path)
+            self.look_up([path])
         if (file := self._found[path]) is None:
             raise KeyError(path)
         return file
@@ -166,24 +190,6 @@ class NamedFiles(Mapping[str, storage.InputFile]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-    def _find(self, path: str) -> storage.InputFile | None:
-        """Ask for a file by itself, or of a bucket, where many are named, list its folder."""
-        folder, name = posixpath.split(path)
-        is_listed = storage.is_remote(self._base) and len(self._found) > _MOST_REQUESTS
-        if not is_listed:
-            try:
-                return storage.find_file(self._base, path)
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-        if len(self._listed) > _MOST_REQUESTS:
-            folder, name = "", path  # one listing of all folders, rather than one for each
-        if folder not in self._listed:
-            whole = storage.join(self._base, folder).rstrip("/") if folder else self._base
-            files = storage.walk_files(whole) if storage.exists(whole) else ()
-            self._listed[folder] = {file.path: file for file in files}
-        file = self._listed[folder].get(name)
-        return file and file._replace(path=path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +212,7 @@ class LayoutInputs:
 
     base: str  # the input base, a folder
     root: str  # where the layout begins, relative to `base`: a folder ("" for the base), or a file
-    files: FileTable  # those selected, by path relative to `base`, in order
+    files: FileTable  # those selected, by path relative to `base`, in order; without junk
     split: str | None = None  # the split that all of them belong to, or None where the layout says
     # Kinds by column, as the user sets them
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -225,6 +231,7 @@ class LayoutInputs:
     # Folders and files of the layout that have other names, by setting
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     media: str = "image"  # the kind of the files, where nothing says it: `image`, `audio`, `text`
+    follow_links: bool = False  # whether files may be read that links outside of `base` lead to
     layout: str = "auto"  # the setting: the layout that is asked for by name, or `auto`
     # Sums of what the layout itself read, such as annotations, by name: a part of the inputs'
     # fingerprint
@@ -270,7 +277,8 @@ class LayoutInputs:
 
     @functools.cached_property
     def _real_base(self) -> str | None:
-        return None if storage.is_remote(self.base) else os.path.realpath(self.base)
+        is_free = self.follow_links or storage.is_remote(self.base)
+        return None if is_free else os.path.realpath(self.base)
 
     def open(self, path: str) -> BinaryIO:
         """A file's bytes as an unbuffered stream; OSError where it is not what was listed."""
@@ -331,13 +339,13 @@ class LayoutInputs:
         Raises:
             RejectedInputError: there is none, or it may not be read.
         """
-        if (scheme := _SCHEME.match(uri)) and scheme[1].lower() not in _KNOWN_SCHEMES:
+        if _has_unknown_scheme(uri):
             raise RejectedInputError(
                 "UNKNOWN_SCHEME", f"expected a path or one of {', '.join(_KNOWN_SCHEMES)}"
             )
         if not uri:
             raise RejectedInputError("FILE_NOT_FOUND", "there is no path, where one is expected")
-        uri = self._whole_if_outside(uri.removeprefix("file://"), folder)
+        uri = self._whole_if_outside(storage.local_path(uri), folder)
         inside = False
         for root, files, start in self._roots(folder):
             if (path := _below(uri, self._spellings[root], start)) is None:
@@ -353,6 +361,30 @@ class LayoutInputs:
         raise RejectedInputError(
             "OUTSIDE_INPUT_BASE", "expected a path below input_base or one of file_roots"
         )
+
+    def look_up(self, uris: Iterable[str], *, folder: str) -> None:
+        """Look for the files of a list outside of the input base, before `resolve` is asked.
+
+        Args:
+            uris: as of `resolve`.
+            folder: of the list, relative to `base`.
+        """
+        roots = [root for root in self.image_roots if isinstance(root.files, NamedFiles)]
+        if not roots:
+            return
+        paths: dict[str, list[str]] = {root.base: [] for root in roots}
+        for uri in uris:
+            if not uri or _has_unknown_scheme(uri):
+                continue
+            whole = self._whole_if_outside(uri.removeprefix("file://"), folder)
+            if _below(whole, self._spellings[self.base], folder) in self.files:
+                continue
+            for root in roots:
+                if (path := _below(whole, self._spellings[root.base], "")) is not None:
+                    paths[root.base].append(path)
+        for root in roots:
+            assert isinstance(root.files, NamedFiles)
+            root.files.look_up(paths[root.base])
 
     def _whole_if_outside(self, uri: str, folder: str) -> str:
         """`../photos/1.jpg` as a whole path, where it leads out of the input base."""
@@ -419,6 +451,11 @@ def decode_text(
             offset=error.start,
             advice=advice,
         ) from error
+
+
+def _has_unknown_scheme(uri: str) -> bool:
+    scheme = _SCHEME.match(uri)
+    return scheme is not None and scheme[1].lower() not in _KNOWN_SCHEMES
 
 
 def _below(uri: str, prefixes: tuple[str, ...], start: str) -> str | None:

@@ -346,11 +346,15 @@ def _named(run: JsonObject) -> str:
 
 
 def path_of(name: str, value: object) -> str:
-    """A path or url, given as a text or as `pathlib` has it; ConfigError of anything else."""
+    """Return a path or url, of a string, a `file://` URI or a path of `pathlib`.
+
+    Raises:
+        ConfigError: it is anything else.
+    """
     path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(path, str) or not path or "\0" in path:
         raise ConfigError.of(name, value, allowed="a path or a url")
-    return path
+    return storage.local_path(path)
 
 
 def check_folder(name: str, folder: str) -> None:

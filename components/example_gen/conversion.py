@@ -53,6 +53,7 @@ from trainer_utils.format.tensors import TensorSpec, decode_tensor
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import exists, is_folder, list_names, remove_file, write_text
 from trainer_utils.storage.file_system import join
+from trainer_utils.text_output import quantity
 from trainer_utils.writing.publishing import working_folder
 
 _Plan = TypeVar("_Plan", bound=Plan)
@@ -82,6 +83,9 @@ class Conversion(abc.ABC, Generic[_Plan]):
             is_source_file=self.is_source_file,
             sees_siblings=self.sees_siblings,
             unit=self.unit,
+            media=self.media,
+            ignore=settings.ignore,
+            follow_links=settings.follow_links,
         )
 
     def key(self) -> str:
@@ -157,14 +161,17 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
         That is a sum, in no order, over every file or part of one that is an input: its name
         relative to the input base, its size and its CRC-32C, whether it became an example or was
-        rejected; of what is skipped unread by a rule (hidden files, files in no image set), and of
-        what cannot be read, the size alone. So it is the same for every conversion of the same
-        inputs, whatever the settings, the number of shards or the runner, and another one where a
-        name or a byte differs. Contents are summed as they are read to be converted, but for
-        Parquet files and for this. `unread` is more of it, with whether it can be read.
+        rejected; of what a layout skips unread (files in no image set), and of what cannot be read,
+        the size alone. Junk and ignored files do not count. So it is the same for every conversion
+        of the same inputs, whatever the settings, the number of shards or the runner, and another
+        one where a name or a byte differs. Contents are summed as they are read to be converted,
+        but for Parquet files and for this. `unread` is more of it, with whether it can be read.
         """
-        can_read, reader = dict(unread), BlobReader(self.located.base)
+        can_read, reader = dict(unread), self.blob_reader()
+        skipped = {left.name for pattern in self.located.patterns for left in pattern.skipped()}
         for left in excluded:
+            if left.code is None and left.name in skipped:
+                continue
             size = self.size_of(left.name)
             can_read[Blob(left.name, size or 0)] = left.code is not None and size is not None
 
@@ -178,6 +185,18 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
         with concurrent.futures.ThreadPoolExecutor(READERS) as pool:
             return dict(zip(can_read, pool.map(read, [*can_read]), strict=True))
+
+    def blob_reader(self) -> BlobReader:
+        """Return a reader of the files that were found."""
+        roots = [root.base for root in self.located.image_roots]
+        return BlobReader(self.located.base, roots, follow_links=self.settings.follow_links)
+
+    def skipped_files(self) -> list[ExcludedInput]:
+        """Return the junk and ignored files of all patterns, and log their number."""
+        found = [left for pattern in self.located.patterns for left in pattern.skipped()]
+        for reason, count in collections.Counter(left.detail for left in found).items():
+            logging.info("%s: %s", quantity(count, "file"), reason)
+        return found
 
     def size_of(self, path: str) -> int | None:
         """The size of a listed file; None of one that cannot be read, or is not listed."""

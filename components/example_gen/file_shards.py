@@ -180,6 +180,10 @@ class WriteMediaShard:
             digest = writer.finish()
         return EncodedPart(path, digest.crc32c, writer.index, summary)
 
+    def _reader(self) -> BlobReader:
+        settings = self.settings
+        return BlobReader(self.base, settings.file_roots, follow_links=settings.follow_links)
+
     def _fill(self, task: ShardTask, writer: ShardWriter) -> ShardSummary:
         """Reads files, encodes the examples, and says what became of them."""
         summary, roots = ShardSummary(), self.settings.file_roots
@@ -188,7 +192,7 @@ class WriteMediaShard:
         label_place = label_column(self.columns)
         names: list[bytes] = []
         states: list[bytes] = []
-        for entry, blobs, sums in _read_ahead(task.entries, self.base, roots):
+        for entry, blobs, sums in _read_ahead(task.entries, self._reader()):
             facts.extend(zip(entry.blobs, sums, strict=True))
             try:
                 with reject_errors():
@@ -230,7 +234,7 @@ class WriteMediaShard:
         entries = task.entries
         if len(entries) != len(known.summary.states):
             return False
-        read = _read_ahead(entries, self.base, self.settings.file_roots)
+        read = _read_ahead(entries, self._reader())
         states = _sums_of((_state_of(*one) for one in read), purpose="state")
         return states == known.summary.states
 
@@ -271,17 +275,20 @@ def _sums_of(texts: Iterable[bytes], *, purpose: str) -> list[int]:
 _Read = tuple[Entry, list[bytes] | RejectedInputError, list[int | None]]
 
 
-def _read_ahead(entries: Sequence[Entry], base: str, image_roots: Sequence[str]) -> Iterator[_Read]:
-    """Entries in order, groups of them read by threads before they are asked for.
+def _read_ahead(entries: Sequence[Entry], reader: BlobReader) -> Iterator[_Read]:
+    """Yield entries in order, groups of them read by threads before they are asked for.
 
     Of local files only from when reading has had to wait for a disk or a network: what lies in
     memory takes less than two turns at the interpreter's lock.
     """
-    kind = _REMOTE if is_remote(base) else _LOCAL
-    if entries and entries[0].blobs[0].row is not None:  # a thread holds a group of rows
+    # A local list may name files of a bucket, and a list in a bucket local ones.
+    names_remote = any("://" in blob.path for entry in entries for blob in entry.blobs)
+    kind = _REMOTE if is_remote(reader.base) or names_remote else _LOCAL
+    first = entries[0].blobs[:1] if entries else ()
+    if first and first[0].row is not None:  # a thread holds a group of rows
         kind = _TABLE
     threads, group_files = kind
-    groups, reader = _groups(entries, group_files), BlobReader(base, image_roots)
+    groups = _groups(entries, group_files)
 
     def read_group(group: Sequence[Entry]) -> list[_Read]:
         found: list[_Read] = []

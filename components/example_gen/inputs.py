@@ -11,28 +11,37 @@ import hashlib
 import itertools
 import os
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import pyarrow.compute as pc
+from absl import logging
 
+from components.common.advice import how_to_set
+from components.common.entry import ExcludedInput
 from components.common.layout_inputs import FileTable, ImageRoot, LayoutInputs
 from components.common.workspace import is_within, relative_path
 from components.example_gen.plan import Partition, check_split_names
-from components.layouts.junk import is_clutter
+from components.layouts.junk import ignored_mask, junk_mask, names_at_top
 from components.layouts.refusals import refuse_dataset
 from trainer_utils.extras import HOW_TO_GET_TFX
-from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format import ConfigError, InputError, split_of_name
 from trainer_utils.storage import (
+    InputFile,
     MachineError,
     display_path,
     exists,
     find_file,
     is_folder,
     join,
+    local_path,
     walk_files,
 )
+from trainer_utils.storage.file_system import LINK_LOOP, LINKED_FOLDER, OUTSIDE, encode_path
+from trainer_utils.text_output import quantity
 
+_MOST_LINKS = 5  # in a message
 _WILDCARDS = frozenset("*?[")
 
 
@@ -60,6 +69,7 @@ class InputSelection:
     unlisted: str | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "base", local_path(self.base))
         check_split_names("input_config", [split.name for split in self.patterns])
 
 
@@ -77,6 +87,18 @@ class ResolvedPattern:
     root: str  # where the layout begins: a folder, or a list
     # What the pattern selects; for a list all below the base, since any may be listed
     files: FileTable
+    # junk, ignored: files that it selects and that are skipped
+    junk: FileTable
+    ignored: FileTable
+
+    def skipped(self) -> list[ExcludedInput]:
+        """Return the files that are skipped, each with the reason."""
+        groups = ((self.junk, "hidden or system file"), (self.ignored, "left out by `ignore`"))
+        return [
+            ExcludedInput(path, _split_of_folders(path), None, reason)
+            for files, reason in groups
+            for path in files
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +120,9 @@ def locate(
     sees_siblings: bool = True,
     lists_roots: bool = True,
     unit: str = "inputs",
+    media: str = "image",
+    ignore: Sequence[str] = (),
+    follow_links: bool = False,
 ) -> LocatedInputs:
     """Resolves spans as TFX does, and lists every file that the patterns select.
 
@@ -107,6 +132,9 @@ def locate(
         sees_siblings: whether such a file may name others.
         lists_roots: whether the files below `image_roots` are listed.
         unit: what the inputs are called, such as `images`.
+        media: the kind of the inputs: `image`, `audio` or `text`.
+        ignore: patterns of files that are left out.
+        follow_links: whether links are followed out of the folder, and to folders.
     """
 
     input_base = selection.base
@@ -121,22 +149,34 @@ def locate(
         base, list_name = os.path.split(input_base)
         base = base or os.curdir  # a file of the working folder, by its name alone
     span, version, resolved = _resolve_spans(base, selection)
-    files = _list("input_base", input_base, base, only=None if sees_siblings else list_name)
+    only = None if sees_siblings else list_name
+    files = _list("input_base", input_base, base, only=only, follow_links=follow_links)
     if list_name and selection.unlisted and is_within(selection.unlisted, base):
         folder = f"{relative_path(selection.unlisted, base)}/"
         files = files.select(~np.fromiter((n.startswith(folder) for n in files), bool, len(files)))
     if not files:
         refuse(f"{unit}, found an empty folder")
+    is_ignored, is_junk = ignored_mask(files, ignore), junk_mask(files, media=media)
+    if list_name:  # it was named by itself
+        is_named = np.asarray(pc.equal(files.paths, encode_path(list_name)))
+        is_ignored, is_junk = is_ignored & ~is_named, is_junk & ~is_named
+    is_junk &= ~is_ignored
+    everything, files = files, files.select(~(is_ignored | is_junk))
+    if not files:
+        refuse(f"{unit}, found only hidden, system or ignored files: {names_at_top(everything)}")
+    if not follow_links:
+        _refuse_links(base, files)
     refuse_dataset("input_base", input_base, [list_name] if list_name else files)
+    junk, ignored = (everything.select_only(mask) for mask in (is_junk, is_ignored))
     found = []
     for name, pattern in resolved:
         wanted = [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
         literal = itertools.takewhile(_WILDCARDS.isdisjoint, wanted)
         root = list_name or "/".join(literal)
-        selected = files
+        selected, skipped = files, (junk, ignored)
         if not list_name and wanted != ["*"]:  # a folder that is selected, with all that is in it
-            are_selected = (_selects(wanted, path) for path in files)
-            selected = files.select(np.fromiter(are_selected, bool, len(files)))
+            selected = _select(files, wanted)
+            skipped = _select(junk, wanted), _select(ignored, wanted)
         if not selected:
             text = f"input_config pattern {pattern!r}: expected files under {base!r}, found none"
             raise InputError(text)
@@ -149,13 +189,48 @@ def locate(
                 root = posixpath.dirname(root)
         if root not in selected:
             _refuse_unlisted(base, selected)
-        found.append(ResolvedPattern(name, pattern, root, selected))
+        found.append(ResolvedPattern(name, pattern, root, selected, *skipped))
     for folder in image_roots:
         if not is_folder(folder):
             raise InputError(f"file_roots: expected folders, found none at {folder!r}")
     listed = image_roots if lists_roots else ()
-    roots = [ImageRoot(folder, _list("file_roots", folder, folder)) for folder in listed]
+    roots = [
+        ImageRoot(folder, _list("file_roots", folder, folder, follow_links=follow_links))
+        for folder in listed
+    ]
     return LocatedInputs(base, tuple(found), tuple(roots), span, version)
+
+
+def _select(files: FileTable, wanted: Sequence[str]) -> FileTable:
+    are_selected = (_selects(wanted, path) for path in files)
+    return files.select_only(np.fromiter(are_selected, bool, len(files)))
+
+
+def _split_of_folders(path: str) -> str | None:
+    """Return the split that the folders of a skipped file name, for its count; None if unclear."""
+    splits = {split_of_name(part) for part in path.split("/")[:-1]} - {None}
+    return splits.pop() if len(splits) == 1 else None
+
+
+def _refuse_links(base: str, files: FileTable) -> None:
+    """Raise an InputError if a link leads out of the folder, or to a folder."""
+    code, detail = files.table.column("code"), files.table.column("detail")
+    leads_out = pc.equal(code, OUTSIDE[0])
+    to_folder = pc.equal(detail, LINKED_FOLDER[1].encode())
+    mask = np.asarray(pc.fill_null(pc.or_(leads_out, to_folder), False).combine_chunks())
+    if not mask.any():
+        return
+    linked = files.select_only(mask)
+    path = next(iter(linked))
+    target = os.path.realpath(join(base, path))
+    kind = "folder" if is_folder(target) else "file"
+    raise InputError.at(
+        join(base, path),
+        expected="files, and links to files of the same folder",
+        got=f"a link to the {kind} {target!r} ({quantity(len(linked), 'such link')} in all)",
+        advice=f"To read linked files and folders: {how_to_set(follow_links=True)}. To leave them "
+        f"out: {how_to_set(ignore=[*linked][:_MOST_LINKS])}.",
+    )
 
 
 def refuse_output_among_inputs(
@@ -220,10 +295,19 @@ def _resolve_spans(
     return span, version, [SplitPattern(one.name, pattern) for one, pattern in named]
 
 
-def _list(setting: str, given: str, folder: str, only: str | None = None) -> FileTable:
-    """The files of a folder that a setting gave, or only one of them."""
+def _list(
+    setting: str,
+    given: str,
+    folder: str,
+    *,
+    only: str | None = None,
+    follow_links: bool = False,
+) -> FileTable:
+    """List the files of a folder that a setting gave, or only one of them."""
     try:
-        return FileTable.of([find_file(folder, only)] if only else walk_files(folder))
+        if only:
+            return FileTable.of([find_file(folder, only, follow_links=follow_links)])
+        return FileTable.of(_without_loops(walk_files(folder, follow_links=follow_links)))
     except MachineError:
         raise
     except OSError as error:
@@ -233,10 +317,19 @@ def _list(setting: str, given: str, folder: str, only: str | None = None) -> Fil
         ) from error
 
 
+def _without_loops(files: Iterable[InputFile]) -> Iterator[InputFile]:
+    """Leave out links to folders that contain them, whose files are listed already."""
+    for file in files:
+        if file.problem == LINK_LOOP:
+            logging.warning("%r is a link to a folder that contains it: not followed", file.path)
+        else:
+            yield file
+
+
 def _refuse_unlisted(base: str, files: FileTable) -> None:
     """Refuses folders that cannot be looked into: a whole class of files might be missing."""
     for folder in FileTable(files.table.filter(files.table.column("is_folder"))).rows():
-        if folder.problem is not None and not is_clutter(folder.path.split("/")):
+        if folder.problem is not None:
             raise InputError.at(
                 join(base, folder.path),
                 expected="a folder that can be looked into",

@@ -26,9 +26,7 @@ from trainer_utils.machine import usable_cores
 _AT_ONCE = 4096  # inputs
 
 
-def find_near_duplicates(
-    inputs: InputTable, *, base: str, image_roots: Sequence[str]
-) -> dict[str, str]:
+def find_near_duplicates(inputs: InputTable, reader: BlobReader) -> dict[str, str]:
     """The first name, in order of bytes, of each group of copies, by the names of all in it.
 
     Of the first feature of images, else of the first of sounds, which are copies where their
@@ -36,7 +34,7 @@ def find_near_duplicates(
     """
     kinds = [column.kind for column in inputs.blobs]
     are_images = "image" in kinds
-    place, reader = kinds.index("image" if are_images else "audio"), BlobReader(base, image_roots)
+    place = kinds.index("image" if are_images else "audio")
 
     def look(entry: Entry) -> bytes | None:
         try:

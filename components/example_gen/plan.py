@@ -70,7 +70,8 @@ class Plan:
             is_dense = length is not None and kind != "string"  # Datum reads that as one scalar
             return Feature(type=kind, shape=(length or longest,), dense=is_dense, extra=extra)
         if is_missing:
-            return Feature(type=kind, shape=(1,), dense=False, extra=extra)
+            optional = {**extra, "optional": True}
+            return Feature(type=kind, shape=(1,), dense=False, extra=optional)
         return Feature(type=kind, extra=extra)
 
 

@@ -8,11 +8,12 @@ No Python object is made for a row: a third of the time of tfx_bsl's encoder. By
 `trainer_utils.format.encode_example`. Source: `tensorflow/core/example/{example,feature}.proto`.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import google_crc32c
@@ -42,13 +43,13 @@ from components.tables.kinds import (
 )
 from components.tables.pieces import BadRow, Piece, Rows, TableOptions, checked_texts
 from components.tables.reading import read_piece
-from trainer_utils.format import ConfigError, Shard
+from trainer_utils.format import ConfigError, InputError, Shard
 from trainer_utils.format.example import varint
 from trainer_utils.format.index import name_crc
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import frame_footers, frame_headers
-from trainer_utils.storage.file_system import encode_path, join
+from trainer_utils.storage.file_system import encode_path, is_fault, join
 
 TOKENS = "tokens"
 """The feature that a tokenizer makes."""
@@ -96,8 +97,29 @@ class PieceReport:
 def inspect_piece(
     base: str, folder: str, options: TableOptions, rules: TextRules, numbered: tuple[int, Piece]
 ) -> PieceReport:
-    """Reads a piece, makes its texts what the settings ask for, and keeps the rest in `folder`."""
-    number, piece = numbered
+    """Read a piece, change its texts as the settings ask for, and keep all of it in `folder`."""
+    with _naming(numbered[1].source):
+        return _inspect_piece(base, folder, options, rules, *numbered)
+
+
+@contextlib.contextmanager
+def _naming(source: str) -> Iterator[None]:
+    """Give errors of Arrow the name of the file."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        if is_fault(error):
+            raise
+        advice = "Write fewer rows in a row group, or fewer values in a row."
+        got = f"{type(error).__name__}: {error}"
+        raise InputError.at(
+            source, expected="rows that Arrow holds", got=got, advice=advice
+        ) from error
+
+
+def _inspect_piece(
+    base: str, folder: str, options: TableOptions, rules: TextRules, number: int, piece: Piece
+) -> PieceReport:
     rows = read_piece(base, piece, options)
     texts = text_columns(list(rows.columns), options.columns)
     of_words = [
@@ -280,7 +302,8 @@ def encode_pieces(
     positions: list[list[npt.NDArray[np.int64]]] = [[] for _ in shuffles]
     names: list[list[npt.NDArray[np.uint32] | None]] = [[] for _ in shuffles]
     for piece in given:
-        encoded = _encode_piece(folder, wanted, vocabularies, tokens, piece)
+        with _naming(piece.source):
+            encoded = _encode_piece(folder, wanted, vocabularies, tokens, piece)
         labels = list[tuple[str, dict[int, int]]]()
         for split, shuffle in enumerate(shuffles):
             mine = np.flatnonzero(encoded.splits == split)

@@ -31,6 +31,7 @@ from trainer_utils.format.settings import (
     where,
 )
 from trainer_utils.format.tensors import TensorSpec
+from trainer_utils.storage import local_path
 
 COLUMN_KINDS = ("int", "float", "string", "text", "json", "label", *MEDIA, "split", "ignore")
 _ONLY_FOR_TEXTS = (
@@ -41,7 +42,8 @@ _PATHS = ("file_roots", "base_dataset", "names")
 # Settings that a manifest contains only where they are given, since earlier versions had none.
 _TOLD_IF_GIVEN = (
     *("tensors", "num_shards", "shard_multiple", "feature_names", "quoting"),
-    *("rows", "label_separator", "find_files", "box_format", "box_frame", "list_encoding"),
+    *("ignore", "follow_links", "rows", "label_separator", "find_files", "box_format"),
+    *("box_frame", "list_encoding"),
 )
 
 _bool = one_of(False, True)
@@ -155,6 +157,10 @@ class ExampleGenSettings(Sharding, ComponentSettings):
             among them.
         file_roots: folders and buckets outside `input_base` whose files a list may name. Default:
             none, and a list names files below `input_base` only.
+        ignore: patterns of files that are left out, and counted as skipped: `*.json` matches at any
+            depth, `extra/*` a path. Wildcards are `*`, `?` and `[…]`.
+        follow_links: whether linked files and folders are read, wherever they lead. Default: a link
+            that leads out of `input_base`, or to a folder, ends the run.
         column_names: names of the columns of a CSV or TSV without a header, or in place of those in
             it.
         header: whether the first row of a CSV or TSV has the columns' names. Default: recognised
@@ -181,6 +187,8 @@ class ExampleGenSettings(Sharding, ComponentSettings):
     layout: str = setting("auto", _layout_of(None))
     columns: Mapping[str, str] = setting({}, _by_name(one_of(*COLUMN_KINDS), "kinds by column"))
     file_roots: Sequence[str] = setting((), _texts)
+    ignore: Sequence[str] = setting((), _texts)
+    follow_links: bool = setting(False, _bool)
     column_names: Sequence[str] = setting((), _different_texts)
     header: bool | None = setting(None, one_of(None, False, True))
     delimiter: str | None = setting(None, _delimiter)
@@ -198,6 +206,8 @@ class ExampleGenSettings(Sharding, ComponentSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        roots = type(self.file_roots)(map(local_path, self.file_roots))  # type: ignore[call-arg]
+        object.__setattr__(self, "file_roots", roots)
         if self.tensors:  # bytes that are nothing else
             strings = dict.fromkeys(self.tensors, "string")
             object.__setattr__(self, "columns", {**self.columns, **strings})

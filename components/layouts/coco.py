@@ -222,7 +222,9 @@ def _values(
         if not _is_number(width) or not _is_number(height):
             raise _bad({}, "width, height", "those of the image", (width, height))
         category, is_crowd = annotation.get("category_id"), annotation.get("iscrowd", 0)
-        if not isinstance(category, (int, float, str)) or category not in names:
+        if isinstance(category, float) and category.is_integer():
+            category = int(category)
+        if not isinstance(category, (int, str)) or category not in names:
             raise _bad(annotation, "category_id", "one of its categories", category)
         if is_crowd not in (0, 1):
             raise _bad(annotation, "iscrowd", "0 or 1", is_crowd)
@@ -314,8 +316,7 @@ def _by_id(
         if isinstance(number, float) and number.is_integer():
             number = int(number)  # as pandas writes them
         name = f"{part.get(shown)!a:.99}"
-        is_int = type(number) is int and -(2**63) <= number < 2**63
-        if not is_int and not _is_text(number):
+        if not _is_id(number):
             rule = f"an id of 64 bits, or a text, for each {what}"
             raise InputError.at(path, expected=rule, got=f"{number!a:.50} ({name})")
         other = by_id.setdefault(number, part)
@@ -323,6 +324,11 @@ def _by_id(
             got = f"{number} for {other.get(shown)!a:.99} and {name}"
             raise InputError.at(path, expected=f"each {what}'s id once", got=got)
     return by_id
+
+
+def _is_id(value: object) -> TypeGuard[int | str]:
+    """Whether it is an integer of 64 bits or a text."""
+    return _is_text(value) or (type(value) is int and -(2**63) <= value < 2**63)
 
 
 def _names(path: str, categories: Sequence[JsonObject]) -> dict[int | str, str]:

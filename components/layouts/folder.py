@@ -4,12 +4,13 @@ Hidden files and what operating systems leave behind are skipped and counted.
 """
 
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from absl import logging
 
 from components.common.advice import how_to_set
 from components.common.entry import (
@@ -19,72 +20,161 @@ from components.common.entry import (
     bytes_of,
 )
 from components.common.layout_inputs import LayoutInputs
+from components.layouts.class_tree import (
+    OBEY,
+    Role,
+    check_classes,
+    read_obeyed,
+    read_tree,
+    same_stems,
+)
 from components.layouts.file_kinds import kind_of_name
-from components.layouts.junk import CLUTTER_NAME, is_clutter
+from components.layouts.junk import is_clutter
+from components.layouts.meaningful import refuse_foreign_files
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.format import InputError, canonical_split
-from trainer_utils.storage import display_path
+from trainer_utils.format import InputError, split_of_name
+from trainer_utils.format.split_words import SPLIT_WORD_PATTERN
+from trainer_utils.storage import display_path, join
 from trainer_utils.storage.file_system import decode_path, encode_path
 
+_TEXT = pa.large_binary()
+_MOST_STEMS, _FEW_STEMS = 200_000, 20  # names that are compared, in all and of each class
 _PLAIN_LISTS, _MOST_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
 
 
 def read(inputs: LayoutInputs) -> InputTable:
-    """Take splits and classes from the names of folders."""
-    if inputs.layout == "auto":
+    """Take splits and classes from the names of folders, and splits from those of files.
+
+    With `layout="folder"` the folders are obeyed; otherwise a tree that does not look like classes
+    is refused.
+    """
+    is_obeyed = inputs.layout == "folder"
+    if not is_obeyed:
         _refuse_plain_list(inputs)
+    refuse_foreign_files(inputs)
     files = inputs.files.below(inputs.root)
     paths, folders = files.paths, files.folders()
     names = map(decode_path, bytes_of(folders.dictionary))
     parts = [() if name == inputs.root else inputs.parts_of(name) for name in names]
     places = folders.indices.to_numpy()
+    is_file = ~np.asarray(files.table.column("is_folder"))
+    if is_obeyed:
+        roles = read_obeyed(parts, base=inputs.base)
+        if inputs.split is not None:  # the pattern decides, and the top folders are classes
+            roles = [Role(inputs.split, folder[0] if folder else None) for folder in parts]
+    else:
+        seen = [parts[place] for place in np.unique(places[is_file]).tolist()]
+        base = join(inputs.base, inputs.root) if inputs.root else inputs.base
+        found = read_tree(seen, base=base, named=inputs.split)
+        check_classes(found, base=base, named=inputs.split)
+        roles = [found.get(folder, Role(None, None)) for folder in parts]
+    splits, labels = [role.split for role in roles], [role.label for role in roles]
 
     def of_files(of_folders: Iterable[bool]) -> npt.NDArray[np.bool_]:
         found: npt.NDArray[np.bool_] = np.array([*of_folders], np.bool_)[places]
         return found
 
-    is_clutter_of = of_files(map(is_clutter, parts))
-    is_clutter_of |= np.asarray(pc.match_substring_regex(paths, pattern=CLUTTER_NAME))
-    seen = [parts[place] for place in np.unique(places[~is_clutter_of]).tolist()]
-    tops = {folder[0] for folder in seen if folder}
-    has_splits = inputs.split is None and _top_folders_are_splits(tops, inputs.base)
-    depth = 1 if has_splits else 0
-    is_flat = of_files(len(folder) <= depth for folder in parts)
-    label_paths, labels = _listed_labels(inputs, paths.filter(pa.array(is_flat & ~is_clutter_of)))
-    has_labels = any(len(folder) > depth for folder in seen) or bool(label_paths)
-    splits = [canonical_split(f[0]) if has_splits and f else inputs.split for f in parts]
-    own = [encode_path(f[depth]) if len(f) > depth else None for f in parts]
-    values = pa.array(own, pa.large_binary()).take(folders.indices)
-    if label_paths:
-        listed = pc.index_in(paths, value_set=pa.array(label_paths, pa.large_binary()))
-        values = pc.coalesce(pa.array(labels, pa.large_binary()).take(listed), values)
-    # Which file is why in no example; the first reason counts.
-    lacks_split = of_files(has_splits and not folder for folder in parts)
-    lacks_label = np.asarray(values.is_null()) & has_labels
-    is_bad = np.asarray(files.table.column("code").is_valid())
+    own = pa.array([None if label is None else encode_path(label) for label in labels], _TEXT)
+    values = own.take(folders.indices)
     is_list = np.asarray(pc.equal(paths, encode_path(inputs.label_list or "")))
-    left_out = is_clutter_of | is_bad | lacks_split | lacks_label
+    is_flat = of_files(label is None for label in labels)
+    label_paths, listed_labels = _listed_labels(inputs, paths.filter(pa.array(is_flat)))
+    if label_paths:
+        listed = pc.index_in(paths, value_set=pa.array(label_paths, _TEXT))
+        values = pc.coalesce(pa.array(listed_labels, _TEXT).take(listed), values)
+    split_of_files = pa.array(splits, pa.string()).take(folders.indices)
+    if not is_obeyed and split_of_files.null_count == len(split_of_files):
+        split_of_files = _splits_of_file_names(inputs, paths)
+        splits = []
+    has_splits, has_labels = any(splits), values.null_count < len(values)
+    # A split without any class folder next to others with some is one without labels.
+    unlabelled = _unlabelled_splits(roles) if has_labels and not is_obeyed else set()
+    lacks_split = of_files(has_splits and split is None for split in splits or [None] * len(roles))
+    lacks_label = np.asarray(values.is_null()) & has_labels
+    lacks_label &= ~of_files(role.split in unlabelled for role in roles)
+    is_bad = np.asarray(files.table.column("code").is_valid())
+    left_out = is_bad | lacks_split | lacks_label
     excluded = []
     for place in np.flatnonzero(left_out & ~is_list).tolist():
         path = decode_path(paths[place].as_py())
-        split, why = splits[places[place]], inputs.files[path].problem
-        if is_clutter_of[place]:
-            excluded.append(ExcludedInput(path, split, None, "hidden or system file"))
-        elif why is not None:
-            excluded.append(ExcludedInput(path, split, *why))
+        split = split_of_files[place].as_py()
+        if is_bad[place]:
+            why = (files.table.column("code")[place].as_py(), files.table.column("detail")[place])
+            excluded.append(ExcludedInput(path, split, why[0], decode_path(why[1].as_py())))
         elif lacks_split[place]:
-            excluded.append(ExcludedInput(path, split, "NO_SPLIT", "beside the split folders"))
+            excluded.append(ExcludedInput(path, split, "NO_SPLIT", "next to the split folders"))
         else:
-            excluded.append(ExcludedInput(path, split, "NO_LABEL", "beside the class folders"))
+            excluded.append(ExcludedInput(path, split, "NO_LABEL", "next to the class folders"))
     taken = pa.array(~(left_out | is_list))
+    values, paths = values.filter(taken), paths.filter(taken)
+    if has_labels and not is_obeyed and inputs.media == "image":
+        _refuse_pairs(inputs, paths, values)
     return InputTable.of_files(
-        paths.filter(taken),
+        paths,
         files.table.column("size").filter(taken),
-        pa.array(splits, pa.string()).take(folders.indices).filter(taken),
+        split_of_files.filter(taken),
         excluded,
         blob=BlobColumn(inputs.media, inputs.media),
-        labels=values.filter(taken) if has_labels else None,
+        labels=values if has_labels else None,
     )
+
+
+def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
+    """Return the split that each file's own name names: all of them, or none."""
+    names = pc.replace_substring_regex(paths, pattern=".*/", replacement="")
+    places = np.flatnonzero(np.asarray(pc.match_substring_regex(names, pattern=SPLIT_WORD_PATTERN)))
+    found = {place: split_of_name(decode_path(names[place].as_py())) for place in places.tolist()}
+    named = {place: split for place, split in found.items() if split is not None}
+    if not named:
+        return pa.array([inputs.split] * len(paths), pa.string())
+    if len(named) < len(paths):
+        first = next(iter(named))
+        other = next(place for place in range(len(paths)) if place not in named)
+        shown, strange = (display_path(decode_path(paths[n].as_py())) for n in (first, other))
+        raise InputError(
+            f"input_base {inputs.base!r}: expected the name of a split in every file's name or in "
+            f"none, got {shown!r} ({named[first]}) and {strange!r} (none), {len(named)} of "
+            f"{len(paths)} with one. Rename them. If these words are no splits: "
+            f"{how_to_set(layout='folder')}.",
+            path=inputs.base,
+        )
+    return pa.array([named[place] for place in range(len(paths))], pa.string())
+
+
+def _unlabelled_splits(roles: Sequence[Role]) -> set[str | None]:
+    """Return the splits, other than train, that have no class folder at all."""
+    labelled = {role.split for role in roles if role.label is not None}
+    found = {role.split for role in roles} - labelled - {None, "train"}
+    for split in found:
+        logging.warning("the split %r has no class folders: its examples have no label", split)
+    return found
+
+
+def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> None:
+    """Raise an InputError if the files of two classes have the same names, as masks have."""
+    encoded = labels.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy()
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
+    most = max(_FEW_STEMS, _MOST_STEMS // max(1, len(encoded.dictionary)))
+    stems: dict[str, list[str]] = {}
+    for number, (start, stop) in enumerate(itertools.pairwise(starts.tolist())):
+        some = paths.take(pa.array(order[start : min(stop, start + most)].astype(np.int64)))
+        some = pc.replace_substring_regex(some, pattern=".*/", replacement="")
+        some = pc.replace_substring_regex(some, pattern=r"\.[^.]*$", replacement="")
+        label = decode_path(encoded.dictionary[number].as_py())
+        stems[label] = [*map(decode_path, bytes_of(some))]
+    if (pair := same_stems(stems)) is not None:
+        masks = ""
+        if all((name,) in inputs.folders for name in pair):
+            how = how_to_set(layout="segmentation", image_dir=pair[0], label_dir=pair[1])
+            masks = f"For images with masks: {how}. "
+        raise InputError(
+            f"input_base {inputs.base!r}: expected classes of different files, got {pair[0]!r} "
+            f"and {pair[1]!r} with files of the same names, such as "
+            f"{min(set(stems[pair[0]]) & set(stems[pair[1]]))!r}. {masks}{OBEY}",
+            path=inputs.base,
+        )
 
 
 def _listed_labels(inputs: LayoutInputs, flat: pa.Array) -> tuple[list[bytes], list[bytes]]:
@@ -120,24 +210,10 @@ def _refuse_plain_list(inputs: LayoutInputs) -> None:
             raise InputError(
                 f"{display_path(path)!r}: expected folders alone, or a list as a table, got a list "
                 f"in plain text: {' '.join(words)!r} (line 1). Make it a CSV whose first row is "
-                "filename,label; or take the folders' names as labels: "
-                f"{how_to_set(layout='folder')}.",
+                "filename,label. To leave it out, so that the folders' names are the labels: "
+                f"{how_to_set(ignore=[path])}.",
                 path=path,
             )
-
-
-def _top_folders_are_splits(tops: Collection[str], base: str) -> bool:
-    """Whether the top folders are splits. One class may well be called 'train', so all must be."""
-    named = [top for top in sorted(tops) if canonical_split(top)]
-    others = [top for top in sorted(tops) if not canonical_split(top)]
-    if others and len({canonical_split(top) for top in named}) > 1:
-        raise InputError(
-            f"input_base {base!r}: expected its folders to be all splits or all classes, got "
-            f"splits {', '.join(named)} beside {', '.join(map(display_path, others[:5]))}. "
-            "Move the others away; in Python, input_config may name each split's pattern.",
-            path=base,
-        )
-    return bool(named) and not others
 
 
 def detect(inputs: LayoutInputs) -> Detection:

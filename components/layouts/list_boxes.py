@@ -194,7 +194,7 @@ def _form_of(
         width, height = (1.0, 1.0) if are_relative else size or (math.inf, math.inf)
         margin = 0.01 if are_relative else 1
         for left, top, third, fourth in boxes:
-            if third < left or fourth < top:
+            if third <= left or fourth <= top:
                 fits["xyxy"] = False
             if left + third > width + margin or top + fourth > height + margin:
                 fits["xywh"] = False

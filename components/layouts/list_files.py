@@ -20,7 +20,7 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
 from components.layouts.file_kinds import kind_of_name
 from trainer_utils.format import InputError
-from trainer_utils.storage import is_remote
+from trainer_utils.storage import is_remote, local_path
 
 _WAYS = ("tail", "name", "stem")
 _INDEX = "file index"  # in the cache of the inputs
@@ -31,7 +31,7 @@ MISSING = ("FILE_NOT_FOUND", "OUTSIDE_INPUT_BASE")
 
 def as_parts(uri: str) -> list[str]:
     """Return the parts of a path in either system's form, without a drive or scheme."""
-    uri = _DRIVE.sub("", uri.removeprefix("file://")).replace("\\", "/")
+    uri = _DRIVE.sub("", local_path(uri)).replace("\\", "/")
     return [part for part in uri.split("/") if part not in ("", ".")]
 
 
@@ -194,19 +194,19 @@ class FileFinder:
             )
         return self._inputs.resolve(found[0], folder="")
 
-    def advice(self, missing: Sequence[str], *, least: int = 1) -> str:
-        """Return how at least so many files would be found, as flags; empty if in no way."""
+    def advice(self, missing: Sequence[str]) -> str:
+        """Return how files that are not found would be, as flags; empty if in no way."""
         best, most = "", 0
         for way in _WAYS:
             count = sum(len(self._search(uri, way)) == 1 for uri in missing)
             if count > most:
                 best, most = way, count
-        if best and most >= least:
+        if best:
             return (
                 f"{most} of these {len(missing)} would be found with {how_to_set(find_files=best)}"
             )
         roots = outside_roots(missing)
-        if roots and least == 1:
+        if roots:
             return (
                 f"a list names files below its own folder and input_base only; allow others with "
                 f"{how_to_set(file_roots=roots)}"
@@ -218,7 +218,7 @@ def outside_roots(uris: Iterable[str]) -> list[str]:
     """Return the folders of whole paths and urls, as few as can be; the first ones of many."""
     groups: dict[tuple[str, ...], list[list[str]]] = {}
     for uri in uris:
-        uri = uri.removeprefix("file://")
+        uri = local_path(uri)
         if not (uri.startswith("/") or is_remote(uri)):
             continue
         parts = posixpath.dirname(uri).split("/")

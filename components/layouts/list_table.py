@@ -10,7 +10,7 @@ import dataclasses
 import io
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,7 @@ from trainer_utils.storage import is_fault, problem_of
 
 _HEADS, _VALUE_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
 _LINE_BYTES = 1 << 16
+_RETINANET = ["image", "xmin", "ymin", "xmax", "ymax", "label"]
 _BOX_FIELDS = 11  # set, path, label, four corners
 _DECIMAL_COMMA = r"^\s*-?[0-9]+,[0-9]+\s*$"
 _BYTES_FIELD, _PATH_FIELD = "bytes", "path"  # of a struct, as Hugging Face keeps an image
@@ -292,7 +293,7 @@ def _csv_rows(
 ) -> list[_Row]:
     text = decode_text(data, path=path, errors="strict" if strict else "replace")
     stream = io.StringIO(text, newline="")
-    quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
     reader = csv.reader(stream, strict=strict, delimiter=delimiter, quoting=quoting)
     try:
         rows = [(reader.line_num, [field.strip() for field in row]) for row in reader]
@@ -313,6 +314,8 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
         len(row) == _BOX_FIELDS and all(map(_is_empty_or_number, row[3:])) for _, row in rows
     ):
         return _of_boxes(path, rows)
+    if retina := _of_retinanet(path, rows, media):
+        return retina
     if any(_is_file(row[0]) for _, row in rows):
         names = names[1:]
     has_word = any(is_split_word(row[0]) for _, row in rows) or "split" not in names
@@ -334,6 +337,32 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
         columns["label"] = labels if are_lists else [(*some, None)[0] for some in labels]
     parts = {name: [(pa.array(of), name == "label")] for name, of in columns.items()}
     return ListTable(path, parts, tuple(line for line, _ in rows))
+
+
+def _of_retinanet(path: str, rows: Sequence[_Row], media: str) -> ListTable | None:
+    """Return the rows of `path,x1,y1,x2,y2,class`, if all are such, with names for the columns.
+
+    Source: "CSV datasets", github.com/fizyr/keras-retinanet.
+    """
+    are_boxes = media == "image" and all(
+        len(row) == len(_RETINANET) and all(map(_is_empty_or_number, row[1:5])) for _, row in rows
+    )
+    if not are_boxes or not any(row[1] for _, row in rows):
+        return None
+    for line, row in rows:
+        numbers = [float(field) for field in row[1:5] if field]
+        is_box = len(numbers) == 4 and numbers[0] <= numbers[2] and numbers[1] <= numbers[3]
+        if numbers and not is_box:
+            got = f"{','.join(row)!r} (line {line})"
+            advice = f"If the numbers are something else: {how_to_set(column_names=_RETINANET)}."
+            raise InputError.at(path, expected="path,x1,y1,x2,y2,class", got=got, advice=advice)
+    columns = {
+        name: [
+            (pa.array([row[n] or None for _, row in rows], pa.string()), name in _RETINANET[1:5])
+        ]
+        for n, name in enumerate(_RETINANET)
+    }
+    return ListTable(path, columns, tuple(line for line, _ in rows))
 
 
 def _of_boxes(path: str, rows: Sequence[_Row]) -> ListTable:

@@ -153,9 +153,7 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
     paths = _without_copies(inputs, paths)
     if len(paths) > 1 and not all(_split_of_name(inputs, path) for path in paths):
         first, *others = sorted(paths)
-        advice = f"Leave the others out: {how_to_set(ignore=others)}"
-        if inputs.media == "image":
-            advice = f"Name the one to read: {how_to_set(csv_path=first)}"
+        advice = f"To read {first!r} alone, leave the others out: {how_to_set(ignore=others)}"
         raise InputError(
             f"input_base {inputs.base!r}: expected one list of {WORDS[inputs.media]}s, or lists "
             f"named after splits, got {', '.join(sorted(paths))}. {advice}.",
@@ -239,11 +237,11 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
     _refuse_if_not_found(inputs, table, sources)
     splits = _splits(inputs, table, roles)
     if not any(splits) and "split" not in roles.values() and media[0] not in table.embedded:
-        names = [
+        named = [
             files[0].name if isinstance(files[0], RejectedInputError) else files[0][0]
             for files in sources
         ]
-        splits = [*splits_of_files(names, source=table.path)]
+        splits = [*splits_of_files(named, source=table.path)]
     is_grouped = len(media) == 1 and media[0] not in table.embedded
     keys = [
         _key_of(files, number) if is_grouped else number for number, files in enumerate(sources)
@@ -325,22 +323,18 @@ def _unlabelled_splits(
 def _refuse_if_not_found(
     inputs: LayoutInputs, table: ListTable, sources: Sequence[Sequence[_Source]]
 ) -> None:
-    """Refuse a list of whose files none is found, with what would find them.
-
-    Also one of whose files half are missing, if something finds all of these.
-    """
+    """Refuse a list of whose files none is found, with what would find them."""
     missing = [
         (row, one.name)
         for row, files in enumerate(sources)
         for one in files
         if isinstance(one, RejectedInputError) and one.code in MISSING
     ]
-    rows = len({row for row, _ in missing})
-    if not missing or 2 * rows < len(sources):
+    if not missing or len({row for row, _ in missing}) < len(sources):
         return
     uris = [uri for _, uri in missing]
     finder = FileFinder(inputs, folders=[posixpath.dirname(table.path)], uris=uris)
-    if advice := finder.advice(uris, least=1 if rows == len(sources) else len(uris)):
+    if advice := finder.advice(uris):
         row, first = missing[0]
         raise InputError(
             f"{table.path!r}: {len(missing)} of its files are not found, such as {first!r} "
@@ -486,6 +480,7 @@ def _file_sources(
         own_folder=_own_folder(inputs, table.path),
         uris=[uri for _, uri in uris],
     )
+    inputs.look_up((uri for _, uri in uris), folder=posixpath.dirname(table.path))
     seen: set[str] = set()  # paths of files
     names: set[str] = set()
     known: dict[str, str] = {}  # names by path

@@ -51,6 +51,9 @@ KINDS = ("image", "text", "audio")
 _MODULES = (
     "voc",
     "segmentation",
+    "tiny_imagenet",
+    "imagenet_list",
+    "masks",
     "coco",
     "yolo",
     "webdataset",

@@ -20,8 +20,8 @@ from components.layouts.file_kinds import kind_of_name
 from components.layouts.junk import is_clutter
 from components.layouts.refusals import refuse_layout
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.format import canonical_split
 from trainer_utils.format.media_formats import EXTENSIONS
+from trainer_utils.format.split_words import split_of_name
 
 _MICROPHONE = re.compile(r"_mic\d+$")
 _NORMALIZED = ".normalized"
@@ -76,7 +76,7 @@ def read(inputs: LayoutInputs) -> InputTable:
     texts = dict(zip(used, inputs.read_many(used), strict=True))
     entries, excluded = [], list[ExcludedInput]()
     for parts, file in clips:
-        split = inputs.split or _split_of(parts[0])
+        split = inputs.split or split_of_name(parts[0])
         path = transcripts.get(_key(parts))
         data = None if path is None else texts[path]
         if file.problem is not None:
@@ -96,11 +96,6 @@ def read(inputs: LayoutInputs) -> InputTable:
     return InputTable.of(entries, excluded, columns, (BlobColumn("audio", "audio"),))
 
 
-def _split_of(name: str) -> str | None:
-    """Return the split that the first word of a folder's name is, as of `train-clean-100`."""
-    return canonical_split(re.split(r"[^A-Za-z]", name)[0])
-
-
 def _speaker_level(clips: list[tuple[str, ...]]) -> int:
     """Return which folder of a path is the speaker: the first that is not the same for all clips.
 
@@ -109,7 +104,7 @@ def _speaker_level(clips: list[tuple[str, ...]]) -> int:
     depth = min(len(parts) for parts in clips) - 1
     for level in range(depth):
         names = collections.Counter(parts[level] for parts in clips)
-        if len(names) > 1 and not any(map(_split_of, names)):
+        if len(names) > 1 and not any(map(split_of_name, names)):
             return level
     return depth - 1
 

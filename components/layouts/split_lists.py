@@ -19,7 +19,8 @@ from components.layouts.file_kinds import kind_of_name
 from components.layouts.junk import is_clutter
 from components.layouts.refusals import refuse_layout
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.format import InputError, canonical_split
+from trainer_utils.format import InputError
+from trainer_utils.format.split_words import split_of_name
 from trainer_utils.storage import display_path, problem_of
 
 _ENDINGS = (".txt", ".lst")
@@ -28,18 +29,11 @@ _DOCUMENT = re.compile(r"(README|LICENSE)(?![a-z])", re.IGNORECASE)
 _NO_CLASS = re.compile(r"_.*_")  # `_background_noise_`
 
 
-def _split_of(name: str) -> str | None:
-    """Return the split that a word of a list's name is."""
-    words = re.split(r"[^A-Za-z]+", name.rpartition(".")[0])
-    found = dict.fromkeys(filter(None, map(canonical_split, words)))
-    return next(iter(found)) if len(found) == 1 else None
-
-
 def _lists(inputs: LayoutInputs) -> dict[str, str]:
     """Return the split of each list, by its path."""
     found = {}
     for parts, path in inputs.paths_below_root(endings=_ENDINGS):
-        if len(parts) == 1 and (split := _split_of(parts[0])) and _names_files(inputs, path):
+        if len(parts) == 1 and (split := split_of_name(parts[0])) and _names_files(inputs, path):
             found[path] = split
     return found
 

@@ -51,9 +51,10 @@ from components.layouts.registry import Detection, Layout, register
 from components.media.options import DESCRIPTIONS
 from components.tables.json_rows import columns_of_objects, parse_object
 from components.tables.kinds import check_columns
-from trainer_utils.format import ConfigError, InputError, canonical_split
+from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import COMPRESSIONS, EXTENSIONS, FORMATS
+from trainer_utils.format.split_words import splits_of_paths
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import display_path
 
@@ -211,38 +212,12 @@ def _feature_names(endings: Sequence[str], others: Collection[str]) -> dict[str,
 
 
 def _splits(inputs: LayoutInputs, archives: Sequence[str]) -> dict[str, str | None]:
-    """Return the split of each archive, all None if none has one."""
+    """Return the split of each archive by the words of its path; all None if none has one."""
     if inputs.split is not None:
         return dict.fromkeys(archives, inputs.split)
-    found = {path: _split(path) for path in archives}
-    without = [path for path, split in found.items() if split is None]
-    if without and len(without) < len(found):
-        named = next(path for path, split in found.items() if split is not None)
-        raise InputError(
-            f"{display_path(without[0])!r}: expected a split in the names of all archives or of "
-            f"none, got {display_path(named)!r} of split {found[named]!r} and "
-            f"{len(without)} without one. Rename these archives or move them away, or name each "
-            "split's pattern in input_config.",
-            path=without[0],
-        )
-    return found
-
-
-def _split(path: str) -> str | None:
-    """Return the split that a word of an archive's name is, or else a word of its folder's name."""
-    folder, name = posixpath.split(path)
-    for part in (name.split(".")[0], posixpath.basename(folder)):
-        words = re.split(r"[^A-Za-z]+", part)
-        found = dict.fromkeys(filter(None, map(canonical_split, words)))
-        if len(found) > 1:
-            raise InputError(
-                f"{path!r}: expected one split in its name, got {' and '.join(found)}. Rename the "
-                "archive, or name each split's pattern in input_config.",
-                path=path,
-            )
-        if found:
-            return next(iter(found))
-    return None
+    by_place = {"/".join(inputs.parts_of(path)): path for path in archives}
+    found = splits_of_paths(by_place, unit="archive")
+    return {by_place[place]: split for place, split in found.items()}
 
 
 def _read_archive(
@@ -484,5 +459,6 @@ val-0000.tar: …""",
         detect=detect,
         read=read,
         takes_columns=True,
+        known=("*.tar",),
     )
 )

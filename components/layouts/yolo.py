@@ -21,7 +21,7 @@ from absl import logging
 
 from components.common.entry import Blob, Column, Entry, ExcludedInput, InputTable, Value
 from components.common.layout_inputs import LayoutInputs
-from components.common.rejects import RejectedInputError, reject_errors
+from components.common.rejects import RejectedInputError
 from components.layouts.boxes import BOX_COLUMNS, box_values, check_relative_box
 from components.layouts.file_kinds import kind_of_name
 from components.layouts.junk import is_clutter
@@ -78,9 +78,7 @@ def read(inputs: LayoutInputs) -> InputTable:
             elif not _is_good(texts[label]):
                 raise RejectedInputError(*_problem(texts[label]))
             else:
-                text = next(read_texts)
-                with reject_errors():
-                    boxes = _parse(inputs, text, label, config)
+                boxes = _parse(inputs, next(read_texts), label, config)
         except RejectedInputError as error:
             excluded.append(ExcludedInput(path, split, error.code, error.detail))
             continue

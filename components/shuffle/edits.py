@@ -33,12 +33,13 @@ from trainer_utils.format.tfrecord import (
     footers_of,
     frame_parts,
 )
-from trainer_utils.storage import read_bytes
+from trainer_utils.storage import read_bytes, write_text
 from trainer_utils.storage.file_system import encode_path
 
 LABEL = "label"
 _UNDECODED = "surrogateescape"  # how `os.fsdecode` decodes file names that are not UTF-8
 _MOST_NAMED = 20  # features named in a message
+_MOST_SENT = 1000  # names that go to the workers with each task; more of them in a file
 _INT64 = range(-(2**63), 2**63)
 _FEATURES, _ENTRY, _KEY = 1, 1, 1  # field numbers in Example, in Features, and in a map entry
 _DELIMITED = 2  # wire type
@@ -93,6 +94,27 @@ class Edits:
     # The index of the first input that `exclude` does not apply to, so that a record can be
     # replaced by another one with its name
     first_added: int = 1 << 32
+    # A file of `exclude` and `relabel`; with one they are not part of what goes to the workers
+    stored_in: str = ""
+
+    def stored(self, path: str, *, temporary_folder: str) -> "Edits":
+        """Return the edits with their names in a file if there are many; workers read it there."""
+        if len(self.exclude) + len(self.relabel) <= _MOST_SENT:
+            return self
+        text = json.dumps({"exclude": [*self.exclude], "relabel": {**self.relabel}})
+        write_text(path, text, temporary_folder=temporary_folder)
+        return dataclasses.replace(self, stored_in=path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        if self.stored_in:
+            del fields["exclude"], fields["relabel"]
+        return fields
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if self.stored_in:
+            vars(self).update(_stored_names(self.stored_in))
 
     def __bool__(self) -> bool:
         return bool(self.exclude or self.relabel or self.where)
@@ -296,6 +318,13 @@ def _key(entry: bytes) -> bytes:
 
 def _delimited(content: bytes) -> bytes:
     return _FIRST + varint(len(content)) + content
+
+
+@functools.lru_cache(maxsize=1)
+def _stored_names(path: str) -> dict[str, Any]:
+    """Return the names to exclude and to relabel that were stored in a file, read once."""
+    found: dict[str, Any] = json.loads(read_bytes(path))
+    return found
 
 
 def names_to_exclude(exclude: str | Sequence[str]) -> list[str]:

@@ -265,21 +265,28 @@ def read(data: bytes, piece: Piece) -> Rows:
     unnamed = [f"unnamed {number}" for number in range(piece.details.get("unnamed", 0))]
     unnamed = [next(n for n in _free_names(one) if n not in names) for one in unnamed]
     rows = _read_rows(data, [*names, *unnamed], delimiter, has_quotes)
-    return _without_unnamed(rows, unnamed, len(names)) if unnamed else rows
+    if not unnamed:
+        return rows
+    quoting = _quoting_delimiter(delimiter, has_quotes)
+    return _without_unnamed(rows, unnamed, len(names), data, quoting)
 
 
 def _free_names(name: str) -> Iterator[str]:
     return (name + "_" * number for number in itertools.count())
 
 
-def _without_unnamed(rows: Rows, unnamed: Sequence[str], first: int) -> Rows:
+def _without_unnamed(
+    rows: Rows, unnamed: Sequence[str], first: int, data: bytes, quoting: bytes | None
+) -> Rows:
     """Return the rows without columns that have no name; a value in one makes its row bad."""
     bad = []
     for place, name in enumerate(unnamed, first + 1):
         lengths = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(rows.columns[name])), 0)
         for row in np.flatnonzero(lengths.to_numpy(zero_copy_only=False)).tolist():
             detail = f"field {place} has a value and no name in the header"
-            bad.append(BadRow(int(rows.records[row]), "WRONG_COLUMNS", detail))
+            record = int(rows.records[row])
+            line = lines_of(row_starts(data, quoting, are_fields=True).tolist(), data)[record]
+            bad.append(BadRow(record, "WRONG_COLUMNS", detail, line))
     rows.columns = {name: array for name, array in rows.columns.items() if name not in unnamed}
     rows.texts = [name for name in rows.texts if name not in unnamed]
     if bad:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
@@ -20,15 +21,18 @@ from components.common.layout_inputs import LayoutInputs
 from components.tables.hub import class_names, is_numbered, named_classes
 from components.tables.json_rows import cure_by_json, is_ignored
 from components.tables.json_values import flatten_table
-from components.tables.pieces import PIECE_BYTES, Piece, Rows, TableOptions
+from components.tables.pieces import PIECE_BYTES, PIECE_ROWS, Piece, Rows, TableOptions
 from components.tables.times import texts_of_times
 from trainer_utils.format import InputError
 from trainer_utils.storage import is_fault
 
-_HELD_BYTES = 128 << 20  # of a row group, beyond which it is read in parts; takes five times that
+_HELD_BYTES = 64 << 20  # of a row group, beyond which it is read in parts; takes five times that
 _MOST_GROUP_BYTES = 4 << 30
 _MOST_REPEATED_BYTES = 1 << 30  # of a column of a row group, most of them texts that come again
 _PEEK_ROWS, _BUFFER_BYTES = 1024, 1 << 20
+_DICTIONARY_BYTES = 2 << 20  # of the strings that a column chunk has once; writers end at 1 MiB
+_INDEX_BYTES = 16  # a value is a number of fewer bytes where its string is there once
+_INDEX_ROWS = 1 << 16
 _File: TypeAlias = Any  # pyarrow.parquet.ParquetFile, which has no types
 _RULE = "numbers, texts, times, or lists of these"
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
@@ -38,27 +42,64 @@ _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_
 def find_pieces(
     inputs: LayoutInputs, whole: Piece, *, left_out: frozenset[str] = frozenset()
 ) -> Iterator[Piece]:
-    """Groups the file's row groups; of a large one some rows are a piece.
+    """Yield pieces: row groups together, or of a large one some rows, counted as they unpack.
 
-    An `InputError` where it is no Parquet, or a group is too large without what is `left_out`.
+    An `InputError` is raised if it is no Parquet, or a group is too large without what is
+    `left_out`.
     """
     with inputs.open(whole.path) as stream:
-        metadata = open_file(stream, whole.source).metadata
-        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    sizes = [_least_bytes(group, left_out) for group in groups]
-    start = size = 0
-    for stop, group_bytes in enumerate([*sizes, PIECE_BYTES]):
-        if stop > start and size + group_bytes > PIECE_BYTES:
-            piece = dataclasses.replace(whole, start=start, stop=stop, details={"bytes": size})
-            if size > _MOST_GROUP_BYTES:
-                raise _too_large(whole.source, start, _MOST_GROUP_BYTES, size)
-            parts = max(1, -(-size // _HELD_BYTES))  # more than one only of one group
-            bounds = [groups[start].num_rows * part // parts for part in range(parts + 1)]
-            for first, last in itertools.pairwise(bounds):
-                details = {"bytes": size // parts, "rows": [first, last]}
-                yield piece if parts == 1 else dataclasses.replace(piece, details=details)
-            start, size = stop, 0
-        size += group_bytes
+        file = open_file(stream, whole.source)
+        start = size = rows = 0
+
+        def together(stop: int) -> Iterator[Piece]:
+            if stop > start:
+                details = {"bytes": size}
+                yield dataclasses.replace(whole, start=start, stop=stop, rows=rows, details=details)
+
+        for number in range(file.metadata.num_row_groups):
+            parts = _parts_of(file, stream, number, whole.source, left_out)
+            is_whole = len(parts) == 1
+            is_full = size + parts[0][2] > PIECE_BYTES or rows + parts[0][1] > PIECE_ROWS
+            if not is_whole or is_full:
+                yield from together(number)
+                start, size, rows = number, 0, 0
+            if is_whole:
+                size, rows = size + parts[0][2], rows + parts[0][1]
+                continue
+            part = dataclasses.replace(whole, start=number, stop=number + 1)
+            for first, last, part_bytes in parts:
+                details = {"bytes": part_bytes, "rows": [first, last]}
+                yield dataclasses.replace(part, rows=last - first, details=details)
+            start = number + 1
+        yield from together(file.metadata.num_row_groups)
+
+
+def _parts_of(
+    file: _File, stream: BinaryIO, number: int, source: str, left_out: frozenset[str]
+) -> list[tuple[int, int, int]]:
+    """Return the parts in which a row group is read: first row, last row, and bytes unpacked."""
+    group = file.metadata.row_group(number)
+    rows, size = group.num_rows, _least_bytes(group, left_out)
+    if size > _MOST_GROUP_BYTES:
+        raise _too_large(source, number, _MOST_GROUP_BYTES, size)
+    repeated = _repeated_bytes(file, stream, number, left_out)
+    if repeated is None:
+        count = max(1, -(-size // _HELD_BYTES), -(-rows // PIECE_ROWS))
+        bounds = [rows * part // count for part in range(count + 1)]
+        return [(a, b, size // count) for a, b in itertools.pairwise(bounds)]
+    ends = np.cumsum(repeated + size / max(rows, 1))
+    bounds = [0]
+    while bounds[-1] < rows:
+        before = ends[bounds[-1] - 1] if bounds[-1] else 0
+        last = int(np.searchsorted(ends, before + _HELD_BYTES, side="right"))
+        bounds.append(min(max(last, bounds[-1] + 1), bounds[-1] + PIECE_ROWS, rows))
+    starts = np.concatenate([[0], ends])[bounds]
+    return [
+        (a, b, int(stop - begin))
+        for (a, b), (begin, stop) in zip(
+            itertools.pairwise(bounds), itertools.pairwise(starts), strict=True
+        )
+    ] or [(0, 0, 0)]
 
 
 def _least_bytes(group: Any, left_out: frozenset[str]) -> int:
@@ -68,6 +109,56 @@ def _least_bytes(group: Any, left_out: frozenset[str]) -> int:
         for chunk in map(group.column, range(group.num_columns))
         if chunk.path_in_schema.partition(".")[0] not in left_out
     )
+
+
+def _may_repeat(chunk: Any) -> bool:
+    """Return whether most strings of a column chunk may be there once, and come again in rows."""
+    if not chunk.has_dictionary_page or not chunk.num_values:
+        return False
+    stored = max(0, chunk.total_uncompressed_size - _DICTIONARY_BYTES) / chunk.num_values
+    most = chunk.num_values * chunk.total_uncompressed_size
+    return bool(stored < _INDEX_BYTES and most > _HELD_BYTES)
+
+
+def _repeated_bytes(
+    file: _File, stream: BinaryIO, number: int, left_out: frozenset[str]
+) -> npt.NDArray[np.float64] | None:
+    """Return how many bytes of each row are strings that a row group has once; None if few are."""
+    group = file.metadata.row_group(number)
+    sizes: Any = None
+    for chunk in map(group.column, range(group.num_columns)):
+        path = chunk.path_in_schema
+        if path.partition(".")[0] in left_out or not _may_repeat(chunk):
+            continue
+        place = 0
+        sizes = np.zeros(group.num_rows) if sizes is None else sizes
+        for batch in _peek(file, stream, path).iter_batches(
+            _INDEX_ROWS, row_groups=[number], columns=[path], use_threads=False
+        ):
+            array = batch.column(0)
+            if pa.types.is_dictionary(array.type):
+                lengths = _lengths_of(array.dictionary)
+                indices = pc.fill_null(array.indices, len(lengths)).to_numpy(zero_copy_only=False)
+                own = np.append(lengths, 0)[indices]
+            else:
+                own = np.full(len(array), _unpacked(array) / max(len(array), 1))
+            sizes[place : place + len(array)] += own
+            place += len(array)
+    return None if sizes is None or sizes.sum() <= _HELD_BYTES else sizes
+
+
+def _peek(file: _File, stream: BinaryIO, path: str) -> _File:
+    """Return a reader that gives the strings of a column as numbers of different ones."""
+    return pyarrow.parquet.ParquetFile(
+        stream, metadata=file.metadata, read_dictionary=[path], buffer_size=_BUFFER_BYTES
+    )
+
+
+def _lengths_of(strings: pa.Array) -> npt.NDArray[np.int64]:
+    if not any(kind(strings.type) for kind in (*_BINARY, pa.types.is_string)):
+        return np.zeros(len(strings), np.int64)
+    lengths = pc.fill_null(pc.binary_length(strings), 0)
+    return np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
 
 
 def _too_large(source: str, group: int, most: int, size: int) -> InputError:
@@ -201,8 +292,12 @@ def _read_group(
     lacking, size = stop - left_out, 0
     longest = _longest_text(file, stream, number, name)
     at_once = max(1, min(lacking, _MOST_REPEATED_BYTES // longest))
+    if is_repeated := rows is not None and _is_repeated(file, number, name):
+        file, at_once = _peek(file, stream, name), _INDEX_ROWS  # rows to pass over are numbers
     for batch in file.iter_batches(at_once, row_groups=[number], columns=[name], use_threads=False):
         part = batch.column(0).slice(min(left_out, len(batch)), lacking)
+        if is_repeated and pa.types.is_dictionary(part.type):
+            part = part.dictionary_decode()
         if isinstance(part.type, pa.BaseExtensionType):
             part = part.storage  # since Arrow 10 joins no others
         left_out, lacking = max(left_out - len(batch), 0), lacking - len(part)
@@ -212,6 +307,13 @@ def _read_group(
         yield part
         if not lacking:
             return
+
+
+def _is_repeated(file: _File, number: int, name: str) -> bool:
+    """Return whether a column of strings has most of them once."""
+    group = file.metadata.row_group(number)
+    chunks = map(group.column, range(group.num_columns))
+    return any(chunk.path_in_schema == name and _may_repeat(chunk) for chunk in chunks)
 
 
 def _longest_text(file: _File, stream: BinaryIO, number: int, name: str) -> int:

@@ -19,6 +19,7 @@ from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import packing_of
 
 PIECE_BYTES = 16 << 20  # 16 MiB: some hundred MB while it is worked on
+PIECE_ROWS = 1 << 18  # of short rows, each of which takes some 400 bytes while it is worked on
 MAX_ROW_BYTES = 64 << 20
 MAX_COLUMNS = 50_000  # each is a feature of its own, with some ms of work
 _BLOCK_BYTES = 4 << 20
@@ -42,6 +43,7 @@ class TableOptions:
     # of CSV and TSV: `csv` (RFC 4180), or `none`: quotes are characters like any other
     quoting: str = "csv"
     encoding: str = "utf-8"  # of the files, as Python names it
+    follow_links: bool = False  # whether links may lead out of the input base
     tokenizer: str | None = None  # whose template makes texts of chats
 
     @property
@@ -82,6 +84,7 @@ class Piece:
     start: int = 0  # of its bytes; of a Parquet file of its row groups
     stop: int = 0
     too_long: bool = False  # whether it is one row, longer than may be held
+    rows: int = 0  # about how many rows there are, blank ones among them
     # what the layout needs beside, such as the names of the columns
     details: Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
@@ -113,6 +116,7 @@ def cut(
     *,
     delimiter: bytes | None = None,
     piece_bytes: int = PIECE_BYTES,
+    piece_rows: int = PIECE_ROWS,
     max_row_bytes: int = MAX_ROW_BYTES,
 ) -> Iterator[Piece]:
     """Cuts a file where rows end, from where it is said to start; rows that are too long alone.
@@ -120,14 +124,16 @@ def cut(
     Args:
         delimiter: of a table whose fields may be quoted; None where a line is a row.
         piece_bytes: about how long a piece is.
+        piece_rows: the most rows of a piece.
 
     Raises:
         BadQuote: the file ends between quotes, or a field goes on after its closing quote.
     """
 
-    def part(start: int, stop: int, *, too_long: bool = False) -> Piece:
-        return dataclasses.replace(whole, start=start, stop=stop, too_long=too_long)
+    def part(start: int, stop: int, rows: int, *, too_long: bool = False) -> Piece:
+        return dataclasses.replace(whole, start=start, stop=stop, too_long=too_long, rows=rows)
 
+    rows = 0  # of the piece that is not yielded yet
     piece_start = row_start = offset = whole.start
     rest, is_end = b"", False  # of the last row; of a long one what says if it is between quotes
     stream.seek(offset)
@@ -146,16 +152,23 @@ def cut(
         if not len(ends):
             rest = _state(rest, delimiter)
             continue
-        first, last = begin + int(ends[0]), begin + int(ends[-1])
+        rest_start = int(ends[-1])
+        first, last = begin + int(ends[0]), begin + rest_start
         if first - row_start > max_row_bytes:
             if row_start > piece_start:
-                yield part(piece_start, row_start)
-            yield part(row_start, first, too_long=True)
-            piece_start = first
+                yield part(piece_start, row_start, rows)
+            yield part(row_start, first, 1, too_long=True)
+            piece_start, rows, ends = first, 0, ends[1:]
+        rows += len(ends)
+        while rows > piece_rows:
+            place = len(ends) - (rows - piece_rows)
+            stop = begin + int(ends[place - 1]) if place else max(row_start, piece_start)
+            yield part(piece_start, stop, piece_rows)
+            piece_start, rows, ends = stop, rows - piece_rows, ends[place:]
         if last - piece_start >= (1 if is_end else piece_bytes):
-            yield part(piece_start, last)
-            piece_start = last
-        row_start, rest = last, rest[int(ends[-1]) :]
+            yield part(piece_start, last, rows)
+            piece_start, rows = last, 0
+        row_start, rest = last, rest[rest_start:]
 
 
 def first_row(data: bytes, delimiter: bytes | None) -> tuple[int, bool]:

@@ -122,8 +122,7 @@ def read_piece(
     whole is an `InputError`.
     """
     if piece.layout == "folder":
-        encoding = None if options.is_utf8 else options.encoding
-        return _read_files(base, piece, encoding=encoding)
+        return _read_files(base, piece, options)
     size = piece.stop - piece.start
     problem = "TOO_LARGE", f"expected at most {MAX_ROW_BYTES} bytes in a row, got {size}"
     if not piece.too_long:
@@ -171,7 +170,8 @@ def _named(source: str, kind: str) -> Iterator[None]:
 def _read_table(base: str, piece: Piece, options: TableOptions, unread: frozenset[str]) -> Rows:
     ignored = options.ignored
     is_listed = piece.path == piece.source  # a copy in UTF-8 is our own, and lies elsewhere
-    root = os.path.realpath(base) if is_listed and not is_remote(base) else None
+    is_held = is_listed and not options.follow_links and not is_remote(base)
+    root = os.path.realpath(base) if is_held else None
     with open_for_reading(join(base, piece.path), root=root) as stream:
         if piece.layout == "parquet":
             return parquet.read(stream, piece, options, unread=unread)
@@ -205,9 +205,10 @@ def _read_lines(data: bytes, piece: Piece) -> Rows:
     return rows
 
 
-def _read_files(base: str, piece: Piece, *, encoding: str | None) -> Rows:
-    """The files of a piece, in an encoding that is not UTF-8 where one is named."""
-    reader = BlobReader(base)
+def _read_files(base: str, piece: Piece, options: TableOptions) -> Rows:
+    """Read the files of a piece, in the encoding that is named unless it is UTF-8."""
+    encoding = None if options.is_utf8 else options.encoding
+    reader = BlobReader(base, follow_links=options.follow_links)
     texts: list[bytes] = []
     labels, names, bad = [], [], []
     sums: list[int | None] = []

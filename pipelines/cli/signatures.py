@@ -204,6 +204,7 @@ _OLD_FLAGS = {"file_roots": "--image-root"}
 _OTHER_KINDS: dict[str, dict[str, Any]] = {
     "columns": {"type": pair, "multiple": True, "metavar": "NAME=KIND"},
     "file_roots": {"multiple": True, "metavar": "DIR"},
+    "ignore": {"multiple": True, "metavar": "PATTERN"},
     "tensors": {"type": pair, "multiple": True, "metavar": "NAME=DTYPE[SHAPE]"},
     "feature_names": {"type": pair, "multiple": True, "metavar": "NAME=NAME"},
     "num_shards": {"type": counts, "metavar": "N or NAME=N,…"},

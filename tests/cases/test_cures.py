@@ -19,7 +19,7 @@ import pipelines
 from components.common.advice import as_flags
 from pipelines.cli.app import COMMANDS, app
 from tests.cases.examples import counts, read_examples
-from tests.make import REPOSITORY, encode, jpeg, wav, write_files
+from tests.make import REPOSITORY, encode, jpeg, photo, wav, write_files
 from trainer_utils import DatasetError
 from trainer_utils.dataset.location import newest_dataset
 
@@ -64,6 +64,10 @@ def listed(*rows: str) -> Files:
     return {f"{n}.jpg": jpeg(n) for n in (1, 2)} | {"list.csv": "".join(f"{r}\n" for r in rows)}
 
 
+FOLDERS = [*(("train", c) for c in "abab"), ("others", "c")]
+MASKS = (("colour", "RGB"), ("grey", "L"))
+
+
 def animation() -> Files:
     from PIL import Image
 
@@ -97,7 +101,7 @@ CURES: Mapping[str, Cure] = {
         written=9,
     ),
     "no record to train": Cure(
-        lambda: {"a/1.jpg": jpeg(1)},
+        lambda: {"1.jpg": jpeg(1)},
         "splits={'train': 1} (--splits train=1)",
         written=1,
         given={"seed": 1},
@@ -118,7 +122,7 @@ CURES: Mapping[str, Cure] = {
         kind="text",
     ),
     "channels": Cure(
-        lambda: {f"a/{n}.wav": wav(n, channels=1 + 2 * (n == 0)) for n in range(4)},
+        lambda: {f"{n}.wav": wav(n, channels=1 + 2 * (n == 0)) for n in range(4)},
         "channels=1 (--channels 1)",
         written=4,
         kind="audio",
@@ -260,6 +264,49 @@ CURES: Mapping[str, Cure] = {
         "encoding='latin-1' (--encoding latin-1)",
         written=2,
         kind="audio",
+    ),
+    "stray table next to photos": Cure(
+        lambda: photos() | {"a/notes.xml": "<a/>"},
+        "ignore=['*.xml'] (--ignore '*.xml')",
+        written=4,
+    ),
+    "plain list next to folders": Cure(
+        lambda: photos() | {"labels.lst": "a/0.jpg b\n"},
+        "ignore=['labels.lst'] (--ignore labels.lst)",
+        written=4,
+    ),
+    "images and texts": Cure(
+        lambda: photos() | {f"t{n}.txt": f"text {n}" for n in range(5)},
+        "kind='text', ignore=['*.jpg'] (--kind text --ignore '*.jpg')",
+        written=5,
+        kind="text",
+    ),
+    "folders of which some are splits": Cure(
+        lambda: {f"{f}/{c}/{n}.jpg": jpeg(n) for n, (f, c) in enumerate(FOLDERS)},
+        "ignore=['others/*'] (--ignore 'others/*')",
+        written=4,
+    ),
+    "images and masks": Cure(
+        lambda: {f"{f}/{n}.png": photo(n, "PNG", m) for f, m in MASKS for n in range(4)},
+        "layout='segmentation', image_dir='colour', label_dir='grey' "
+        "(--layout segmentation --image-dir colour --label-dir grey)",
+        written=4,
+    ),
+    "two lists": Cure(
+        lambda: listed("filename,label", "1.jpg,a", "2.jpg,b") | {"more.csv": "filename\n2.jpg\n"},
+        "ignore=['more.csv'] (--ignore more.csv)",
+        written=2,
+    ),
+    "tables next to other files": Cure(
+        lambda: table("a.csv", "text", *texts())() | {"b.pdf": b"%PDF-1.4\n"},
+        "ignore=['*.pdf'] (--ignore '*.pdf')",
+        written=8,
+        kind="text",
+    ),
+    "words like splits in some names": Cure(
+        lambda: {f"{'train_' if n < 2 else ''}{n}.jpg": jpeg(n) for n in range(4)},
+        "layout='folder' (--layout folder)",
+        written=4,
     ),
     "column that names no splits": Cure(
         lambda: (

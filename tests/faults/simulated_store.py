@@ -117,7 +117,7 @@ class SimulatedStore(FileSystem):
 
         return self._call("list", path, look)
 
-    def walk(self, base: str) -> Iterator[InputFile]:
+    def walk(self, base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
         def look() -> list[InputFile]:
             return [
                 InputFile(key[len(_key(base)) + 1 :], len(self.objects[key]), self._version(key))

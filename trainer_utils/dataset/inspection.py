@@ -14,7 +14,12 @@ from typing import Any
 
 from trainer_utils.format import DatasetError, Feature, RecordBlock
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
-from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
+from trainer_utils.format.example_columns import (
+    Column,
+    parse_by_kind,
+    parse_examples,
+    parse_feature_lists,
+)
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.media_formats import ImageSize, image_size
 from trainer_utils.format.tfrecord import HEADER_BYTES
@@ -100,6 +105,10 @@ class DatasetFacts:
     records: int = 0
     features: dict[str, FeatureFacts] = dataclasses.field(default_factory=dict)
     lists: dict[str, FeatureFacts] = dataclasses.field(default_factory=dict)
+    # Whether a feature may be of one kind in most examples and of another in some, which are then
+    # bad examples of it
+    takes_mixed: bool = False
+    mixed: dict[str, list[FeatureFacts]] = dataclasses.field(default_factory=dict)
 
     def add(self, block: RecordBlock, *, path: str, takes_lists: bool = True) -> None:
         """Takes the examples of a block of a file in, with their feature lists where `takes_lists`.
@@ -111,13 +120,14 @@ class DatasetFacts:
         begins = block.starts + HEADER_BYTES
         bounds = block.data, begins, begins + block.lengths
         try:
-            columns, lists = parse_examples(*bounds), parse_feature_lists(*bounds)
+            columns, lists = self._parse(*bounds), parse_feature_lists(*bounds)
         except DatasetError as error:
             offset = block.file_offset + int(block.starts[error.record or 0])
             raise DatasetError(f"{path!r}: {error} (byte {offset})") from error
         if lists and not takes_lists:
             got = "tf.train.SequenceExample, whose feature lists no schema here holds"
             raise DatasetError(f"examples: expected tf.train.Example, got {got} ({where})")
+        columns, *others = columns
         features = {name: _facts(column) for name, column in columns.items() if column.kind}
         for name in features.keys() - self.features.keys():
             if name.endswith(_COMPANION) and features[name].kind == "int":
@@ -126,12 +136,33 @@ class DatasetFacts:
                 features[name].first = column.values[: min(first, _MOST_RANK)].tolist()
         steps = {name: _facts_of_steps(column) for name, column in lists.items() if column.kind}
         self.merge(DatasetFacts(len(block), features, steps), where=where)
+        for other in others:
+            facts = {name: _facts(column) for name, column in other.items() if column.kind}
+            self.merge(DatasetFacts(0, facts), where=where)
+
+    def _parse(self, *bounds: Any) -> list[dict[str, Column]]:
+        """Return the features of records, and in further dicts those of further kinds."""
+        try:
+            return [parse_examples(*bounds)]
+        except DatasetError:
+            if not self.takes_mixed:
+                raise
+        found = parse_by_kind(*bounds)
+        most = max(map(len, found.values()), default=1)
+        dicts: list[dict[str, Column]] = [{} for _ in range(most)]
+        for name, by_kind in found.items():
+            for place, column in enumerate(by_kind.values()):
+                dicts[place][name] = column
+        return dicts
 
     def merge(self, other: "DatasetFacts", *, where: str) -> None:
         """Takes another part's facts in; a DatasetError where a feature has another type there."""
         for mine, theirs in ((self.features, other.features), (self.lists, other.lists)):
             for name, facts in theirs.items():
                 known = mine.setdefault(name, facts)
+                if known.kind != facts.kind and self.takes_mixed and mine is self.features:
+                    self._add_mixed(name, facts)
+                    continue
                 if known.kind != facts.kind:
                     said = f"expected {known.kind} in all examples, got {facts.kind}"
                     raise DatasetError(f"feature {name!r}: {said} ({where})")
@@ -141,6 +172,24 @@ class DatasetFacts:
             rule = "in the context or in the feature lists of a tf.train.SequenceExample"
             raise DatasetError(f"feature {both[0]!r}: expected it {rule}, got it in both ({where})")
         self.records += other.records
+
+    def _add_mixed(self, name: str, facts: FeatureFacts) -> None:
+        """Take in facts of a further kind of a feature, of which the first stays the commonest."""
+        others = self.mixed.setdefault(name, [])
+        same = next((other for other in others if other.kind == facts.kind), None)
+        if same is None:
+            others.append(facts)
+        else:
+            same.merge(facts)
+
+    def settle_mixed(self) -> dict[str, dict[str, int]]:
+        """Take each feature of several kinds for the commonest; return its examples by kind."""
+        counts: dict[str, dict[str, int]] = {}
+        for name, others in self.mixed.items():
+            kinds = sorted([self.features[name], *others], key=lambda facts: -facts.present)
+            self.features[name], self.mixed[name] = kinds[0], kinds[1:]
+            counts[name] = {facts.kind: facts.present for facts in kinds}
+        return counts
 
     @property
     def texts(self) -> frozenset[str]:
@@ -160,7 +209,10 @@ def features_of_facts(facts: DatasetFacts) -> dict[str, Feature]:
     value, since Datum reads a dense string as one scalar. A feature list has the shape of one step
     of it, and `extra["sequence"]`: that shape, or `"ragged"` where steps differ.
     """
-    features = {name: _feature(entry, facts.records) for name, entry in facts.features.items()}
+    features = {
+        name: _feature(entry, facts.records - sum(o.present for o in facts.mixed.get(name, ())))
+        for name, entry in facts.features.items()
+    }
     for name, feature in features.items():
         companion = features.get(name + _COMPANION)
         if companion is None or not companion.dense or len(companion.shape) != 1:

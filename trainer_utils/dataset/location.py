@@ -78,7 +78,7 @@ def uri_and_split(artifact: _One) -> tuple[str, str | None]:
         uri = os.fspath(artifact)
     if not isinstance(uri, str) or not uri:
         raise ConfigError.of("artifact_uri", artifact, allowed="a uri or an artifact")
-    uri = uri.rstrip("/")
+    uri = storage.local_path(uri).rstrip("/")
     found = _SPLIT_PATTERN.search(uri)
     if found is None or is_pattern(folder := uri[: found.start()]):
         return uri or "/", None
@@ -92,7 +92,7 @@ def is_pattern(path: str) -> bool:
     """
     if _WILDCARDS.search(path) is None:
         return False
-    local = path.removeprefix("file://")
+    local = storage.local_path(path)
     return storage.is_remote(local) or not os.path.lexists(local)
 
 
@@ -113,6 +113,7 @@ def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[tuple[
 
 def newest_dataset(uri: str) -> str:
     """The dataset that a conversion's `out` or `out/latest` leads to; of any other uri itself."""
+    uri = storage.local_path(uri)
     uri = uri.rstrip("/") or uri
     if storage.is_remote(uri):
         return uri

@@ -128,12 +128,15 @@ class Dataset(DatasetLayout):
             start += shard.num_records
         return ranges
 
-    def with_facts(self, *, takes_lists: bool = True) -> tuple["Dataset", DatasetFacts]:
-        """The same with all counts and features, for which every record is read, and their facts.
+    def with_facts(
+        self, *, takes_lists: bool = True, takes_mixed: bool = False
+    ) -> tuple["Dataset", DatasetFacts]:
+        """Return the dataset with counts and features, by reading every record, and their facts.
 
-        Feature lists that are not to be taken, and a count that is not the dataset's, are errors.
+        Feature lists that are not to be taken, and a count that is not the dataset's, are errors,
+        and a feature of two kinds unless `takes_mixed`: then it is of the commonest.
         """
-        facts, counted = DatasetFacts(), {}
+        facts, counted = DatasetFacts(takes_mixed=takes_mixed), {}
         for split, shards in self.shards.items():
             counted[split] = list[ShardFile]()
             for shard in shards:
@@ -142,6 +145,13 @@ class Dataset(DatasetLayout):
                     facts.add(block, path=shard.path, takes_lists=takes_lists)
                 check_count(shard, records := facts.records - before)
                 counted[split].append(shard._replace(records=records))
+        for name, kinds in facts.settle_mixed().items():
+            counts = ", ".join(f"{kind} in {count:,} examples" for kind, count in kinds.items())
+            _logger.warning(
+                "%r: feature %r is %s. The former is taken; for the others, leave the feature out, "
+                "features=[…], or have other records stand in, on_corrupt='skip'.",
+                *(self.uri, name, counts),
+            )
         features = self.features if self.says_features else features_of_facts(facts)
         changes: dict[str, Any] = {"shards": counted, "features": features, "says_features": True}
         return dataclasses.replace(self, **changes), facts
@@ -185,7 +195,9 @@ def _inspected(dataset: Dataset) -> Dataset:
     if (found := _inspections.get(state)) is None:
         if len(_inspections) >= _MOST_INSPECTIONS:
             _inspections.clear()
-        found = _counted(dataset) if dataset.says_features else dataset.with_facts()[0]
+        found = (
+            _counted(dataset) if dataset.says_features else dataset.with_facts(takes_mixed=True)[0]
+        )
         _inspections[state] = found
     features = dataset.features if dataset.says_features else found.features
     return dataclasses.replace(dataset, features=features, shards=found.shards, says_features=True)

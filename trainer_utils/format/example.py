@@ -23,7 +23,7 @@ _SHORT = [bytes([number]) for number in range(1 << 7)]  # varints
 
 # Field number << 3 | 2: all that stands here is length-delimited.
 _FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"
-_BYTES_LIST, _FLOAT_LIST, _INT64_LIST = _FIRST, _SECOND, _THIRD  # of Feature
+BYTES_LIST, FLOAT_LIST, INT64_LIST = _FIRST, _SECOND, _THIRD  # of Feature
 
 _VARINT, _FIXED64, DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
 _FEATURES, _FEATURE_LISTS = 1, 2  # of an example, and of a sequence example beside them
@@ -43,7 +43,7 @@ def encode_example(features: Mapping[str, Scalar | Sequence[Scalar]]) -> list[by
     for name in sorted(features):
         value = features[name]
         if isinstance(value, bytes):
-            parts += (_bytes_head(name, len(value)), value)
+            parts += (bytes_head(name, len(value)), value)
         elif isinstance(value, int):
             parts.append(_integer(name, value))
         elif isinstance(value, float):
@@ -81,9 +81,10 @@ def _step(values: Sequence[Scalar]) -> bytes:
 
 
 @functools.lru_cache(maxsize=4096)  # names and classes have few lengths, images many
-def _bytes_head(name: str, size: int) -> bytes:
+def bytes_head(name: str, size: int) -> bytes:
+    """Return the bytes of a feature's entry before its one value of `size` bytes."""
     head = _FIRST + varint(size)
-    return _entry_head(name, _BYTES_LIST, len(head) + size) + head
+    return entry_head(name, BYTES_LIST, len(head) + size) + head
 
 
 @functools.lru_cache(maxsize=4096)  # sizes and class ids come again and again
@@ -93,19 +94,19 @@ def _integer(name: str, value: int) -> bytes:
 
 def _list(name: str, values: Sequence[Scalar]) -> bytes:
     kind, body = _values(values)
-    return _entry_head(name, kind, len(body)) + body
+    return entry_head(name, kind, len(body)) + body
 
 
 def _values(values: Sequence[Scalar]) -> tuple[bytes, bytes]:
     """The kind of a list of values, and its bytes."""
     if isinstance(values[0], bytes):
-        kind = _BYTES_LIST
+        kind = BYTES_LIST
         body = b"".join(map(_packed, cast(Sequence[bytes], values)))
     elif isinstance(values[0], float):
-        kind = _FLOAT_LIST
+        kind = FLOAT_LIST
         body = _packed(struct.pack(f"<{len(values)}f", *cast(Sequence[float], values)))
     else:
-        kind = _INT64_LIST
+        kind = INT64_LIST
         body = _packed(b"".join(varint(v % 2**64) for v in cast(Sequence[int], values)))
     return kind, body
 
@@ -114,8 +115,8 @@ def _packed(data: bytes) -> bytes:
     return _FIRST + varint(len(data)) + data
 
 
-def _entry_head(name: str, kind: bytes, size: int) -> bytes:
-    """What stands in a map entry before the `size` bytes of its feature's list."""
+def entry_head(name: str, kind: bytes, size: int) -> bytes:
+    """Return the bytes of a map entry before the `size` bytes of its feature's list."""
     head = kind + varint(size)
     head = _SECOND + varint(size + len(head)) + head
     head = _packed(name.encode()) + head

@@ -6,7 +6,7 @@ Messages are walked in parallel by numpy, some 0.3 us a record and feature. What
 unusual way goes one by one. Source: as of `example`.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +52,7 @@ def parse_examples(
     names: Collection[str] | None = None,
     *,
     views: Collection[str] = (),
+    kinds: Mapping[str, str] | None = None,
 ) -> dict[str, Column]:
     """Parses features of the records in `buffer`; one that was asked for and none has, has no
     values.
@@ -60,6 +61,7 @@ def parse_examples(
         begins, ends: `(records,) int64`, where each record is in it.
         names: of the features; None: all.
         views: those whose bytes come as views of the buffer, not copied.
+        kinds: what features are; where two kinds are in the records, another one is the error.
 
     Raises:
         DatasetError: a record is no `tf.train.Example`, or a feature has two kinds; `record` is
@@ -73,7 +75,40 @@ def parse_examples(
             for name in (map(bytes.decode, found) if names is None else names)
         }
     except (_UnusualError, IndexError, UnicodeDecodeError):
-        return _one_by_one(buffer, begins, ends, names)
+        return _one_by_one(buffer, begins, ends, names, expected=kinds or {})
+
+
+def parse_by_kind(
+    buffer: Buffer, begins: Positions, ends: Positions
+) -> dict[str, dict[str, Column]]:
+    """Parse all features of records in which a feature may have several kinds.
+
+    Returns:
+        By feature and kind what `parse_examples` does, as if records of other kinds lacked it.
+
+    Raises:
+        DatasetError: a record is no `tf.train.Example`.
+    """
+    found: dict[str, dict[str, dict[int, list[Any]]]] = {}
+    for row, (begin, end) in enumerate(_bounds(begins, ends)):
+        try:
+            decoded = decode_context(bytes(buffer[begin:end]), None)
+        except DatasetError as error:
+            error.record = row
+            raise
+        for name, values in decoded.items():
+            kind = _KINDS_OF_VALUES.get(type(values[0]), "string") if values else ""
+            found.setdefault(name, {}).setdefault(kind, {})[row] = _plain(values)
+    columns: dict[str, dict[str, Column]] = {}
+    for name, by_kind in found.items():
+        for kind, rows in by_kind.items():
+            counts = np.zeros(len(begins), np.int64)
+            counts[[*rows]] = [*map(len, rows.values())]
+            flat = [value for values in rows.values() for value in values]
+            dtype = _DTYPES.get(kind)
+            array = np.array(flat, dtype) if dtype else array_of(flat, object)
+            columns.setdefault(name, {})[kind] = Column(kind, counts, array)
+    return columns
 
 
 def _walk(
@@ -287,8 +322,11 @@ def _one_by_one(
     names: Collection[str] | None,
     *,
     are_lists: bool = False,
+    expected: Mapping[str, str] | None = None,
 ) -> dict[str, Column]:
-    kinds = dict.fromkeys(names or (), "")
+    kinds = dict.fromkeys(names or (), "") | {
+        name: kind for name, kind in (expected or {}).items() if names is None or name in names
+    }
     found: dict[str, list[list[Any]]] = {name: [[]] * len(begins) for name in kinds}
     decode: Callable[..., dict[str, list[Any]]]
     decode = decode_feature_lists if are_lists else decode_context

@@ -31,6 +31,7 @@ from trainer_utils.format.manifest import Shard
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.tfrecord import (
     FOOTER_BYTES,
+    HEADER_BYTES,
     RECORD_OVERHEAD_BYTES,
     Buffer,
     Lengths,
@@ -38,6 +39,8 @@ from trainer_utils.format.tfrecord import (
     Sums,
     compact,
     extend_crc32c,
+    frame_footers,
+    frame_headers,
     frame_parts,
     multiset_checksum,
     unframe,
@@ -334,6 +337,25 @@ class ShardWriter:
         if self._pending_bytes >= self._buffer_bytes:
             self._flush()
         return crc
+
+    def write_many(self, payloads: Sequence[bytes], names: Sequence[bytes | None]) -> None:
+        """Frame and append records in fewer steps than `write` takes for each.
+
+        Args:
+            payloads: the records.
+            names: what each is called, or None.
+        """
+        lengths = np.fromiter(map(len, payloads), np.int64, len(payloads))
+        sums = np.fromiter(map(google_crc32c.value, payloads), np.uint32, len(payloads))
+        headers, footers = frame_headers(lengths).tobytes(), frame_footers(sums).tobytes()
+        frames = bytearray()
+        for number, payload in enumerate(payloads):
+            frames += headers[HEADER_BYTES * number : HEADER_BYTES * (number + 1)]
+            frames += payload
+            frames += footers[FOOTER_BYTES * number : FOOTER_BYTES * (number + 1)]
+        masked = np.frombuffer(footers, "<u4")
+        name_sums = np.fromiter(map(name_crc, names), np.uint32, len(names))
+        self.write_framed(bytes(frames), lengths, masked, name_sums)
 
     def write_framed(
         self,

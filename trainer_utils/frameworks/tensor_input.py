@@ -8,6 +8,7 @@ which find their input by a number.
 import atexit
 import functools
 import itertools
+import sys
 import threading
 import time
 import weakref
@@ -363,17 +364,33 @@ def _entry(method: str) -> Callable[..., Any]:
     return call
 
 
+# Functions that run at exit run in reverse order. With this one, those of weakref, which end the
+# reading processes, are registered before ours and run after it.
+weakref.finalize(TensorInput, lambda: None)
+
+
 @atexit.register
 def _wait_for_calls() -> None:
-    """Has Python wait at its end until nothing is made any more.
+    """Wait at exit until no batch is being made.
 
-    A thread of TensorFlow's that comes for a Python that is ending never comes back.
+    A thread of TensorFlow's that calls into an interpreter that has ended never returns.
     """
     still, deadline = 0, time.monotonic() + _EXIT_SECONDS
     while _calls["begun"] and still < _STILL_TURNS and time.monotonic() < deadline:
         begun = _calls["begun"]
         time.sleep(_TURN_SECONDS)
         still = still + 1 if begun == _calls["begun"] == _calls["ended"] else 0
+    _clear_tensorflow_last()
+
+
+def _clear_tensorflow_last() -> None:
+    """Move TensorFlow's modules to the front of `sys.modules`, which Python clears from the end.
+
+    Functions of datasets that outlive them print `Exception ignored in: AtomicFunction.__del__`
+    (TensorFlow 2.16), as they do when Keras was imported before TensorFlow.
+    """
+    for name in [name for name in sys.modules if name.partition(".")[0] != "tensorflow"]:
+        sys.modules[name] = sys.modules.pop(name)
 
 
 def _kinds(spec: ArraySpec) -> list[tf.DType]:

@@ -33,7 +33,7 @@ from trainer_utils.reading.elements import (
     call_hook,
     stack,
 )
-from trainer_utils.reading.features import FeatureArrays, is_audio
+from trainer_utils.reading.features import FeatureArrays, is_audio, with_missing_values
 from trainer_utils.reading.record_reader import RecordReader, Rows
 from trainer_utils.storage import MachineError, is_fault
 
@@ -96,6 +96,7 @@ class Batches:
             has_callback=options.has_callback,
             default_values=options.default_values,
         )
+        self.features = with_missing_values(self.features, options.label)
         if options.mask_feature in self.features:
             raise ConfigError.of("mask", options.mask, allowed="a name that no feature has")
         self.input_start: InputState = self.order.start

@@ -3,6 +3,7 @@
 Shapes and types are those of `tf.io.parse_example`, with bytes in arrays of objects.
 """
 
+import dataclasses
 import io
 import itertools
 import math
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 _DTYPES: Mapping[str, Any] = {"int": np.int64, "float": np.float32, "string": object}
 _NAMES = {"int": "int64", "float": "float32", "string": "bytes"}
 _BOXES = ("xmin", "xmax", "ymin", "ymax")  # shares of the whole image's width and height
+MISSING_INT = -1
+"""The integer of a record that lacks one, where the other records have one value each."""
 _COMPANION = "_shape"  # of a sparse feature of rank 2 or more, as Datum writes it
 
 Array = npt.NDArray[Any]
@@ -84,6 +87,7 @@ class FeatureArrays:
         ]
         self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
         self._views |= {*self._tokens}
+        self._kinds = {name: one.type for name, one in features.items() if not one.tokens}
         self.structure = {name: self._spec_of(name, one) for name, one in features.items()}
 
     def decode(
@@ -146,7 +150,7 @@ class FeatureArrays:
 
     def _parsed(self, rows: Rows, keys: Keys | None) -> dict[str, Any]:
         """The columns of all features; their kinds are as the dataset says."""
-        columns: dict[str, Any] = rows.parse(self._names, views=self._views)
+        columns: dict[str, Any] = rows.parse(self._names, views=self._views, kinds=self._kinds)
         if self._lists:
             columns |= rows.parse_lists(self._lists)
         for name, spec in self._tokens.items():
@@ -305,9 +309,36 @@ def _dense(name: str, column: Column, feature: Feature) -> Array:
     if is_list and (column.counts != math.prod(feature.shape)).any():
         rule = "features whose lists are all of one length, where a record has one"
         raise ConfigError.of("default_values", name, allowed=rule)
+    if feature.extra.get("optional") and (column.counts == 0).any():
+        raise ConfigError.of(
+            "label",
+            name,
+            allowed="a feature that every record has; some of these records have none",
+            advice="Read a split whose records are labelled, or leave label= out: a missing "
+            f"integer is {MISSING_INT} then",
+        )
     _check_dense(name, column, feature.shape)
     values = column.values.astype(_DTYPES[feature.type], copy=False)
     return values.reshape(len(column.counts), *feature.shape)
+
+
+def with_missing_values(features: Mapping[str, Feature], label: str | None) -> dict[str, Feature]:
+    """Return the features to read where some records lack a value that the others have one of.
+
+    Of the label every record must have a value, and records without it are refused. Of another
+    integer a missing value is -1: 0 would be a class.
+    """
+    found = dict(features)
+    for name, feature in features.items():
+        is_optional = feature.extra.get("optional") and not feature.dense
+        if not is_optional or "default" in feature.extra:
+            continue
+        if name == label:
+            found[name] = dataclasses.replace(feature, shape=(), dense=True)
+        elif feature.type == "int":
+            extra = {**feature.extra, "default": MISSING_INT}
+            found[name] = dataclasses.replace(feature, extra=extra)
+    return found
 
 
 def _check_dense(name: str, column: Column, shape: Sequence[int]) -> None:

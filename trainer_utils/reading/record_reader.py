@@ -7,7 +7,7 @@ so that every batch has its size and every step is there.
 import contextlib
 import copy
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,10 +56,17 @@ class Rows:
         """`(rows,) uint32`, masked, of the payloads."""
         return footers_of(self.data, self.ends + FOOTER_BYTES)
 
-    def parse(self, names: Collection[str], *, views: Collection[str] = ()) -> dict[str, Column]:
-        """Some features of all records, as `parse_examples` has them."""
+    def parse(
+        self,
+        names: Collection[str],
+        *,
+        views: Collection[str] = (),
+        kinds: Mapping[str, str] | None = None,
+    ) -> dict[str, Column]:
+        """Return some features of all records, as `parse_examples` does."""
         with self._naming():
-            return parse_examples(self.data, self.begins, self.ends, names, views=views)
+            bounds = self.data, self.begins, self.ends
+            return parse_examples(*bounds, names, views=views, kinds=kinds)
 
     def parse_lists(self, names: Collection[str]) -> dict[str, Column]:
         """Some feature lists of all records, as `parse_feature_lists` has them."""
@@ -113,6 +120,7 @@ class RecordReader:
         self._skips = options.on_corrupt == "skip"
         self.unreadable: dict[RecordName, str] = {}
         self._bad: set[tuple[int, int]] = set()  # shard's index and record's number
+        self._cut: set[int] = set()  # indices of shards of which the end is known to lack
         self._seen_bad: set[tuple[int, int, int]] = set()  # shard's index and bytes, once
         self._indices = {shard.path: index for index, shard in enumerate(self._shards)}
         self._ranges, self._positions = ranges, RecordPositions(ranges)
@@ -158,6 +166,22 @@ class RecordReader:
         self.unreadable[RecordName(self._shards[index].path, number)] = str(error)
         self._bad.add((index, number))
 
+    def _note_behind(self, index: int) -> None:
+        """Note all records behind the end of a shard that was cut.
+
+        None of them stands in for another, so the ledger must know all once it knows one.
+        """
+        if index in self._cut:
+            return
+        self._cut.add(index)
+        path, end = self._shards[index].path, int(self._files.counts[index])
+        for part in self._ranges:
+            first = max(part.skip, end)
+            if part.path == path and first < part.skip + part.take:
+                why = str(self._missing(index, first))
+                for number in range(first, part.skip + part.take):
+                    self.unreadable.setdefault(RecordName(path, number), why)
+
     def _locate(self, positions: Positions) -> tuple[Positions, Positions]:
         """Which shard, and which record in it, positions are."""
         ranges, numbers = self._positions.places_of(positions)
@@ -172,6 +196,7 @@ class RecordReader:
             while (is_behind := record[1] >= self._files.counts[record[0]]) or record in self._bad:
                 if is_behind and not tried:
                     self._note(*record, self._missing(*record))
+                    self._note_behind(record[0])
                 tried += 1
                 if tried > self._num_records:
                     first = next(iter(self.unreadable.values()))

@@ -7,12 +7,15 @@ All of it tries again where the machine fails, and then says so by a `MachineErr
 `OSError` is of the file itself.
 """
 
+import collections
+import concurrent.futures
 import errno
 import itertools
 import os
+import posixpath
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -31,6 +34,7 @@ from trainer_utils.storage.file_system import (
     is_object_store,
     is_remote,
     join,
+    local_path,
     machine_error,
     naming_file,
     persist,
@@ -41,6 +45,7 @@ from trainer_utils.storage.file_system import (
 from trainer_utils.storage.local import LOCAL, begin_sync, sync_files, sync_folder
 
 _COPIED_BYTES = 8 << 20  # at a time
+_LISTED_AT_ONCE = 32  # folders of a store
 
 
 def file_system_of(path: str) -> FileSystem:
@@ -113,13 +118,19 @@ def list_names(folder: str, *, may_lack: bool = False) -> list[str]:
         return []
 
 
-def walk_files(base: str) -> Iterator[InputFile]:
-    """Every file under a folder, however deep, in no order and one at a time. Reads no file.
+def walk_files(base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
+    """Yield every file under a folder, however deep, in no order and one at a time. Reads no file.
 
-    A link to a file inside `base` counts as that file; one that leads out, a linked folder,
-    whatever is no regular file and a folder that cannot be listed are listed with their `problem`.
+    A link to a file inside `base` counts as that file. A link that leads out, a linked folder,
+    anything that is not a regular file and a folder that cannot be listed are yielded with their
+    `problem`.
+
+    Args:
+        base: a folder, or the url of one.
+        follow_links: whether links to files and folders are read wherever they lead. A link to a
+            folder that contains it is yielded with the problem `LINK_LOOP`, and not followed.
     """
-    return file_system_of(base).walk(base)
+    return file_system_of(base).walk(base, follow_links=follow_links)
 
 
 def list_files(base: str) -> list[InputFile]:
@@ -127,9 +138,32 @@ def list_files(base: str) -> list[InputFile]:
     return sorted(walk_files(base), key=lambda file: encode_path(file.path))
 
 
-def find_file(base: str, name: str) -> InputFile:
-    """One file of a folder, as `list_files` lists it, or a FileNotFoundError."""
-    return persist(base, file_system_of(base).find, base, name)
+def find_file(base: str, name: str, *, follow_links: bool = False) -> InputFile:
+    """Return one file of a folder as `walk_files` lists it, or raise a FileNotFoundError."""
+    return persist(base, file_system_of(base).find, base, name, follow_links=follow_links)
+
+
+def find_files(base: str, paths: Sequence[str]) -> dict[str, InputFile]:
+    """Return those of many files below a folder that are there, as `walk_files` has them.
+
+    Each folder is listed by itself, those of a store at once, and no file is asked for alone.
+    """
+    by_folder: dict[str, list[str]] = collections.defaultdict(list)
+    for path in dict.fromkeys(paths):
+        folder, name = posixpath.split(path)
+        by_folder[folder].append(name)
+
+    def look(folder: str) -> dict[str, InputFile]:
+        whole = join(base, folder) if folder else base
+        files = file_system_of(whole)
+        found = persist(whole, files.find_in_folder, whole, by_folder[folder])
+        return {join(folder, n) if folder else n: file for n, file in found.items()}
+
+    with concurrent.futures.ThreadPoolExecutor(_LISTED_AT_ONCE if is_remote(base) else 1) as pool:
+        looked_up: dict[str, InputFile] = {}
+        for found in pool.map(look, by_folder):
+            looked_up |= {path: file._replace(path=path) for path, file in found.items()}
+    return looked_up
 
 
 def open_for_reading(path: str, *, root: str | None = None) -> BinaryIO:

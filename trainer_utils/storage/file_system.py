@@ -9,7 +9,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+import urllib.parse
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -50,6 +51,22 @@ _OF_THE_FILE = {
 def is_remote(path: str) -> bool:
     """Whether a path is a url, such as `gs://bucket/folder`."""
     return "://" in path
+
+
+def local_path(uri: str) -> str:
+    """Return the path that a `file://` URI names; any other string as it is.
+
+    `Path.as_uri()` writes `%20` for a space. A name that is there with its `%` is meant itself,
+    since many programs put `file://` before a path and encode nothing. Source: RFC 8089.
+    """
+    scheme, _, path = uri.partition("://")
+    if scheme.lower() != "file":
+        return uri
+    path = path.removeprefix("localhost")
+    decoded = urllib.parse.unquote(path, errors="surrogateescape")
+    if decoded != path and os.path.lexists(path) and not os.path.lexists(decoded):
+        return path
+    return decoded
 
 
 def is_object_store(path: str) -> bool:
@@ -264,6 +281,14 @@ def naming_file(path: str) -> Iterator[None]:
         raise
 
 
+OUTSIDE = ("OUTSIDE_INPUT_BASE", "a symbolic link that leads out of the input base")
+"""The problem of a link that is not followed out of the folder that is listed."""
+LINKED_FOLDER = ("NOT_A_FILE", "a linked folder")
+"""The problem of a link to a folder that is not followed."""
+LINK_LOOP = ("LINK_LOOP", "a link to a folder that contains it")
+"""The problem of a link that is followed nowhere, since its files are listed already."""
+
+
 class InputFile(NamedTuple):
     """One file under a base folder.
 
@@ -329,13 +354,25 @@ class FileSystem(Protocol):
     def list_folder(self, path: str) -> list[FolderEntry]:
         """What is in a folder, without what is below its folders, in no order."""
 
-    def walk(self, base: str) -> Iterator[InputFile]:
-        """Every file under a folder, however deep, in no order."""
+    def walk(self, base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
+        """Yield every file under a folder, however deep, in no order; buckets have no links."""
 
-    def find(self, base: str, name: str) -> InputFile:
-        """One file of a folder, as `walk` has it."""
+    def find(self, base: str, name: str, *, follow_links: bool = False) -> InputFile:
+        """Return one file of a folder, as `walk` has it."""
         found = self.info(join(base, name))
         return InputFile(name, found.size or 0, found.version)
+
+    def find_in_folder(self, folder: str, names: Sequence[str]) -> dict[str, InputFile]:
+        """Return those of some files of one folder that are there, as `walk` has them, by name."""
+        try:
+            found = {each.name: each for each in self.list_folder(folder) if not each.is_folder}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        return {
+            name: InputFile(name, found[name].size or 0, found[name].version)
+            for name in names
+            if name in found
+        }
 
     def create(self, path: str) -> BinaryIO:
         """A stream to a new file, whole once it is closed."""

@@ -14,12 +14,15 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from trainer_utils.storage.file_system import (
+    LINK_LOOP,
+    LINKED_FOLDER,
+    OUTSIDE,
     FileRefusedError,
     FileSystem,
     FolderEntry,
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
 
 _MOST_READ = 1 << 30  # bytes at a time: systems read less than 2 GiB
 _NO_FILE = ("NOT_A_FILE", "no regular file")
-_OUTSIDE = ("OUTSIDE_INPUT_BASE", "a symbolic link that leads out of the input base")
 _SYNC_THREADS = 16  # the system's calls wait for the disk, which takes many at once
 _NO_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EISDIR)
 
@@ -76,29 +78,46 @@ class _LocalFileSystem(FileSystem):
     def list_folder(self, path: str) -> list[FolderEntry]:
         return [_folder_entry(entry) for entry in _scan(path)]
 
-    def walk(self, base: str) -> Iterator[InputFile]:
+    def walk(self, base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
         root = os.path.realpath(base)
-        folders = [""]
+        # Each with the real paths of the folders that it is in, where links are followed.
+        folders: list[tuple[str, frozenset[str]]] = [("", frozenset([root]))]
         while folders:
-            folder = folders.pop()
+            folder, above = folders.pop()
             place = os.path.join(base, folder)
             try:
                 for entry in persist(place, _scan, place):
                     path = f"{folder}/{entry.name}" if folder else entry.name
                     if _is_folder_itself(entry):
-                        folders.append(path)
+                        if follow_links:
+                            folders.append((path, above | {os.path.realpath(entry.path)}))
+                        else:
+                            folders.append((path, above))
+                    elif follow_links and _is_linked_folder(entry):
+                        target = os.path.realpath(entry.path)
+                        if target in above:
+                            yield InputFile(path, 0, "", LINK_LOOP, is_folder=True)
+                        else:
+                            folders.append((path, above | {target}))
                     else:
-                        yield _local_file(entry, path, root)
+                        yield _local_file(entry, path, None if follow_links else root)
             except OSError as error:
                 if not folder:
                     raise
                 code, detail = problem_of(error, place)
                 yield InputFile(folder, 0, "", (code, f"a folder: {detail}"), is_folder=True)
 
-    def find(self, base: str, name: str) -> InputFile:
+    def find(self, base: str, name: str, *, follow_links: bool = False) -> InputFile:
         entry = Path(base, name)
         entry.lstat()  # else it would be listed as one that vanished
-        return _local_file(entry, name, os.path.realpath(base))
+        return _local_file(entry, name, None if follow_links else os.path.realpath(base))
+
+    def find_in_folder(self, folder: str, names: Sequence[str]) -> dict[str, InputFile]:
+        found = {}
+        for name in names:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                found[name] = self.find(folder, name)
+        return found
 
     def create(self, path: str) -> BinaryIO:
         return open(path, "wb")
@@ -216,7 +235,7 @@ def _open_regular(path: str, root: str | None) -> tuple[int, int]:
 
 def _check_inside(path: str, root: str) -> None:
     if path != root and not path.startswith(root.rstrip("/") + "/"):
-        raise FileRefusedError(*_OUTSIDE)
+        raise FileRefusedError(*OUTSIDE)
 
 
 def _read_up_to(descriptor: int, most: int) -> bytes:
@@ -250,14 +269,23 @@ def _is_folder_itself(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _local_file(entry: os.DirEntry[str] | Path, path: str, root: str) -> InputFile:
+def _is_linked_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_symlink() and persist(entry.path, entry.is_dir)
+    except OSError as error:
+        problem_of(error, entry.path)
+        return False
+
+
+def _local_file(entry: os.DirEntry[str] | Path, path: str, root: str | None) -> InputFile:
+    """Return a file as it is listed; `root` is the folder that links must not lead out of."""
     place, version = os.fspath(entry), ""
     try:
         status = persist(place, entry.stat, follow_symlinks=False)
         version = f"{status.st_mtime_ns}-{status.st_ctime_ns}"
         if is_link := stat.S_ISLNK(status.st_mode):
-            if os.path.commonpath([root, os.path.realpath(place)]) != root:
-                return InputFile(path, 0, version, _OUTSIDE)
+            if root and os.path.commonpath([root, os.path.realpath(place)]) != root:
+                return InputFile(path, 0, version, OUTSIDE)
             status = persist(place, entry.stat)
             version += f"-{status.st_mtime_ns}-{status.st_ctime_ns}"
     except OSError as error:  # gone since, or in a folder that shows names alone
@@ -268,8 +296,7 @@ def _local_file(entry: os.DirEntry[str] | Path, path: str, root: str) -> InputFi
     if stat.S_ISREG(status.st_mode):
         return InputFile(path, status.st_size, version)
     is_linked_folder = is_link and stat.S_ISDIR(status.st_mode)
-    problem = (_NO_FILE[0], "a linked folder") if is_linked_folder else _NO_FILE
-    return InputFile(path, 0, version, problem)
+    return InputFile(path, 0, version, LINKED_FOLDER if is_linked_folder else _NO_FILE)
 
 
 def begin_sync(path: str) -> None:

@@ -10,7 +10,7 @@ import functools
 import io
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -39,6 +39,9 @@ _FIRST_BYTES = 256 << 10  # of a stream, so that its head is there soon; then tw
 _PARTS_AHEAD = 4  # requests under way for a stream that is read on
 _PARTS_AT_ONCE = 4  # of one object that is written
 _LISTED_AT_ONCE = 1000  # objects, a page of the stores
+# Of a folder, that are looked for one by one: a folder of 50,000 objects has 50 pages.
+_FEW_NAMES = 3
+_LIST_FROM_A_KEY = ("S3Store",)  # stores whose listings may begin at a key
 _RETRIED = " retries, max_retries: "  # in object_store's errors after more than one attempt
 
 
@@ -81,7 +84,23 @@ class _ObjectStores(FileSystem):
                 raise FileNotFoundError(path)
             return folders + files
 
-    def walk(self, base: str) -> Iterator[InputFile]:
+    def find_in_folder(self, folder: str, names: Sequence[str]) -> dict[str, InputFile]:
+        """Return those of some files that are there: few of them by a page of the listing each."""
+        with _at(folder) as (store, key):
+            skipped = len(key) + 1 if key else 0
+            if len(names) <= _FEW_NAMES and type(store).__name__ in _LIST_FROM_A_KEY:
+                infos = [_first_from(store, key, name) for name in names]
+                found = [info for info in infos if info is not None]
+            else:
+                found = [*store.list_with_delimiter(key or None)["objects"]]
+            by_name = {info["path"][skipped:]: info for info in found}
+            return {
+                name: InputFile(name, int(by_name[name]["size"]), _version(by_name[name]))
+                for name in names
+                if name in by_name and _is_file(store, by_name[name])
+            }
+
+    def walk(self, base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
         with _at(base) as (store, key):
             skipped = len(key) + 1 if key else 0
             for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
@@ -340,6 +359,14 @@ def _head(store: "ObjectStore", key: str) -> "ObjectMeta | None":
         return store.head(key)
     except FileNotFoundError:
         return None
+
+
+def _first_from(store: "ObjectStore", folder: str, name: str) -> "ObjectMeta | None":
+    """Return the object of a name, by one page of a listing that begins right before it."""
+    whole = f"{folder}/{name}" if folder else name
+    before = whole[:-1] + chr(ord(whole[-1]) - 1) + "~" if ord(whole[-1]) > 1 else whole[:-1]
+    page = next(iter(store.list(_prefix(folder), offset=before, chunk_size=_LISTED_AT_ONCE)), [])
+    return next((info for info in page if info["path"] == whole), None)
 
 
 def _prefix(key: str) -> str | None:

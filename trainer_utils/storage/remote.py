@@ -76,7 +76,7 @@ class _FsspecFileSystem(FileSystem):
                 if info["name"].strip("/") != inner.strip("/")
             ]
 
-    def walk(self, base: str) -> Iterator[InputFile]:
+    def walk(self, base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
         inner, found = persist(base, self._find_all, base)
         for name, info in found.items():
             path = name[len(inner) :].lstrip("/")

@@ -42,6 +42,7 @@ from trainer_utils.format.settings import (
     settings_of,
 )
 from trainer_utils.writing import publishing
+from trainer_utils.writing.plain_rows import PlainEncoder
 from trainer_utils.writing.publishing import finish_shard, verify_shard
 from trainer_utils.writing.values import FeatureRecord, Plain, Stored, check_image, stored_value
 
@@ -50,7 +51,13 @@ _logger = logging.getLogger(__name__)
 _PRODUCER = "DatasetWriter"
 _LABEL = "label"
 _MOST_CLASSES = 1 << 16  # beyond these, numbers of a feature called so are no classes
+_MOST_WAITING = 1 << 12  # examples of a shard that are written together
+_MOST_ENCODERS = 64  # sets of features that are looked at for a fast way
 _BUFFER_BYTES = 64 << 20  # of all shards of a split together
+
+
+def _bytes_of(label: str | bytes) -> bytes:
+    return label.encode() if isinstance(label, str) else label
 
 
 def _shards(name: str, value: Any) -> Any:
@@ -127,6 +134,7 @@ class DatasetWriter:
         self.uri = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
         if not isinstance(self.uri, str) or not self.uri or "\0" in self.uri:
             raise ConfigError.of("uri", uri, allowed="a path or url")
+        self.uri = storage.local_path(self.uri)
         publishing.check_is_free(self.uri)
         self._folder = self._make_folder()
         self._vocabularies: Mapping[str, Sequence[str]] = dict(self._settings.vocabulary)  # type: ignore[arg-type]
@@ -137,6 +145,8 @@ class DatasetWriter:
             feature: {label.encode(): number for number, label in enumerate(labels)}
             for feature, labels in self._vocabularies.items()
         }
+        self._encoders: dict[tuple[str, ...], PlainEncoder] = {}
+        self._left_to_prepare = _MOST_ENCODERS
         self._lock = threading.RLock()
         self._is_open = True
 
@@ -175,6 +185,8 @@ class DatasetWriter:
         with self._lock:
             if not self._is_open:
                 raise DatasetError("writer: expected an open one, got one that was closed")
+            if type(example) is dict and self._write_plainly(split, example):
+                return
             shards = self._splits.get(check_split_name(split))
             number = 0 if shards is None else shards.records
             try:
@@ -190,6 +202,36 @@ class DatasetWriter:
             is_label = isinstance(labels, tuple) and all(isinstance(one, int) for one in labels)
             if is_label and len(counter) <= _MOST_CLASSES:
                 counter.update(labels)
+            self._prepare_encoder(example)
+
+    def _write_plainly(self, split: str, example: dict[str, Any]) -> bool:
+        """Write an example of single numbers and strings like one before; False if it is none."""
+        try:
+            encoder, shards = self._encoders.get(tuple(example)), self._splits.get(split)
+        except TypeError:  # a split that is no string
+            return False
+        if encoder is None or shards is None or (found := encoder.encode(example)) is None:
+            return False
+        shards.append_whole(*found)
+        if encoder.has_label:
+            counter = self._labels[split]
+            if len(counter) <= _MOST_CLASSES:
+                label = example[_LABEL]
+                counter[label if type(label) is int else self._ids[_LABEL][_bytes_of(label)]] += 1
+        return True
+
+    def _prepare_encoder(self, example: Mapping[str, Any]) -> None:
+        """Have further examples of these features written by a fast way, if there is one."""
+        if type(example) is not dict or self._left_to_prepare <= 0:
+            return
+        keys = tuple(example)
+        if keys in self._encoders:
+            return
+        self._left_to_prepare -= 1
+        plain = self._record.plain_kinds(exclude=self._settings.images)
+        encoder = PlainEncoder.of(example, kinds=plain, ids=self._ids)
+        if encoder is not None:
+            self._encoders[keys] = encoder
 
     def _stored(self, example: Mapping[str, Any]) -> dict[str, Stored]:
         if not isinstance(example, Mapping):
@@ -250,6 +292,8 @@ class DatasetWriter:
 
     def _write_files(self) -> None:
         shards = [shard for split in self._splits.values() for shard in split.finish()]
+        for encoder in self._encoders.values():
+            self._record.add_plain([field.name for field in encoder.fields], encoder.count)
         features = self._record.features()
         self._warn_of_unused(features)
         vocabularies = {n: labels for n, labels in self._vocabularies.items() if n in features}
@@ -319,6 +363,15 @@ class _AppendedFile:
             return stream.write(block)
 
 
+@dataclasses.dataclass
+class _Waiting:
+    """Examples of a shard that are to be written together."""
+
+    messages: list[bytes] = dataclasses.field(default_factory=list)
+    names: list[bytes | None] = dataclasses.field(default_factory=list)
+    bytes: int = 0
+
+
 class _OpenShards:
     """The shards of a split while examples still come, in a folder of this machine.
 
@@ -334,11 +387,39 @@ class _OpenShards:
         self._buffer = min(1 << 20, max(1 << 12, _BUFFER_BYTES // (self._num_shards or 1)))
         self._gzip = settings.compression == "gzip"
         self._opened: list[tuple[ShardWriter, str]] = []
+        self._waiting: list[_Waiting] = []  # by shard
         self._filled = 0  # bytes of the shard that is being filled
         self.records = 0
 
     def append(self, parts: list[bytes], *, name: bytes | None = None) -> None:
         """Appends an example, in parts; `name`: as `ShardWriter.write` takes it."""
+        place = self._next_place()
+        self._flush(place)
+        self._opened[place][0].write(parts, name=name)
+        self._filled += sum(map(len, parts))
+        self.records += 1
+
+    def append_whole(self, message: bytes, name: bytes | None) -> None:
+        """Append an example that is written later, together with others."""
+        place = self._next_place()
+        waiting = self._waiting[place]
+        waiting.messages.append(message)
+        waiting.names.append(name)
+        waiting.bytes += len(message)
+        if waiting.bytes >= self._buffer or len(waiting.messages) >= _MOST_WAITING:
+            self._flush(place)
+        self._filled += len(message)
+        self.records += 1
+
+    def _flush(self, place: int) -> None:
+        """Write the examples of a shard that wait."""
+        waiting = self._waiting[place]
+        if waiting.messages:
+            self._opened[place][0].write_many(waiting.messages, waiting.names)
+            self._waiting[place] = _Waiting()
+
+    def _next_place(self) -> int:
+        """Return the place of the shard of the next example, which may be a new shard."""
         if self._num_shards is not None:
             place = self.records % self._num_shards
         else:
@@ -350,15 +431,15 @@ class _OpenShards:
             stream: BinaryIO = _AppendedFile(path)  # type: ignore[assignment]
             writer = ShardWriter(stream, gzip=self._gzip, buffer_bytes=self._buffer)
             self._opened.append((writer, path))
+            self._waiting.append(_Waiting())
             self._filled = 0
-        self._opened[place][0].write(parts, name=name)
-        self._filled += sum(map(len, parts))
-        self.records += 1
+        return place
 
     def finish(self) -> list[Shard]:
         """Gives all shards their names and indices, and reads them back."""
         shards, count = [], len(self._opened)
         for place, (writer, path) in enumerate(self._opened):
+            self._flush(place)
             digest = writer.finish()
             name = ShardName(
                 split=self._split, shard_index=place, num_shards=count, gzip=self._gzip

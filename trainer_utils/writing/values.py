@@ -22,7 +22,7 @@ Tensors of TensorFlow, Torch or JAX are arrays, scalars of Arrow what they hold.
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -287,6 +287,26 @@ class FeatureRecord:
                 values[name] = own[0] if is_one else own
         self._facts.records += 1
         return values, lists
+
+    def plain_kinds(self, *, exclude: Collection[str]) -> dict[str, str]:
+        """Return the kinds of features that are numbers, or strings that are no images, by name."""
+        facts = self._facts.features
+        return {
+            name: kind
+            for name, kind in self.kinds.items()
+            if kind in ("int", "float", "string")
+            and name in facts
+            and facts[name].images is None
+            and name not in {*self.tensors, *exclude}
+        }
+
+    def add_plain(self, names: Collection[str], count: int) -> None:
+        """Keep what `count` further examples show that have one value of each of some features."""
+        for name in names if count else ():
+            known = self._facts.features[name]
+            new = FeatureFacts(known.kind, count, count, 1, 1)
+            known.merge(new)
+        self._facts.records += count
 
     def _agreed(self, name: str, value: Stored) -> str | None:
         """What a feature is, this value and those before it; None where nothing says it."""

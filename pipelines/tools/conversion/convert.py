@@ -209,6 +209,7 @@ def prepare_all(
 
     Arguments and errors are those of `convert`; `out` is None for a dry run.
     """
+    out = None if out is None else path_of("out", out)
     metadata = None if metadata is None else path_of("metadata", metadata)
     if is_in_python(source):
         from pipelines.tools.conversion.python_tables import as_table

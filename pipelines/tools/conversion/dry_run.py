@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from components.common.entry import BlobReader, entries_of
+from components.common.entry import entries_of
 from components.common.rejects import RejectedInputError, too_many_rejects
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.plan import Plan
@@ -180,7 +180,7 @@ def _open_sample(steps: FileConversion, plan: FilePlan) -> tuple[int, int]:
     opened = bad = 0
     count = len(plan.rows)
     places = sorted({count * k // _MOST_OPENED for k in range(_MOST_OPENED)}) if count else []
-    reader = BlobReader(steps.located.base, [root.base for root in steps.located.image_roots])
+    reader = steps.blob_reader()
     for entry in entries_of(plan.rows.take(pa.array(places, pa.int64()))):
         for blob, column in zip(entry.blobs, plan.blobs, strict=True):
             if column.kind not in MEDIA:

@@ -26,7 +26,14 @@ from components.tables.column_roles import SPLIT_COLUMNS
 from pipelines.tools.conversion.python_sources import Options, Row, rows_of
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import check_feature_names
-from trainer_utils.storage import is_folder, is_remote, list_names, make_folder, rename
+from trainer_utils.storage import (
+    is_folder,
+    is_remote,
+    list_names,
+    local_path,
+    make_folder,
+    rename,
+)
 from trainer_utils.writing.values import FeatureRecord, Plain, Steps, stored_value
 
 _PATHS = {"image_uri", "audio_uri", "image", "audio", "clip"}
@@ -81,7 +88,7 @@ def _roots(path: Path, columns: Mapping[str, str]) -> list[str]:
         if field.type not in texts:
             continue
         is_named = field.name.lower() in _PATHS or columns.get(field.name) in MEDIA
-        values = {name.removeprefix("file://") for name in _values(file, field.name) if name}
+        values = {local_path(name) for name in _values(file, field.name) if name}
         if is_named or (values and all(map(kind_of_name, values))):
             found |= values
     whole = {name for name in found if is_remote(name) or os.path.isabs(name)}

@@ -16,10 +16,12 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from components.common.advice import how_to_set
+from components.common.layout_inputs import FileTable
 from components.example_gen.settings import LayoutNames
 from components.layouts.archives import is_archive
 from components.layouts.file_kinds import kind_of_bytes
-from components.layouts.junk import is_clutter
+from components.layouts.junk import ignored_mask, is_clutter, junk_mask
 from components.layouts.refusals import refuse_dataset
 from components.tables.json_values import flatten_object
 from components.tables.reading import SUFFIXES
@@ -67,7 +69,7 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
     Raises:
         InputError: there is nothing, or several kinds of things.
     """
-    names, is_all = check_source(source)
+    names, is_all = check_source(source, options)
     if kind := _kind_by_options(options):
         return kind, "as layout or columns say"
     if not is_folder(source):
@@ -86,17 +88,18 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
         return next(iter(media)), seen
     if not media and (tables or found.get("text") or found.get("beside")):
         return "text", seen
+    kind = max(KINDS, key=lambda one: len(found.get(one, ())))
+    patterns = _patterns_of(name for one, some in found.items() if one != kind for name in some)
     raise InputError(
-        f"source {source!r}: expected images, texts or sounds, found {seen}: which of them is "
-        "meant is unclear. Put each kind into a folder of its own; or name the one to take, "
-        f"{', '.join(KINDS)}, and others are rejects: --kind image --max-reject-fraction 1 "
-        "(kind='image', max_reject_fraction=1).",
+        f"source {source!r}: expected images, texts or audio files, found {seen}. Put each kind "
+        f"into a folder of its own; or name the kind to read ({', '.join(KINDS)}) and leave out "
+        f"the other files: {how_to_set(kind=kind, ignore=patterns)}.",
         path=source,
     )
 
 
-def check_source(source: str) -> tuple[list[str], bool]:
-    """Names of files at a source, of a huge folder some of them, and whether these are all.
+def check_source(source: str, options: Mapping[str, object]) -> tuple[list[str], bool]:
+    """Return names of files at a source, of a huge folder some, and whether these are all.
 
     Raises:
         InputError: there is nothing, or a dataset of TFRecords already.
@@ -105,7 +108,7 @@ def check_source(source: str) -> tuple[list[str], bool]:
         raise InputError(f"source {source!r}: expected a file or a folder, found none", path=source)
     names, is_all = [posixpath.basename(source)], True
     if is_folder(source):
-        names, is_all = _names_below(source)
+        names, is_all = _names_below(source, options)
     if not names:
         raise InputError(
             f"source {source!r}: expected images, texts or sounds, found no file", path=source
@@ -161,16 +164,27 @@ def _kind_beside(source: str) -> str | None:
     folder = posixpath.splitext(source.removesuffix(".gz"))[0]
     if not canonical_split(posixpath.basename(folder)) or not is_folder(folder):
         return None
-    found = _by_kind(folder, _names_below(folder)[0][:_MOST_OPENED])
+    found = _by_kind(folder, _names_below(folder, {})[0][:_MOST_OPENED])
     return next((kind for kind in ("image", "audio") if kind in found), None)
 
 
-def _names_below(base: str) -> tuple[list[str], bool]:
-    """Names below a folder, and whether these are all."""
-    names = (file.path for file in walk_files(base))
-    seen = (name for name in names if not is_clutter(name.split("/")))
-    found = sorted(itertools.islice(seen, _MOST_FILES + 1))
-    return found[:_MOST_FILES], len(found) <= _MOST_FILES
+def _names_below(base: str, options: Mapping[str, object]) -> tuple[list[str], bool]:
+    """Return names below a folder, without junk and ignored files, and whether these are all."""
+    ignore, follow_links = options.get("ignore") or (), bool(options.get("follow_links"))
+    walk = walk_files(base, follow_links=follow_links)
+    seen = (file for file in walk if not is_clutter(file.path.split("/")))
+    files = FileTable.of(itertools.islice(seen, _MOST_FILES + 1))
+    is_left_out = junk_mask(files, media="image")
+    if isinstance(ignore, (list, tuple)) and all(isinstance(one, str) for one in ignore):
+        is_left_out |= ignored_mask(files, ignore)
+    found = [*files.select_only(~is_left_out)]
+    return found[:_MOST_FILES], len(files) <= _MOST_FILES
+
+
+def _patterns_of(names: Iterable[str]) -> list[str]:
+    """Return patterns that match these names: by ending, or by name without one."""
+    bases = map(posixpath.basename, names)
+    return sorted({f"*{e}" if (e := posixpath.splitext(one)[1]) else one for one in bases})
 
 
 def _by_kind(base: str, names: Iterable[str]) -> dict[str, list[str]]:

@@ -93,7 +93,7 @@ def prepare(
         kind, seen = recognise(source, options)
         check_options(options, kind=kind)
     else:
-        check_source(source)
+        check_source(source, options)
     balancer = {name: options[name] for name in _BALANCER if name in options}
     example_gen = {n: v for n, v in options.items() if n not in _BALANCER or n in _SHARED}
     SETTINGS[kind].from_arguments(example_gen)

@@ -49,7 +49,7 @@ def test_threads_read_ahead_once_every_other_file_is_waited_for(
         return read(self, blob)
 
     monkeypatch.setattr(BlobReader, "read", noted)
-    found = [*file_shards._read_ahead(entries, str(tmp_path), ())]
+    found = [*file_shards._read_ahead(entries, BlobReader(str(tmp_path)))]
 
     assert [entry for entry, _, _ in found] == entries
     assert sorted(path for path, _ in readers) == sorted(content)

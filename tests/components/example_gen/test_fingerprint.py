@@ -12,6 +12,7 @@ import pytest
 from components import steps
 from components.balancing.settings import BalancerSettings
 from components.example_gen.inputs import InputSelection
+from components.example_gen.inputs import fingerprint as listed
 from components.example_gen.plan import Partition
 from components.example_gen.settings import ImageSettings, TextSettings
 from tests.make import archive, table
@@ -54,7 +55,7 @@ def in_folders(base: Path) -> Path:
     files |= {
         "cat/cut.jpg": photo(1)[:300],
         "cat/empty.jpg": b"",
-        "cat/notes.txt": b"none",
+        "cat/notes.jpg": b"none",
         "beside.jpg": photo(20),
         ".hidden/x": b"1",
     }
@@ -156,10 +157,9 @@ def test_it_differs_where_an_input_does(kind, tmp_path):
         changes += [
             lambda: path.rename(path.with_name("another.jpg")),
             lambda: (base / "cat/cut.jpg").write_bytes(photo(1)[:301]),
-            lambda: (base / "cat/notes.txt").write_bytes(b"some"),
+            lambda: (base / "cat/notes.jpg").write_bytes(b"some"),
             lambda: (base / "cat/empty.jpg").unlink(),
             lambda: (base / "beside.jpg").write_bytes(photo(22)),
-            lambda: (base / ".hidden/y").write_bytes(b""),
             lambda: (base / "dog").rename(base / "cow"),
         ]
     if kind == "a list":
@@ -191,6 +191,18 @@ def balanced(uri: Path, tmp_path: Path, **settings: Any) -> str:
     out = tmp_path / f"out-{len(os.listdir(tmp_path))}"
     made = steps.balance([str(uri)], str(out), BalancerSettings(**settings))
     return made.manifest.input_fingerprint
+
+
+def test_junk_and_ignored_files_do_not_change_it(tmp_path):
+    base = in_folders(tmp_path / "in")
+    located = steps.conversion_of(str(base), ImageSettings()).located
+    before = fingerprint(ImageSettings, base, tmp_path), listed(located)
+    for name in ("cat/.DS_Store", "Thumbs.db", "__MACOSX/1.jpg", "README.md", "cat/1.jpg.md5"):
+        write(base, {name: b"x"})
+    write(base, {"notes.txt": b"x"})
+    ignore = {"ignore": ["*.txt"]}
+    located = steps.conversion_of(str(base), ImageSettings(**ignore)).located
+    assert (fingerprint(ImageSettings, base, tmp_path, **ignore), listed(located)) == before
 
 
 def test_a_balancer_has_that_of_the_records_it_was_given(tmp_path):

@@ -28,40 +28,62 @@ from trainer_utils.format import RecordIndex, Shard
 FOLDERS: dict[str, dict[str, tuple[str | None, str | None]]] = {  # None: the hash decides
     "split and class": {
         "train/cat/1.jpg": ("train", "cat"),
+        "train/dog/2.jpg": ("train", "dog"),
         "eval/dog/1.jpg": ("eval", "dog"),
-        "test/emu/1.jpg": ("test", "emu"),
+        "test/cat/3.jpg": ("test", "cat"),
     },
     "split": {"train/1.jpg": ("train", None), "test/1.jpg": ("test", None)},
     "nested below the class": {
         "train/cat/2024/may/1.jpg": ("train", "cat"),
         "train/cat/1.jpg": ("train", "cat"),
+        "train/dog/2.jpg": ("train", "dog"),
         "test/dog/a/b/c/d/1.jpg": ("test", "dog"),
     },
-    "classes named like splits": {
-        "train/train/1.jpg": ("train", "train"),
-        "train/test/1.jpg": ("train", "test"),
+    "wrapped": {
+        "photos/photos/cat/1.jpg": (None, "cat"),
+        "photos/photos/dog/2.jpg": (None, "dog"),
+    },
+    "splits wrapped in splits": {
+        "seg_train/seg_train/forest/1.jpg": ("train", "forest"),
+        "seg_train/seg_train/sea/2.jpg": ("train", "sea"),
+        "seg_test/seg_test/sea/3.jpg": ("test", "sea"),
     },
     "nested": {"cat/2024/may/1.jpg": (None, "cat"), "dog/x/3.jpg": (None, "dog")},
-    "a class called train": {"train/1.jpg": (None, "train"), "tram/2.jpg": (None, "tram")},
     "folders named like files": {
-        "photo.jpg/1.jpg": (None, "photo.jpg"),
-        "scan.png/2": (None, "scan.png"),
+        "cat.jpg/1.jpg": (None, "cat.jpg"),
+        "dog.png/2": (None, "dog.png"),
     },
     "flat": {"1.jpg": (None, None), "2.jpg": (None, None), "3": (None, None)},
 }
 
 
-def test_folders_give_split_and_label_of_each_file(tmp_path):
-    for case, expected in FOLDERS.items():
-        base, uri = tmp_path / case / "in", tmp_path / case / "out"
-        manifest = convert(write_photos(base, *expected), uri)
-        by_hash = {name for name, (split, _) in expected.items() if split is None}
-        found = {
-            name: (None if name in by_hash else split, label)
-            for name, (split, label) in placed(uri).items()
-        }
-        assert found == expected
-        assert not by_hash or manifest["split_order"] == ["train", "eval"]
+OBEYED: dict[str, dict[str, tuple[str | None, str | None]]] = {
+    "classes named like splits": {
+        "train/train/1.jpg": ("train", "train"),
+        "train/test/1.jpg": ("train", "test"),
+    },
+    "a class called train": {"train/1.jpg": (None, "train"), "tram/2.jpg": (None, "tram")},
+    "one class": {"cat/1.jpg": (None, "cat"), "cat/2.jpg": (None, "cat")},
+    "kinds of files": {"images/1.jpg": (None, "images"), "masks/1.jpg": (None, "masks")},
+    "words of files": {"cat/test_1.jpg": (None, "cat"), "dog/2.jpg": (None, "dog")},
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "settings"),
+    [*((case, {}) for case in FOLDERS), *((case, {"layout": "folder"}) for case in OBEYED)],
+)
+def test_folders_give_split_and_label_of_each_file(tmp_path, case, settings):
+    expected = (OBEYED if settings else FOLDERS)[case]
+    base, uri = tmp_path / case / "in", tmp_path / case / "out"
+    manifest = convert(write_photos(base, *expected), uri, **settings)
+    by_hash = {name for name, (split, _) in expected.items() if split is None}
+    found = {
+        name: (None if name in by_hash else split, label)
+        for name, (split, label) in placed(uri).items()
+    }
+    assert found == expected
+    assert not by_hash or manifest["split_order"] == ["train", "eval"]
 
 
 TREE = ["a/cat/1.jpg", "a/dog/2.jpg", "b/dog/3.jpg", "b/emu/x/4.jpg", "c/5.jpg", "c/6.jpg"]
@@ -110,7 +132,7 @@ KINDS = {
 def test_each_photo_is_there_once_with_all_that_pil_and_tensorflow_see_of_it(tmp_path, settings):
     files = {f"{label}/{name}": data for label in ("b", "a") for name, data in KINDS.items()}
     files |= {f"b/{number}.jpg": photo(number) for number in range(30)}
-    convert(write_tree(tmp_path / "in", files), tmp_path / "out", **settings)
+    convert(write_tree(tmp_path / "in", files), tmp_path / "out", layout="folder", **settings)
     names = []
     for example in flat(tmp_path / "out"):
         kinds = {name: f.WhichOneof("kind") for name, f in example.features.feature.items()}
@@ -128,7 +150,7 @@ def test_each_photo_is_there_once_with_all_that_pil_and_tensorflow_see_of_it(tmp
 
 
 def test_the_vocabulary_holds_the_sorted_labels_of_all_splits(tmp_path):
-    names = ["train/b/1.jpg", "eval/Z é/1.jpg", "eval/b/1.jpg", "test/a,b/1.jpg"]
+    names = ["train/b/1.jpg", "train/Z é/1.jpg", "eval/b/1.jpg", "train/a,b/1.jpg"]
     convert(write_photos(tmp_path / "in", *names), tmp_path / "out")
     assert (tmp_path / "out/vocab/label.txt").read_bytes() == "Z é\na,b\nb\n".encode()
     schema = text_format.Parse((tmp_path / "out/schema.pbtxt").read_text(), schema_pb2.Schema())

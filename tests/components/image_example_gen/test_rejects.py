@@ -85,7 +85,8 @@ BAD_FILES = {
 
 
 def test_a_bad_file_is_a_line_of_rejects_with_one_code(tmp_path):
-    files = {f"train/a/{name}.jpg": data for name, (data, _) in BAD_FILES.items()}
+    files: dict[str, bytes] = {"train/b/other.jpg": photo(9)}
+    files |= {f"train/a/{name}.jpg": data for name, (data, _) in BAD_FILES.items()}
     base = write_tree(tmp_path / "in", {"train/a/good.jpg": photo(0), **files})
     manifest = convert(base, tmp_path / "out", max_reject_fraction=0.99)
     lines = rejects_in(tmp_path / "out")
@@ -96,20 +97,12 @@ def test_a_bad_file_is_a_line_of_rejects_with_one_code(tmp_path):
     codes = {line["source"]: line["code"] for line in lines}
     assert codes == {f"train/a/{name}.jpg": code for name, (_, code) in BAD_FILES.items()}
     assert manifest["rejects"] == Counter(code for _, code in BAD_FILES.values())
-    assert labels_of(tmp_path / "out") == {"train/a/good.jpg": "a"}
+    assert labels_of(tmp_path / "out") == {"train/a/good.jpg": "a", "train/b/other.jpg": "b"}
 
 
 def test_what_is_no_file_of_the_input_base_is_rejected(tmp_path):
-    base = write_photos(tmp_path / "in", "train/a/good.jpg")
-    outside = write_photos(tmp_path / "elsewhere", "1.jpg")
-    alike = write_photos(tmp_path / "in-2", "1.jpg")
-    links = {
-        "nowhere": ("nowhere.jpg", "UNREADABLE"),
-        "itself": ("itself.jpg", "UNREADABLE"),
-        "out": (outside / "1.jpg", "OUTSIDE_INPUT_BASE"),
-        "alike": (alike / "1.jpg", "OUTSIDE_INPUT_BASE"),
-        "folder": (base, "NOT_A_FILE"),
-    }
+    base = write_photos(tmp_path / "in", "train/a/good.jpg", "train/b/other.jpg")
+    links = {"nowhere": ("nowhere.jpg", "UNREADABLE"), "itself": ("itself.jpg", "UNREADABLE")}
     for name, (target, _) in links.items():
         (base / f"train/a/{name}.jpg").symlink_to(target)
     os.mkfifo(base / "train/a/pipe.jpg")
@@ -120,22 +113,47 @@ def test_what_is_no_file_of_the_input_base_is_rejected(tmp_path):
         **expected,
         "train/a/pipe.jpg": "NOT_A_FILE",
     }
-    assert labels_of(tmp_path / "out").keys() == {"train/a/good.jpg"}
+    assert labels_of(tmp_path / "out").keys() == {"train/a/good.jpg", "train/b/other.jpg"}
+
+
+def link_to_a_file(base: Path) -> None:
+    (base / "a/link.jpg").symlink_to(write_photos(base.parent / "in-2", "1.jpg") / "1.jpg")
+
+
+def link_to_a_folder(base: Path) -> None:
+    (base / "c").symlink_to(write_photos(base.parent / "elsewhere", "1.jpg"))
+
+
+@pytest.mark.parametrize(
+    ("make", "path", "label"),
+    [(link_to_a_file, "a/link.jpg", "a"), (link_to_a_folder, "c/1.jpg", "c")],
+)
+def test_links_are_followed_or_end_the_run(tmp_path, make, path, label):
+    base = write_photos(tmp_path / "in", "a/5.jpg", "b/6.jpg")
+    make(base)
+    linked = path if label == "a" else label
+    refused(base, tmp_path / "none", [linked, "--follow-links", f"--ignore {linked}"])
+    convert(base, tmp_path / "without", ignore=[linked])
+    labels = {"a/5.jpg": "a", "b/6.jpg": "b"}
+    assert labels_of(tmp_path / "without") == labels
+    (base / "b/loop").symlink_to(base)
+    convert(base, tmp_path / "out", follow_links=True)
+    assert labels_of(tmp_path / "out") == {**labels, path: label}
 
 
 def test_a_photo_beside_the_folders_is_rejected(tmp_path):
     for number, (names, expected) in enumerate(
         (
-            (["train/a/1.jpg", "b.jpg"], {"b.jpg": "NO_SPLIT"}),
-            (["train/a/1.jpg", "train/b.jpg"], {"train/b.jpg": "NO_LABEL"}),
-            (["a/1.jpg", "b.jpg"], {"b.jpg": "NO_LABEL"}),
+            (["train/a/1.jpg", "test/a/2.jpg", "train/b/3.jpg", "b.jpg"], {"b.jpg": "NO_SPLIT"}),
+            (["train/a/1.jpg", "train/b/2.jpg", "train/b.jpg"], {"train/b.jpg": "NO_LABEL"}),
+            (["a/1.jpg", "b/2.jpg", "b.jpg"], {"b.jpg": "NO_LABEL"}),
         )
     ):
         base, uri = write_photos(tmp_path / f"in-{number}", *names), tmp_path / f"out-{number}"
         convert(base, uri, max_reject_fraction=0.5)
         lines = rejects_in(uri)
         assert {line["source"]: line["code"] for line in lines} == expected
-        assert labels_of(uri) == {names[0]: "a"}
+        assert labels_of(uri).keys() == {*names[:-1]}
 
 
 @pytest.mark.parametrize(
@@ -194,14 +212,14 @@ NO_DATASET: dict[str, tuple[dict[str, bytes], dict[str, Any], list[str]]] = {
     "a plain list of paths": (
         {**FOLDERS, "train.lst": b"./train/cat/3.jpg\t0\n"},
         ANY,
-        ["'train.lst'", "filename,label", "layout='folder'"],
+        ["'train.lst'", "filename,label", "--ignore train.lst"],
     ),
     "no folder": ({}, {}, ["{base}"]),
-    "text alone": ({"a.txt": b"no photo"}, ANY, ["{base}", "none that can be read"]),
+    "text alone": ({"a.txt": b"no photo"}, ANY, ["{base}", "'a.txt'", "ignore=['*.txt']"]),
     "hidden and text": (
         {".DS_Store": b"x", "a.txt": b"no photo"},
         ANY,
-        ["{base}", "none that can be read"],
+        ["{base}", "'a.txt'", "--ignore '*.txt'"],
     ),
     "an unknown folder beside splits": (
         {f"{name}/1.jpg": photo(1) for name in ("train", "test", "holdout")},

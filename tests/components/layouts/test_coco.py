@@ -1,13 +1,23 @@
 """COCO's layout against hand-counted truth, and boxes by numpy."""
 
+import dataclasses
 import json
 import re
 
 import pytest
 
+from components.common.layout_inputs import FileTable, LayoutInputs
+from components.layouts.coco import coco_files
+from components.layouts.reading import read_layout
 from tests.components.layouts.layout_files import image, instances, read, thing, values
 from tests.make import write_files
 from trainer_utils.format import InputError
+from trainer_utils.storage import list_files
+
+
+def inputs_of(base) -> LayoutInputs:
+    return LayoutInputs(base=str(base), root="", files=FileTable.of(list_files(str(base))))
+
 
 TRAIN = instances(
     [image(1, "1.jpg"), image(2, "sub/2.jpg"), image(9, "gone.jpg")],
@@ -148,3 +158,70 @@ def test_a_box_a_pixel_outside_is_cut_off(tmp_path):
     text = instances([image(1, "1.jpg")], [thing(1, 7, [-0.5, 0, 201, 100.9])])
     found = values(read(write_files(tmp_path, {"instances_val.json": text, "1.jpg": b""})))["1.jpg"]
     assert (found["xmin"], found["xmax"], found["ymax"]) == ((0.0,), (1.0,), (1.0,))
+
+
+# As labelling tools write it ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["result.json", "labels.json", "export/data.json"])
+def test_a_json_of_any_name_with_cocos_keys_is_read(tmp_path, name):
+    text = instances([image(1, "1.jpg")], [thing(1, 7, [20, 10, 40, 30])])
+    base = write_files(tmp_path, {name: text, "images/1.jpg": b"x"})
+    assert values(read(base))["images/1.jpg"]["labels"] == ("dog",)
+
+
+def test_a_json_without_cocos_keys_is_not_taken_for_it(tmp_path):
+    texts = {"meta.json": '{"version": 1}', "a/1.json": '{"shapes": [], "imagePath": "1.jpg"}'}
+    assert coco_files(inputs_of(write_files(tmp_path, texts))) == []
+
+
+def test_ids_may_be_strings(tmp_path):
+    images = [{**image(1, "1.jpg"), "id": "img-1"}]
+    things = [{**thing(1, 7, [20, 10, 40, 30]), "id": "a", "image_id": "img-1"}]
+    text = instances(images, things)
+    base = write_files(tmp_path, {"instances_train.json": text, "1.jpg": b"x"})
+    row = values(read(base))["1.jpg"]
+    assert (row["image_id"], row["labels"]) == ("img-1", ("dog",))
+
+
+def test_backslashes_are_read_as_slashes(tmp_path):
+    text = instances([image(1, "photos\\1.jpg")], [])
+    base = write_files(tmp_path, {"result.json": text, "images/photos/1.jpg": b"x"})
+    assert [entry.name for entry in read(base).entries] == ["images/photos/1.jpg"]
+
+
+def test_lost_paths_are_refused_with_the_flag_that_finds_them(tmp_path):
+    text = instances([image(1, "/data/upload/3/1.jpg"), image(2, "/data/upload/3/2.jpg")], [])
+    base = write_files(tmp_path, {"result.json": text, "a/1.jpg": b"x", "b/2.jpg": b"x"})
+    with pytest.raises(InputError, match="--find-files tail"):
+        read(base)
+    files = dataclasses.replace(inputs_of(base), find_files="tail")
+    found = read_layout(files, layout="auto").entries
+    assert sorted(entry.name for entry in found) == ["a/1.jpg", "b/2.jpg"]
+
+
+def test_keypoints_are_relative_and_one_list_for_all_boxes(tmp_path):
+    points = [20, 10, 2, 0, 0, 0, 100, 50, 1]
+    things = [thing(1, 7, [0, 0, 100, 50], keypoints=points), thing(1, 3, [0, 0, 10, 10])]
+    text = instances([image(1, "1.jpg"), image(2, "2.jpg")], things)
+    base = write_files(
+        tmp_path, {"person_keypoints_train.json": text, "1.jpg": b"x", "2.jpg": b"x"}
+    )
+    found = values(read(base))
+    assert found["1.jpg"]["keypoints"] == (0.1, 0.1, 2, 0, 0, 0, 0.5, 0.5, 1)
+    assert found["1.jpg"]["keypoint_counts"] == (3, 0)
+    assert found["2.jpg"]["keypoints"] == ()
+
+
+def test_captions_alone_are_lists(tmp_path):
+    images = [image(1, "1.jpg"), image(2, "2.jpg")]
+    captions = [{"id": n, "image_id": 1, "caption": f"c {n}"} for n in range(3)]
+    text = json.dumps({"images": images, "annotations": captions})
+    photos = {"val2017/1.jpg": b"x", "val2017/2.jpg": b"x"}
+    base = write_files(tmp_path, {"annotations/captions_val2017.json": text, **photos})
+    listing = read(base)
+    assert {name: row["caption"] for name, row in values(listing).items()} == {
+        "val2017/1.jpg": ("c 0", "c 1", "c 2"),
+        "val2017/2.jpg": (),
+    }
+    assert {entry.split for entry in listing.entries} == {"eval"}

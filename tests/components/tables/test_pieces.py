@@ -75,10 +75,13 @@ def test_a_table_is_cut_or_refused_where_the_automaton_says(data, delimiter, blo
         return
     start = more.draw(st.sampled_from([0, *ends]))
     most = more.draw(st.integers(min(block, 60), 60))
-    parts = cut_in_blocks(
-        data, block, start=start, delimiter=delimiter, piece_bytes=size, max_row_bytes=most
-    )
+    rows = more.draw(st.sampled_from([1, 2, 3, 1 << 18]))
+    sizes = {"piece_bytes": size, "piece_rows": rows, "max_row_bytes": most}
+    parts = cut_in_blocks(data, block, start=start, delimiter=delimiter, **sizes)
     check_parts(parts, data, ends, start=start, most=most)
+    for part in parts:
+        inside = [end for end in [*ends, len(data)] if part.start < end <= part.stop]
+        assert len({*inside}) <= part.rows <= rows
 
 
 @pytest.mark.parametrize("place", ["first", "middle", "last", "last without an end", "alone"])

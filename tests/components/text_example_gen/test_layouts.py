@@ -233,12 +233,17 @@ def test_folders_give_split_and_label_of_each_file(convert, case):
 
 
 def test_hidden_files_are_skipped_and_strays_are_rejected(convert):
-    files = {"train/pos/1.txt": "a", "test/neg/1.txt": "b", "train/pos/.hidden": "x"}
+    files = {"train/pos/1.txt": "a", "train/neg/2.txt": "c", "test/neg/1.txt": "b"}
+    files["train/pos/.hidden"] = "x"
     strays = {"imdb.vocab": "the", "train/urls_pos.txt": "http://"}
     dataset = convert({**files, **strays}, max_reject_fraction=0.5)
-    assert dataset.labels() == {"train/pos/1.txt": "pos", "test/neg/1.txt": "neg"}
+    assert dataset.labels() == {
+        "train/pos/1.txt": "pos",
+        "train/neg/2.txt": "neg",
+        "test/neg/1.txt": "neg",
+    }
     assert {line["source"]: line["code"] for line in dataset.rejects} == {
         "imdb.vocab": "NO_SPLIT",
         "train/urls_pos.txt": "NO_LABEL",
     }
-    assert dataset.counts() == {"found": 5, "written": 2, "rejected": 2, "skipped": 1}
+    assert dataset.counts() == {"found": 6, "written": 3, "rejected": 2, "skipped": 1}

@@ -143,6 +143,20 @@ def test_what_is_left_of_a_shard_is_read(ours, harm):
     assert len(found.unreadable) == 10 - len(kept)
 
 
+def test_the_ledger_knows_all_records_that_a_cut_shard_lacks(ours):
+    path = f"{ours}/Split-train/data_tfrecord-00001-of-00003"
+    settings = {"batch_size": 1, "shuffle": False, "prefetch": 0, "on_corrupt": "skip"}
+    found = trainer_utils.iterate(ours, "train", **settings)
+    os.truncate(path, os.path.getsize(path) // 2)
+    step = 10 + 6  # of a record that is gone, as are those after it, which were not asked for
+    (read,) = found.batch(0, step)["id"].tolist()
+    assert read == IDS[2]  # the first of the next shard
+    assert sorted(found.unreadable) == [(path, number) for number in range(5, 10)]
+    (asked,) = found.order.records(epoch=0, step=step, worker=0)
+    named = found.order.next_of(asked, lambda record: record not in found.unreadable)
+    assert (named.path, named.number) == (path.replace("00001-of", "00002-of"), 0)
+
+
 def test_nothing_that_can_be_read_is_an_error(ours, flip):
     for shard in range(3):
         for record in range(10):

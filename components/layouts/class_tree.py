@@ -1,0 +1,299 @@
+"""What the folders of a tree of files mean: splits, classes, wrappers; or why that is unclear.
+
+    read_tree([("train", "cat"), ("train", "dog"), ("val", "cat"), ("val", "dog")])
+    # [Role('train', 'cat'), Role('train', 'dog'), Role('eval', 'cat'), Role('eval', 'dog')]
+
+A folder name becomes a class only if the tree looks like classes. Wrappers, which are folders with
+nothing but one folder, are descended.
+"""
+
+import collections
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from components.common.advice import how_to_set
+from trainer_utils.format import InputError, canonical_split, split_of_name
+from trainer_utils.format.split_words import words_of
+from trainer_utils.storage import display_path, join
+
+Parts = tuple[str, ...]
+OBEY = (
+    "If the folders at the top, or below those of the splits, are the classes: "
+    f"{how_to_set(layout='folder')}."
+)
+# Words of folders that say what kind of files are in them, and not which class.
+_KINDS_OF_FILES = frozenset(
+    """
+    image images img imgs photo photos picture pictures pic pics jpeg jpegs jpg jpgs png pngs
+    jpegimages pngimages jpgimages rgb mask masks label labels annotation annotations annot annots
+    segmentation segmentations segmentationclass segmentationobject segm gt groundtruth bbox bboxes
+    box boxes data dataset datasets file files frame frames depth depths disparity heatmap heatmaps
+    thumbnail thumbnails thumbs audio audios wav wavs flac clips recordings set split
+    """.split()  # noqa: SIM905  as a list it would be 70 lines
+)
+_NUMBER = re.compile(r"\d+")
+_SAME = 0.9  # of the names in the smaller of two folders: their files belong together in pairs
+_LEAST_NUMBERED = 3  # files, for equal numbers in two folders to mean anything
+
+
+class Role(NamedTuple):
+    """The split and the class of the files in a folder; None where it names none."""
+
+    split: str | None
+    label: str | None
+
+
+class _Node:
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.has_files = False
+
+    def add(self, parts: Parts) -> None:
+        node = self
+        for part in parts:
+            node = node.children.setdefault(part, _Node())
+        node.has_files = True
+
+    def folders(self, above: Parts = ()) -> list[Parts]:
+        found = [above] if self.has_files else []
+        for name, child in self.children.items():
+            found += child.folders((*above, name))
+        return found
+
+
+def read_obeyed(folders: Sequence[Parts], *, base: str) -> list[Role]:
+    """Return the roles of folders where the user says that they are class folders.
+
+    The top folders are splits if all of them are named after splits, else classes.
+
+    Raises:
+        InputError: folders of several splits are next to others.
+    """
+    tops = sorted({parts[0] for parts in folders if parts})
+    others = [top for top in tops if split_of_name(top) is None]
+    exact = {canonical_split(top): top for top in tops if canonical_split(top)}
+    if others and len(exact) > 1:
+        raise refuse_mixed(base, sorted(exact.values()), others)
+    depth = 1 if tops and not others else 0
+    return [
+        Role(
+            split_of_name(parts[0]) if depth and parts else None,
+            parts[depth] if len(parts) > depth else None,
+        )
+        for parts in folders
+    ]
+
+
+def read_tree(
+    folders: Iterable[Parts], *, base: str, named: str | None = None
+) -> dict[Parts, Role]:
+    """Return the role of each folder that has files.
+
+    Args:
+        folders: the folders with files in them, in parts from the root.
+        base: the input base, for messages.
+        named: the split of all of them, if it is given.
+
+    Raises:
+        InputError: the tree does not look like classes and splits.
+    """
+    root = _Node()
+    for parts in folders:
+        root.add(parts)
+    # Where a split has one folder, the classes of the others say whether it is one of them.
+    roles: dict[Parts, Role] = {}
+    _visit(root, (), named, roles, base, known=frozenset())
+    labels: dict[str | None, set[str]] = collections.defaultdict(set)
+    for role in roles.values():
+        if role.label is not None:
+            labels[role.split].add(role.label)
+    several = (names for names in labels.values() if len(names) > 1)
+    known, roles = frozenset[str]().union(*several), {}
+    _visit(root, (), named, roles, base, known=known)
+    return roles
+
+
+def _visit(
+    node: _Node,
+    above: Parts,
+    split: str | None,
+    roles: dict[Parts, Role],
+    base: str,
+    *,
+    known: frozenset[str],
+) -> None:
+    """Add the roles of all folders below a node that may still hold splits or wrappers."""
+    names = [*node.children]
+    words = {name: split_of_name(name) for name in names}
+    named = [name for name in names if words[name] is not None]
+    if len(names) == 1 and not node.has_files:
+        (name,) = names
+        child, own = node.children[name], words[name]
+        if own is not None and split is not None and own != split:
+            raise _refuse_two_splits(base, (*above, name), split, own)
+        # A folder of files alone is a class, unless its name says that it is a split.
+        if own is not None or not (child.has_files or (split is not None and name in known)):
+            _visit(child, (*above, name), own or split, roles, base, known=known)
+            return
+    elif named and split is None:
+        if len(named) < len(names):
+            others = [name for name in names if words[name] is None]
+            raise refuse_mixed(base, named, others)
+        for name in names:
+            _visit(node.children[name], (*above, name), words[name], roles, base, known=known)
+        if node.has_files:
+            roles[above] = Role(None, None)
+        return
+    elif any(words[name] not in (None, split) for name in names):
+        name = next(name for name in names if words[name] not in (None, split))
+        raise _refuse_two_splits(base, (*above, name), str(split), str(words[name]))
+    if node.has_files:
+        roles[above] = Role(split, None)
+    for name, child in node.children.items():
+        for parts in child.folders((*above, name)):
+            roles[parts] = Role(split, name)
+
+
+def refuse_mixed(base: str, named: Sequence[str], others: Sequence[str]) -> InputError:
+    """Return the error of folders of which some are named after splits and others are not."""
+    fewer = named if len(named) < len(others) else others
+    return InputError(
+        f"input_base {base!r}: expected folders that are all splits or all classes, got "
+        f"{_shown(named)} (named after splits) next to {_shown(others)}. To leave some out: "
+        f"{how_to_set(ignore=[f'{name}/*' for name in fewer])}. {OBEY}",
+        path=base,
+    )
+
+
+def _refuse_two_splits(base: str, parts: Parts, split: str, own: str) -> InputError:
+    return InputError(
+        f"input_base {base!r}: expected folders that name one split each, got "
+        f"{'/'.join(parts)!r} ({split} and {own}). Rename one of them. {OBEY}",
+        path=base,
+    )
+
+
+def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None = None) -> None:
+    """Raise an InputError if the names that would be classes do not look like classes.
+
+    Args:
+        roles: the roles of all folders.
+        base: the input base, with the folder that they are in.
+        named: the split of all of them, if it is given; other splits may have more classes.
+    """
+    by_split: dict[str | None, set[str]] = collections.defaultdict(set)
+    for role in roles.values():
+        if role.label is not None:
+            by_split[role.split].add(role.label)
+    classes = sorted(set().union(*by_split.values())) if by_split else []
+    if not classes:
+        return
+
+    def refuse(expected: str, got: str, more: str = "") -> InputError:
+        return InputError(
+            f"input_base {base!r}: expected {expected}, got {got}. {more}{OBEY}", path=base
+        )
+
+    kinds = [name for name in classes if _is_kind_of_files(name)]
+    if kinds:
+        others = _shown(classes, kinds)
+        raise refuse(
+            "folders named after classes",
+            f"{_shown(kinds)} next to {others}" if others else _shown(kinds),
+            "If its files have no class, name the folder itself: "
+            f"{join(base, _folder_of(roles, kinds[0]))!r}. "
+            f"{_how_to_leave_out(roles, kinds) if others else ''}"
+            "`tfx-shards layouts` draws the layouts that read annotations. ",
+        )
+    if len(classes) == 1 and named is None:
+        raise refuse(
+            "two classes or more",
+            f"the one folder {classes[0]!r}",
+            "If its files have no class, name the folder itself: "
+            f"{join(base, _folder_of(roles, classes[0]))!r}. ",
+        )
+    if (alike := _same_folders(roles)) is not None:
+        raise refuse("classes whose folders differ", alike)
+    labelled = {split for split, names in by_split.items() if split is not None}
+    if "train" in labelled:
+        for split in sorted(labelled - {"train"}):
+            if strange := sorted(by_split[split] - by_split["train"]):
+                raise refuse(
+                    f"every class of the split {split!r} in 'train' too",
+                    f"{_shown(strange)} in {split!r} alone",
+                )
+
+
+def _is_kind_of_files(name: str) -> bool:
+    """Return whether all words of a name, apart from splits, say what kind of files there are."""
+    words = [word for word in words_of(name) if canonical_split(word) is None]
+    whole = re.sub(r"[\W\d_]+", "", name.lower())
+    return bool(words) and (whole in _KINDS_OF_FILES or all(w in _KINDS_OF_FILES for w in words))
+
+
+def _how_to_leave_out(roles: Mapping[Parts, Role], labels: Sequence[str]) -> str:
+    """Return the advice to leave out the folders that would be these classes."""
+    folders = {
+        "/".join(parts[: parts.index(role.label) + 1])
+        for parts, role in roles.items()
+        if role.label in labels and role.label in parts
+    }
+    patterns = [f"{folder}/*" for folder in sorted(folders)]
+    return f"To leave them out: {how_to_set(ignore=patterns)}. "
+
+
+def _folder_of(roles: Mapping[Parts, Role], label: str) -> str:
+    """Return the path of the first folder of a class."""
+    parts = min(parts for parts, role in roles.items() if role.label == label)
+    return "/".join(parts[: parts.index(label) + 1])
+
+
+def _same_folders(roles: Mapping[Parts, Role]) -> str | None:
+    """Return two classes with the same folders in them, in words; None if there are none."""
+    inner: dict[str, set[str]] = collections.defaultdict(set)
+    for parts, role in roles.items():
+        if role.label is not None:
+            place = parts.index(role.label)
+            inner[role.label].update(parts[place + 1 : place + 2])
+    # A class with one folder, such as `images`, is only wrapped in it.
+    several = {label: names for label, names in inner.items() if len(names) > 1}
+    owners: dict[str, str] = {}
+    for label, names in several.items():
+        for name in sorted(names):
+            other = owners.setdefault(name, label)
+            shared = several[other] & names
+            if other != label and 2 * len(shared) >= min(len(several[other]), len(names)):
+                return f"{other!r} and {label!r}, which both contain {_shown(sorted(shared))}"
+    return None
+
+
+def same_stems(names: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
+    """Return two classes whose files have the same names without endings, or None.
+
+    Numbers alone say little, since every class may be numbered: they must be the same in both.
+
+    Args:
+        names: the names without endings of each class.
+    """
+    by_name: dict[str, str] = {}
+    seen: dict[str, set[str]] = {}
+    for label, stems in names.items():
+        own = {*stems}
+        candidates = {by_name[stem] for stem in own if stem in by_name}
+        for other in sorted(candidates):
+            shared = own & seen[other]
+            are_numbers = all(map(_NUMBER.fullmatch, shared))
+            if are_numbers and (own != seen[other] or len(own) < _LEAST_NUMBERED):
+                continue
+            if len(shared) > 1 and len(shared) >= _SAME * min(len(own), len(seen[other])):
+                return other, label
+        seen[label] = own
+        for stem in own:
+            by_name.setdefault(stem, label)
+    return None
+
+
+def _shown(names: Sequence[str], without: Collection[str] = ()) -> str:
+    names = [name for name in names if name not in without]
+    return ", ".join(map(repr, map(display_path, names[:5]))) + (", …" if len(names) > 5 else "")

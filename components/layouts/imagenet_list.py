@@ -1,0 +1,148 @@
+"""Images in no class folder with a list of their classes: ImageNet's validation images.
+
+    val/ILSVRC2012_val_00000001.JPEG
+    val.txt                             ILSVRC2012_val_00000001.JPEG n01751748
+
+Each line of the list is an image and its class. The other images, if there are any, are in class
+folders of the same classes: `train/n01751748/….JPEG`.
+"""
+
+import posixpath
+from collections.abc import Iterator
+
+from components.common.entry import (
+    Blob,
+    Column,
+    Entry,
+    ExcludedInput,
+    InputTable,
+    bytes_of,
+)
+from components.common.layout_inputs import LayoutInputs
+from components.layouts.class_tree import read_tree
+from components.layouts.registry import Detection, Layout, register
+from trainer_utils.format import InputError, split_of_name
+from trainer_utils.format.media_formats import EXTENSIONS
+from trainer_utils.storage import InputFile
+from trainer_utils.storage.file_system import decode_path
+
+_ENDINGS = (".txt", ".lst", ".list")
+_HEAD_BYTES = 16 << 10
+_LINES, _FIRST = 20, 3  # that are looked at, and whose images are looked for
+_MOST_LISTS = 10
+
+
+def detect(inputs: LayoutInputs) -> Detection:
+    """Look for a text of lines with an image and a class, which agree with the class folders."""
+    lists = [
+        path
+        for parts, path in inputs.paths_below_root(endings=_ENDINGS)
+        if len(parts) <= 2 and inputs.files[path].problem is None
+    ]
+    for path in lists[:_MOST_LISTS]:
+        with inputs.open(path) as stream:
+            head = stream.read(_HEAD_BYTES).decode("utf-8", "replace")
+        rows = [line.split() for line in head.splitlines()[:_LINES] if line.strip()]
+        if not rows or any(len(row) != 2 or not _is_image(row[0]) for row in rows):
+            continue
+        if any(_find(inputs, path, row[0]) is None for row in rows[:_FIRST]):
+            continue
+        folders = dict(_class_folders(inputs))
+        if folders and not {label for _, label in rows} <= {*folders.values()}:
+            return Detection.miss(f"{path}: other classes than those of the folders")
+        found = [_find(inputs, path, name) or "" for name, _ in rows[:_FIRST]]
+        if any(posixpath.dirname(one) in folders for one in found):
+            return Detection.miss(f"{path}: images in class folders")
+        return Detection.match(path)
+    return Detection.miss("no text with an image and its class on each line")
+
+
+def read(inputs: LayoutInputs) -> InputTable:
+    """Take the classes of listed images from the list, and those of others from their folders.
+
+    Raises:
+        InputError: a line of the list is not an image and its class, or an image comes twice.
+    """
+    path = detect(inputs).reason
+    labels = _read_list(inputs, path)
+    folders = dict(_class_folders(inputs))
+    split_of_list = split_of_name(posixpath.basename(path))
+    entries, excluded = [], []
+    for parts, file in _images_below(inputs):
+        folder = posixpath.dirname(file.path)
+        label = labels.pop(file.path, None) or folders.get(folder)
+        split = inputs.split or next(filter(None, map(split_of_name, parts)), split_of_list)
+        if file.problem is not None:
+            excluded.append(ExcludedInput(file.path, split, *file.problem))
+        elif label is None:
+            excluded.append(ExcludedInput(file.path, split, "NO_LABEL", f"not in {path}"))
+        else:
+            entries.append(Entry(file.path, split, (Blob(file.path, file.size),), (label,)))
+    for name in labels:
+        detail = f"named in {path}"
+        excluded.append(ExcludedInput(name, split_of_list, "FILE_NOT_FOUND", detail))
+    return InputTable.of(entries, excluded, (Column("label", "label"),))
+
+
+def _read_list(inputs: LayoutInputs, path: str) -> dict[str, str]:
+    """Return the class of each listed image, by the image's path or the name that is missing."""
+    labels: dict[str, str] = {}
+    for number, line in enumerate(inputs.read_text(path).splitlines(), 1):
+        fields = line.split()
+        if not fields:
+            continue
+        name = _find(inputs, path, fields[0]) or fields[0]
+        if len(fields) != 2 or name in labels:
+            rule = "an image, once, and its class"
+            raise InputError.at(path, expected=rule, got=f"{line!r} (line {number})")
+        labels[name] = fields[1]
+    return labels
+
+
+def _find(inputs: LayoutInputs, path: str, name: str) -> str | None:
+    """Return the path of a listed image: next to the list, or in the folder named as the list."""
+    folder, stem = posixpath.dirname(path), posixpath.splitext(path)[0]
+    for start in (folder, stem, inputs.root):
+        found = posixpath.normpath(posixpath.join(start, name))
+        if found in inputs.files:
+            return found
+    return None
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(tuple(EXTENSIONS["image"]))
+
+
+def _images_below(inputs: LayoutInputs) -> Iterator[tuple[tuple[str, ...], InputFile]]:
+    for file in inputs.files.ending(EXTENSIONS["image"]).below(inputs.root).rows():
+        yield inputs.parts_of(file.path), file
+
+
+def _class_folders(inputs: LayoutInputs) -> list[tuple[str, str]]:
+    """Return the folders of images that are class folders, with their classes."""
+    files = inputs.files.ending(EXTENSIONS["image"]).below(inputs.root)
+    names = map(decode_path, bytes_of(files.folders().dictionary))
+    parts = {() if name == inputs.root else inputs.parts_of(name): name for name in names}
+    try:
+        roles = read_tree(parts, base=inputs.base, named=inputs.split)
+    except InputError:
+        return []
+    return [(parts[p], role.label) for p, role in roles.items() if role.label is not None]
+
+
+register(
+    Layout(
+        name="imagenet",
+        kinds=("image",),
+        rank=55,
+        tree="""\
+train/n01440764/n01440764_0.JPEG
+val/ILSVRC2012_val_00000001.JPEG
+val.txt: ILSVRC2012_val_00000001.JPEG n01440764""",
+        features="label",
+        splits="words of the folders, or of the list's name",
+        refused="a list whose classes are not those of the folders",
+        detect=detect,
+        read=read,
+    )
+)

@@ -1,0 +1,216 @@
+"""Files that mean something and that nobody reads: a run ends before it counts them as bad images.
+
+    refuse_foreign_files(inputs)              # class folders: any file that is no image
+    refuse_unread_files(inputs, layout, table)   # other layouts: any file that they did not read
+
+A guess from the content of each file says what it may be, and the message says how to read it or
+how to leave it out.
+"""
+
+import fnmatch
+import itertools
+import posixpath
+import re
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow.compute as pc
+
+from components.common.advice import how_to_set
+from components.common.entry import InputTable, blob_paths
+from components.common.layout_inputs import FileTable, LayoutInputs
+from components.layouts.file_kinds import kind_of_bytes
+from components.layouts.registry import Layout
+from trainer_utils.format import InputError
+from trainer_utils.format.media_formats import EXTENSIONS, is_other_image, packing_of
+from trainer_utils.storage import display_path, problem_of
+from trainer_utils.storage.file_system import encode_path
+
+# Images and audio files that are not read yet: they are bad inputs, and rejected with that reason.
+_OTHER_MEDIA = {
+    "image": (
+        *(".heic", ".heif", ".avif", ".svg", ".psd", ".jp2", ".j2k", ".jxl", ".ico", ".qoi"),
+        *(".pbm", ".pgm", ".ppm", ".pnm", ".tga", ".exr", ".dds", ".eps", ".dng", ".cr2", ".nef"),
+        *(".arw", ".raw", ".dcm"),
+    ),
+    "audio": (".m4a", ".aac", ".wma", ".aif", ".aiff", ".amr", ".ape", ".au", ".caf", ".mka"),
+}
+_DATA_ENDINGS = (
+    *(".csv", ".tsv", ".tab", ".txt", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow"),
+    *(".feather", ".xml", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".names", ".data", ".md"),
+    *(".pdf", ".doc", ".docx", ".xls", ".xlsx", ".html", ".htm", ".mat", ".npy", ".npz", ".h5"),
+    *(".hdf5", ".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".tfrecord", ".tfrecords", ".record"),
+    *(".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".db", ".sqlite"),
+    *(".mp4", ".avi", ".mov", ".mkv", ".webm", ".py", ".ipynb", ".sh", ".srt", ".vtt", ".log"),
+)
+_MOST_SNIFFED = 64  # files of an unknown ending that are opened
+_HEAD_BYTES = 64 << 10
+_MOST_SHOWN = 5
+_LAYOUTS = {": COCO": "coco", ": Pascal VOC": "voc"}
+_NOUNS = {"image": "images", "audio": "audio files", "text": "texts"}
+
+
+def refuse_foreign_files(inputs: LayoutInputs) -> None:
+    """Raise an InputError if a folder of files holds one that is not of their kind.
+
+    Names decide; of files with an unknown ending or none, the first bytes of some. Empty files and
+    those that cannot be read are rejected one by one.
+    """
+    if inputs.media == "text":
+        return
+    files = inputs.files.below(inputs.root)
+    if inputs.label_list is not None:
+        files = files.select(~np.asarray(pc.equal(files.paths, encode_path(inputs.label_list))))
+    others = _without_endings(files, _endings(inputs.media))
+    foreign = (*_DATA_ENDINGS, *_endings(*EXTENSIONS.keys() - {inputs.media}))
+    data, unknown = _readable(others.ending(foreign)), _readable(_without_endings(others, foreign))
+    found = [*data]
+    for path in itertools.islice(unknown, _MOST_SNIFFED):
+        head = _head(inputs, path)
+        if head and kind_of_bytes(head) != inputs.media and not is_other_image(head):
+            found.append(path)
+    if found:
+        raise _refused(inputs, found, f"nothing but {_NOUNS[inputs.media]}", are_all=True)
+
+
+def refuse_unread_files(inputs: LayoutInputs, layout: Layout, table: InputTable) -> None:
+    """Raise an InputError if a layout left a file unread that is no image and no audio file."""
+    if inputs.media == "text" or inputs.root in inputs.files:
+        return
+    files = inputs.files.below(inputs.root)
+    others = _readable(_without_endings(files, _endings(*EXTENSIONS)))
+    if not others:
+        return
+    for name in table.rows.column_names:
+        if name.startswith("blob:"):
+            read = pc.is_in(others.paths, value_set=blob_paths(table.rows, name))
+            others = others.select(~np.asarray(read))
+    known = {*inputs.contents, *(left.name for left in table.excluded)}
+    patterns = re.compile("|".join(map(fnmatch.translate, layout.known)) or r"(?!)")
+    found = []
+    for path in others:
+        if path in known or patterns.match("/".join(inputs.parts_of(path))):
+            continue
+        head = _head(inputs, path)
+        if kind_of_bytes(head) in EXTENSIONS or is_other_image(head):
+            continue
+        found.append(path)
+        if len(found) > _MOST_SNIFFED:
+            break
+    if found:
+        raise _refused(inputs, found, f"files that layout {layout.name!r} reads", are_all=False)
+
+
+def _refused(
+    inputs: LayoutInputs, found: Sequence[str], expected: str, *, are_all: bool
+) -> InputError:
+    shown = [f"{display_path(path)!r} ({guess(inputs, path)})" for path in found[:_MOST_SHOWN]]
+    more = f" and {len(found) - len(shown)} more" if len(found) > len(shown) else ""
+    patterns = _patterns_of(found) if are_all else [*found[:_MOST_SHOWN]]
+    return InputError(
+        f"input_base {inputs.base!r}: expected {expected}, got {', '.join(shown)}{more}. "
+        f"{_readers(inputs, found)}To leave them out: {how_to_set(ignore=patterns)}.",
+        path=inputs.base,
+    )
+
+
+def _readers(inputs: LayoutInputs, found: Sequence[str]) -> str:
+    """Return a sentence with the layouts that may read what was found; empty if there is none."""
+    guesses = {_layout_of(inputs, path) for path in found[:_MOST_SHOWN]} - {None}
+    return "".join(
+        f"If they belong to the {_NOUNS[inputs.media]}: {how_to_set(layout=name)}. "
+        for name in sorted(map(str, guesses))
+    )
+
+
+def _patterns_of(paths: Iterable[str]) -> list[str]:
+    """Return patterns that match all of some paths: by ending, or by name without one."""
+    names = map(posixpath.basename, paths)
+    found = {f"*{ending}" if (ending := posixpath.splitext(n)[1]) else n for n in names}
+    return sorted(found)
+
+
+def guess(inputs: LayoutInputs, path: str) -> str:
+    """Return what a file may be, from its content and name, in a few words."""
+    head = _head(inputs, path)
+    ending = posixpath.splitext(path)[1].lower()
+    if (packing := packing_of(head)) is not None:
+        return packing
+    if head.startswith(b"PAR1"):
+        return "a Parquet table"
+    if head[257:262] == b"ustar":
+        return "a tar archive"
+    if (kind := kind_of_bytes(head)) in EXTENSIONS:
+        return {"image": "an image", "audio": "an audio file"}[str(kind)]
+    if kind is None:
+        return "an empty file" if not head else "no text and no known format"
+    text = head.decode("utf-8", "replace").removeprefix("\ufeff")
+    if ending == ".json" or text.lstrip()[:1] in ("{", "["):
+        return _guess_json(text)
+    if text.lstrip().startswith("<"):
+        is_voc = "<annotation" in text[:2000] and "<object" in text
+        return "XML with `annotation` and `object`: Pascal VOC" if is_voc else "XML"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if ending in (".yaml", ".yml") or all(":" in line for line in lines[:5] if line):
+        is_yolo = re.search(r"^(names|nc)\s*:", text, re.MULTILINE)
+        return "YAML with `names`: YOLO" if is_yolo else "keys and values"
+    first = lines[0] if lines else ""
+    numbers = re.compile(r"\d+(\s+-?[\d.e-]+){4,}")
+    if lines and all(numbers.fullmatch(line) for line in lines[:5]):
+        return "lines of a class and four numbers: YOLO"
+    if ending in (".csv", ".tsv", ".tab") or first.count(",") > 1 or "\t" in first:
+        return f"a table that begins with {first[:60]!r}"
+    return f"a text that begins with {first[:60]!r}"
+
+
+_JSON_KEYS = re.compile(r'"([A-Za-z_]\w*)"\s*:')
+_FORMATS = (
+    ({"images", "annotations"}, "COCO"),
+    ({"shapes", "imagePath"}, "LabelMe"),
+    ({"_via_img_metadata"}, "VGG Image Annotator"),
+    ({"regions", "filename"}, "VGG Image Annotator"),
+)
+
+
+def _guess_json(text: str) -> str:
+    keys = _JSON_KEYS.findall(text)
+    for wanted, name in _FORMATS:
+        if wanted <= {*keys}:
+            shown = " and ".join(f"`{key}`" for key in sorted(wanted, reverse=True))
+            return f"it has {shown}: {name}"
+    shown = ", ".join(f"`{key}`" for key in [*dict.fromkeys(keys)][:5])
+    return f"JSON with {shown}" if shown else "JSON"
+
+
+def _layout_of(inputs: LayoutInputs, path: str) -> str | None:
+    """Return the layout that would read a file, if its content says so."""
+    if inputs.media != "image":
+        return None
+    words = guess(inputs, path)
+    return next((name for end, name in _LAYOUTS.items() if words.endswith(end)), None)
+
+
+def _endings(*kinds: str) -> tuple[str, ...]:
+    return tuple(itertools.chain.from_iterable((*EXTENSIONS[k], *_OTHER_MEDIA[k]) for k in kinds))
+
+
+def _without_endings(files: FileTable, endings: Iterable[str]) -> FileTable:
+    pattern = f"(?i)(?:{'|'.join(map(re.escape, endings))})$"
+    found = pc.match_substring_regex(files.paths, pattern=pattern)
+    return files.select_only(~np.asarray(found))
+
+
+def _readable(files: FileTable) -> FileTable:
+    """Return the files that can be read and are not empty."""
+    table = files.table
+    is_good = pc.and_(table.column("code").is_null(), pc.greater(table.column("size"), 0))
+    return files.select_only(np.asarray(is_good.combine_chunks()))
+
+
+def _head(inputs: LayoutInputs, path: str) -> bytes:
+    try:
+        with inputs.open(path) as stream:
+            return stream.read(_HEAD_BYTES)
+    except OSError as error:  # it is a reject of its own
+        problem_of(error, path)
+        return b""

@@ -1,0 +1,63 @@
+"""`file://` URIs, as `Path.as_uri()` writes them, wherever a uri is taken."""
+
+from pathlib import Path
+
+import pytest
+
+import pipelines
+import trainer_utils
+from pipelines.tools.conversion.convert import balance
+from tests.make import jpeg, write_files, write_rows
+from trainer_utils.recording import InputRecorder, read_ledger
+from trainer_utils.storage import local_path
+
+
+@pytest.mark.parametrize("name", ["plain", "far place", "100%", "a%20b", "ä", "#1?", "[x]"])
+def test_the_uri_of_a_path_is_that_path(tmp_path, name):
+    path = tmp_path / name
+    assert local_path(path.as_uri()) == str(path)
+    path.touch()
+    assert local_path(path.as_uri()) == str(path)
+    assert local_path(f"file://{path}") == str(path)  # encoded by nobody
+    assert local_path(path.as_uri().replace("file://", "FILE://localhost")) == str(path)
+
+
+@pytest.mark.parametrize("path", ["/a%20b", "a", "s3://bucket/a%20b", "https://host/a%20b", ""])
+def test_what_is_no_file_uri_stays_as_it_is(path):
+    assert local_path(path) == path
+
+
+def test_datasets_are_read_at_the_uris_of_their_folders_and_files(tmp_path):
+    folder = tmp_path / "far place"
+    write_rows(folder, ({"id": n} for n in range(20)), num_shards=2)
+    shards = sorted((folder / "Split-train").iterdir())
+    uri = folder.as_uri()
+    for given in (uri, f"{uri}/", f"{uri}/Split-train/*", [one.as_uri() for one in shards]):
+        batches = trainer_utils.iterate(given, batch_size=20, features="id", shuffle=False)
+        assert [sorted(batch.tolist()) for batch in batches] == [[*range(20)]]
+
+
+def test_a_dataset_and_a_ledger_are_written_at_the_uris_of_their_folders(tmp_path):
+    folder, run = tmp_path / "far place", tmp_path / "a run"
+    with trainer_utils.DatasetWriter(folder.as_uri()) as writer:
+        writer.write("train", {"id": 1})
+    batches = trainer_utils.iterate(str(folder), batch_size=1)
+    recorder = InputRecorder(run.as_uri())
+    recorder.begin(batches)
+    recorder.count_steps()
+    recorder.save()
+    assert read_ledger(run.as_uri()).steps == read_ledger(str(run)).steps == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a run", "far place"]
+
+
+def test_inputs_and_outputs_of_conversions_are_uris_of_folders(tmp_path):
+    photos = {f"{'cat' if n % 2 else 'dog'}/{n} 100%.jpg": jpeg(n) for n in range(6)}
+    write_files(tmp_path / "far place", photos)
+    source, out = (tmp_path / "far place").as_uri(), (tmp_path / "an output").as_uri()
+    result = pipelines.convert(source, out, splits={"train": 1})
+    assert Path(tmp_path, "an output", "latest").is_dir()
+    names = {row["filename"] for row in trainer_utils.iterate(out, "train", batch_size=None)}
+    assert {name.decode() for name in names} == photos.keys()
+    assert result.uri.startswith(str(tmp_path / "an output"))
+    again = balance(out, (tmp_path / "balanced again").as_uri(), num_shards=2)
+    assert str(again).startswith(str(tmp_path / "balanced again"))
