@@ -21,7 +21,13 @@ from trainer_utils import storage
 from trainer_utils.format import CorruptShardError, RecordIndex
 from trainer_utils.format.index import HEAD_BYTES, STRIDE, IndexLayout
 from trainer_utils.format.layouts import ShardFile
-from trainer_utils.storage.open_files import read_bytes_at
+from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES
+from trainer_utils.storage.open_files import (
+    FileMapping,
+    MappedReader,
+    can_copy_mapped,
+    read_bytes_at,
+)
 
 SEGMENT = 4096
 """Records in a segment, a multiple of `STRIDE`."""
@@ -29,6 +35,8 @@ SEGMENT = 4096
 _MAX_SEGMENTS = 2048  # in the cache: 8 million records, 100 MB
 _MAX_INDEX_BYTES = 128 << 20  # of whole indices, of shards without offsets in theirs
 _UNKNOWN = np.iinfo(np.int64).max
+_MAX_SOURCES = 1 << 14  # indices that are open
+_LOW = 0xFFFFFFFF
 
 Positions = npt.NDArray[np.int64]
 Sums = npt.NDArray[np.uint32]
@@ -78,14 +86,29 @@ class WholeIndex:
 
 
 class SlicedIndex:
-    """An index file of which only the needed parts are read."""
+    """An index file of which only the needed parts are read.
+
+    Attributes:
+        layout: the places of its columns.
+        address: the address of its mapping, for `MappedReader`; 0 if it is not mapped.
+    """
 
     has_sums, memory = True, 0
 
-    def __init__(self, path: str, layout: IndexLayout) -> None:
-        self._path, self._layout = path, layout
+    def __init__(
+        self, path: str, layout: IndexLayout, *, index_bytes: int, reader: MappedReader
+    ) -> None:
+        self._path, self.layout, self._reader = path, layout, reader
         self.records = layout.records
-        self._stream = None if storage.is_remote(path) else storage.open_for_reading(path)
+        self._stream, self.address = None, 0
+        if not storage.is_remote(path):
+            stream = storage.open_for_reading(path)
+            if can_copy_mapped():
+                self._mapping = FileMapping(stream.fileno(), index_bytes)
+                self.address = self._mapping.address
+                stream.close()
+            else:
+                self._stream = stream
         self.files = int(self._stream is not None)
 
     def read(self, first: int, stop: int) -> tuple[Positions, Sums | None]:
@@ -94,20 +117,26 @@ class SlicedIndex:
         Raises:
             CorruptShardError: the file is damaged.
         """
-        return self._layout.read(self._read, first, stop, path=self._path)
+        return self.layout.read(self._read, first, stop, path=self._path)
 
     def _read(self, begin: int, end: int) -> bytes:
+        if self.address:
+            place, size = np.array([self.address + begin]), np.array([end - begin])
+            data, done = self._reader.copy(place, size)
+            if done:
+                return data
         if self._stream is None:
             return storage.read_range(self._path, start=begin, stop=end)
         return read_bytes_at(self._stream.fileno(), begin, end, path=self._path)
 
 
-def open_sliced(shard: ShardFile, *, size: int) -> SlicedIndex | None:
+def open_sliced(shard: ShardFile, *, size: int, reader: MappedReader) -> SlicedIndex | None:
     """Open the index of a large shard to read parts of it, or return None if that is impossible.
 
     Args:
         shard: a shard. Its manifest vouches for the index.
         size: the size of the uncompressed shard in bytes.
+        reader: copies parts of mapped files.
     """
     entry, path = shard.entry, shard.index_path
     if (
@@ -125,7 +154,7 @@ def open_sliced(shard: ShardFile, *, size: int) -> SlicedIndex | None:
         layout = IndexLayout.of(head, index_bytes)
         if layout is None or layout.records != entry.records:
             return None
-        return SlicedIndex(path, layout)
+        return SlicedIndex(path, layout, index_bytes=index_bytes, reader=reader)
     except storage.MachineError:
         raise
     except OSError:
@@ -137,8 +166,9 @@ class RecordOffsets:
 
     Args:
         shards: the shards.
-        open_index: opens the index of a shard, given the shard's number. With `is_whole`, it loads
-            the whole index: a part of the file was damaged.
+        open_index: opens the index of a shard, given the shard's number. With True, it loads the
+            whole index: a part of the file was damaged.
+        reader: copies parts of mapped index files.
         is_global: whether records come from all shards at once, as with a global shuffle.
         max_files: index files that may be open.
         readers: segments that are read at the same time.
@@ -153,6 +183,7 @@ class RecordOffsets:
         shards: Sequence[ShardFile],
         open_index: Callable[[int, bool], IndexSource],
         *,
+        reader: MappedReader,
         is_global: bool,
         max_files: int,
         readers: int,
@@ -160,12 +191,16 @@ class RecordOffsets:
         self.counts = np.full(len(shards), _UNKNOWN)
         self._has_sums = np.zeros(len(shards), bool)
         self._open_index, self._max_files, self._readers = open_index, max_files, readers
+        self._reader = reader
+        # For mapped indices: the address, the offsets of three columns, and the bytes of a length.
+        self._mapped = np.zeros((len(shards), 5), np.int64)
         sizes = [shard.records for shard in shards]
         segments = sum(-(-(size or 1) // SEGMENT) for size in sizes)
         num_slots = _MAX_SEGMENTS if None in sizes else max(1, min(segments, _MAX_SEGMENTS))
         self._is_direct = is_global and segments > num_slots
         self._lock = threading.Lock()
         self._sources = collections.OrderedDict[int, IndexSource]()
+        self._memory = self._files = 0
         self._source_lock = threading.Lock()
         # The cached segments: sorted keys, the slot of each, and the time of each slot's last use.
         self._keys, self._slots = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -235,7 +270,7 @@ class RecordOffsets:
 
         def load(item: tuple[int, int]) -> None:
             key, slot = item
-            index, first = key >> 32, (key & 0xFFFFFFFF) * SEGMENT
+            index, first = key >> 32, (key & _LOW) * SEGMENT
             stop = min(first + SEGMENT, int(self.counts[index]))
             offsets, sums = self._read(index, first, stop)
             self._offsets[slot, : len(offsets)] = offsets
@@ -254,18 +289,56 @@ class RecordOffsets:
         offsets = np.empty((len(groups), STRIDE + 1), np.int64)
         sums = np.zeros((len(groups), STRIDE), np.uint32)
 
-        def load(item: tuple[int, int]) -> None:
-            place, key = item
-            index, first = key >> 32, (key & 0xFFFFFFFF) * STRIDE
+        def load(place: int) -> None:
+            index, first = int(groups[place]) >> 32, (int(groups[place]) & _LOW) * STRIDE
             stop = min(first + STRIDE, int(self.counts[index]))
             found, known = self._read(index, first, stop)
             offsets[place, : len(found)] = found
             if known is not None:
                 sums[place, : stop - first] = known
 
-        self._run(load, list(enumerate(groups.tolist())))
+        is_read = self._copy_groups(groups, offsets, sums)
+        self._run(load, np.flatnonzero(~is_read).tolist())
         rows, within = rows.reshape(-1), numbers % STRIDE
         return offsets[rows, within], offsets[rows, within + 1], sums[rows, within]
+
+    def _copy_groups(
+        self, groups: Positions, offsets: Positions, sums: Sums
+    ) -> npt.NDArray[np.bool_]:
+        """Read all groups of mapped indices together, and return which have been read.
+
+        The last group of a shard, which may be shorter, is left to others, as is a damaged one.
+        """
+        indices, numbers = groups >> 32, groups & _LOW
+        held = [self._source(index) for index in np.unique(indices).tolist()]
+        is_full = (numbers + 1) * STRIDE < self.counts[indices]
+        is_read = np.zeros(len(groups), bool)
+        columns = self._mapped[indices]
+        for item in (2, 4, 8):
+            (rows,) = np.nonzero(is_full & (columns[:, 0] > 0) & (columns[:, 4] == item))
+            if not len(rows):
+                continue
+            address, lengths, crcs, starts = columns[rows, :4].T
+            group, count = numbers[rows], len(rows)
+            sizes = (2 * 8, STRIDE * item, STRIDE * 4)
+            places = (starts + 8 * group, lengths + sizes[1] * group, crcs + sizes[2] * group)
+            data, done = self._reader.copy(
+                np.concatenate([address + place for place in places]), np.repeat(sizes, count)
+            )
+            if done < 3 * count:
+                continue
+            ends = np.cumsum(sizes) * count
+            known = np.frombuffer(data[: ends[0]], "<u8").reshape(count, 2).astype(np.int64)
+            sizes_read = np.frombuffer(data[ends[0] : ends[1]], f"<u{item}").reshape(count, STRIDE)
+            found = np.empty((count, STRIDE + 1), np.int64)
+            found[:, 0] = 0
+            np.cumsum(sizes_read, axis=1, dtype=np.int64, out=found[:, 1:])
+            found += np.arange(STRIDE + 1) * RECORD_OVERHEAD_BYTES + known[:, :1]
+            offsets[rows] = found
+            sums[rows] = np.frombuffer(data[ends[1] : ends[2]], "<u4").reshape(count, STRIDE)
+            is_read[rows] = found[:, -1] == known[:, 1]
+        held.clear()
+        return is_read
 
     def _read(self, index: int, first: int, stop: int) -> tuple[Positions, Sums | None]:
         try:
@@ -290,15 +363,31 @@ class RecordOffsets:
     def _keep(self, index: int, source: IndexSource) -> IndexSource:
         """Keep an opened index, and close the least recently used ones if there are too many."""
         self.counts[index], self._has_sums[index] = source.records, source.has_sums
+        self._mapped[index] = 0
+        if isinstance(source, SlicedIndex) and source.address:
+            layout = source.layout
+            columns = layout.lengths, layout.payload_crcs, layout.starts
+            self._mapped[index] = (source.address, *columns, layout.dtype.itemsize)
         with self._source_lock:
+            self._drop(index)
             self._sources[index] = source
-            self._sources.move_to_end(index)
-            memory = sum(one.memory for one in self._sources.values())
-            files = sum(one.files for one in self._sources.values())
-            while len(self._sources) > 1 and (memory > _MAX_INDEX_BYTES or files > self._max_files):
-                _, old = self._sources.popitem(last=False)
-                memory, files = memory - old.memory, files - old.files
+            self._memory += source.memory
+            self._files += source.files
+            while len(self._sources) > 1 and (
+                len(self._sources) > _MAX_SOURCES
+                or self._memory > _MAX_INDEX_BYTES
+                or self._files > self._max_files
+            ):
+                oldest = next(iter(self._sources))
+                self._drop(oldest)
+                self._mapped[oldest] = 0
         return source
+
+    def _drop(self, index: int) -> None:
+        old = self._sources.pop(index, None)
+        if old is not None:
+            self._memory -= old.memory
+            self._files -= old.files
 
     def _run(self, work: Callable[[_Item], object], items: list[_Item]) -> None:
         """Call a function for each item, with several threads if that helps."""

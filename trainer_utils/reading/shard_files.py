@@ -54,6 +54,7 @@ _UNPACKED_AT_ONCE = 64 << 10  # so much of a damaged gzip file may be lost befor
 _LONG_BYTES = 8 << 10  # a record
 _PADDING = bytes(16)  # after the last record, so that who parses reads nothing past the end
 _MOST_OPEN = 512  # files of which each holds a descriptor or two
+_MAX_MAPPED = 1 << 14  # files that are mapped; Linux allows 65,530 mappings in a process
 _INDICES_AT_ONCE = 16
 _MOST_GAP = 256 << 10  # bytes between records that are asked for together
 
@@ -66,22 +67,34 @@ Runs: TypeAlias = tuple[Positions, Positions, Positions]
 
 
 class LocalFile:
-    """A local file, whose bytes are read, or copied out of a mapping where records are short.
+    """A local file whose bytes are read, or copied out of a mapping if records are short.
+
+    Args:
+        path: the path of the shard.
+        stream: the open file. A mapped file is closed, unless the stream is the only way to it.
+        is_mapped: whether to map the file into memory.
+        is_temporary: whether the stream is a temporary file without a name.
 
     Attributes:
-        size: of the framed records, in bytes.
-        address: where in memory they are mapped; 0 where they are not.
-        damage: what is wrong with the file as a whole.
+        size: the size of the framed records in bytes.
+        address: the address of the mapping, or 0.
+        damage: the error of a file that is damaged as a whole.
     """
 
     damage: CorruptShardError | None = None
 
-    def __init__(self, path: str, stream: Any, *, is_mapped: bool) -> None:
-        self.path, self._stream = path, stream
+    def __init__(
+        self, path: str, stream: Any, *, is_mapped: bool, is_temporary: bool = False
+    ) -> None:
+        self.path = path
         self.size = os.fstat(stream.fileno()).st_size
         self._mapping = FileMapping(stream.fileno(), self.size if is_mapped else 0)
         self.address = self._mapping.address
-        weakref.finalize(self, stream.close).atexit = False
+        self._stream = None if self.address and not is_temporary else stream
+        if self._stream is None:
+            stream.close()
+        else:
+            weakref.finalize(self, stream.close).atexit = False
 
     @classmethod
     def unpacked(cls, path: str, *, is_mapped: bool) -> "LocalFile":
@@ -104,29 +117,44 @@ class LocalFile:
         except BaseException:
             stream.close()
             raise
-        file = cls(path, stream, is_mapped=is_mapped)
+        file = cls(path, stream, is_mapped=is_mapped, is_temporary=True)
         file.damage = damage
         return file
 
+    @contextlib.contextmanager
+    def _descriptor(self) -> Iterator[int]:
+        """Yield a descriptor of the file, which is opened again if it was closed."""
+        if self._stream is not None:
+            yield self._stream.fileno()
+            return
+        with naming_what_went(self.path), open_for_reading(self.path) as stream:
+            yield stream.fileno()
+
     def check(self) -> None:
         """Raise if the file has another size than when it was opened."""
-        size = os.fstat(self._stream.fileno()).st_size
+        if self._stream is not None:
+            size = os.fstat(self._stream.fileno()).st_size
+        else:
+            with naming_what_went(self.path):
+                size = file_size(self.path)
         if size != self.size:
             raise _resized(self.path, self.size, size)
 
     def read(self, begin: int, end: int) -> bytes:
         """Return the bytes of a range, fewer at the end of the file."""
-        return read_bytes_at(self._stream.fileno(), begin, end, path=self.path)
+        with self._descriptor() as descriptor:
+            return read_bytes_at(descriptor, begin, end, path=self.path)
 
     def read_into(self, view: Bytes, begin: int) -> int:
         """Fill a view with bytes; return how many there were, fewer in a file that was cut."""
-        return read_at(self._stream.fileno(), view, begin, path=self.path)
+        with self._descriptor() as descriptor:
+            return read_at(descriptor, view, begin, path=self.path)
 
     def read_ahead(self, begin: int, end: int) -> None:
         """Ask the system for bytes that are needed soon."""
         if not self.address and hasattr(os, "posix_fadvise"):
-            with contextlib.suppress(OSError):  # a file system that takes no advice
-                os.posix_fadvise(self._stream.fileno(), begin, end - begin, os.POSIX_FADV_WILLNEED)
+            with contextlib.suppress(OSError), self._descriptor() as descriptor:
+                os.posix_fadvise(descriptor, begin, end - begin, os.POSIX_FADV_WILLNEED)
 
     def holds(self, begins: Positions, ends: Positions) -> npt.NDArray[np.bool_]:
         """Return for each range whether its bytes are here, and need not be fetched: all are."""
@@ -183,14 +211,16 @@ class ShardFiles:
             )
         self.reads_ahead = self._is_long or self._parts is not None
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
-        holds_two = self._is_mapped or self._parts is not None
-        self._most_open = max(1, min(_MOST_OPEN, descriptors) // (2 if holds_two else 1))
+        self._most_open = max(1, min(_MOST_OPEN, descriptors) // (2 if self._parts else 1))
+        if self._is_mapped and self._parts is None and not any(s.is_gzip for s in shards):
+            self._most_open = _MAX_MAPPED
         self._open = MadeOnce[File](self._most_open)
         self._offsets = RecordOffsets(
             shards,
             self._open_index,
+            reader=self._mapped,
             is_global=options.shuffle == "global",
-            max_files=max(1, self._most_open // 2),
+            max_files=max(1, min(_MOST_OPEN, descriptors) // 4),
             readers=1 if self._parts is None else _INDICES_AT_ONCE,
         )
 
@@ -316,7 +346,9 @@ class ShardFiles:
         """Open the index of a shard, or find its records by reading it."""
         if not is_whole:
             with contextlib.suppress(CorruptShardError):  # raised again below
-                sliced = open_sliced(self._shards[index], size=self._file(index).size)
+                sliced = open_sliced(
+                    self._shards[index], size=self._file(index).size, reader=self._mapped
+                )
                 if sliced is not None:
                     return sliced
         return WholeIndex(self._load_index(index))
