@@ -151,18 +151,19 @@ class IndexLayout(NamedTuple):
     Attributes:
         records: the number of records.
         dtype: the type of lengths.
-        lengths, payload_crcs, starts: the offset of each column's values, in bytes.
+        lengths, payload_crcs, starts: the offset of each column's values, in bytes. A file of
+            format version 3 has no starts.
     """
 
     records: int
     dtype: np.dtype[Any]
     lengths: int
     payload_crcs: int
-    starts: int
+    starts: int | None
 
     @classmethod
     def of(cls, head: bytes, size: int) -> "IndexLayout | None":
-        """Return the layout of a file, or None if it has no offsets of records.
+        """Return the layout of a file, or None if it has no checksums of records.
 
         Args:
             head: the first `HEAD_BYTES` of the file.
@@ -174,13 +175,30 @@ class IndexLayout(NamedTuple):
         head_bytes = header.end()  # the same for each column
         dtype, records = np.dtype(header["type"].decode()), int(header["records"])
         payload_crcs = 2 * head_bytes + records * dtype.itemsize
-        starts = payload_crcs + 2 * (head_bytes + 4 * records)
-        if starts + 8 * -(-records // STRIDE) != size:
+        end_of_crcs = payload_crcs + head_bytes + 2 * 4 * records
+        starts: int | None = end_of_crcs + head_bytes
+        if end_of_crcs == size:
+            starts = None
+        elif end_of_crcs + head_bytes + 8 * -(-records // STRIDE) != size:
             return None
         return cls(records, dtype, head_bytes, payload_crcs, starts)
 
+    def read_lengths(
+        self, read: Callable[[int, int], bytes], first: int, stop: int
+    ) -> npt.NDArray[Any]:
+        """Read the lengths of some records; see `read`."""
+        return np.frombuffer(
+            self._column(read, self.lengths, self.dtype.itemsize, first, stop), self.dtype
+        )
+
     def read(
-        self, read: Callable[[int, int], bytes], first: int, stop: int, *, path: str
+        self,
+        read: Callable[[int, int], bytes],
+        first: int,
+        stop: int,
+        *,
+        path: str,
+        start: int | None = None,
     ) -> tuple[Positions, Sums]:
         """Read the offsets and checksums of some records.
 
@@ -189,6 +207,7 @@ class IndexLayout(NamedTuple):
             first: the first record, a multiple of 64.
             stop: the record after the last.
             path: the index file, for messages.
+            start: the offset of the first record, if the file has no starts.
 
         Returns:
             `(stop - first + 1,) int64`, the offsets of the frames and the end of the last one;
@@ -197,23 +216,29 @@ class IndexLayout(NamedTuple):
         Raises:
             CorruptShardError: the file is damaged.
         """
-        groups = first // STRIDE, min(-(-stop // STRIDE) + 1, -(-self.records // STRIDE))
-        starts = np.frombuffer(self._column(read, self.starts, 8, *groups), "<u8")
-        item = self.dtype.itemsize
-        lengths = np.frombuffer(self._column(read, self.lengths, item, first, stop), self.dtype)
+        starts = np.zeros(0, np.uint64)
+        if self.starts is not None:
+            groups = first // STRIDE, min(-(-stop // STRIDE) + 1, -(-self.records // STRIDE))
+            starts = np.frombuffer(self._column(read, self.starts, 8, *groups), "<u8")
+            if len(starts) != groups[1] - groups[0]:
+                raise _error(
+                    path, f"the offsets of records {first} to {stop}", "the end of the file"
+                )
+            start = int(starts[0])
+        assert start is not None
+        lengths = self.read_lengths(read, first, stop)
         sums = np.frombuffer(self._column(read, self.payload_crcs, 4, first, stop), "<u4")
         count = stop - first
-        if (len(starts), len(lengths), len(sums)) != (groups[1] - groups[0], count, count):
+        if (len(lengths), len(sums)) != (count, count):
             raise _error(path, f"records {first} to {stop}", "the end of the file")
         offsets = np.empty(count + 1, np.int64)
         offsets[0] = 0
         np.cumsum(lengths, out=offsets[1:], dtype=np.int64)
-        offsets += np.arange(count + 1) * RECORD_OVERHEAD_BYTES + int(starts[0])
+        offsets += np.arange(count + 1) * RECORD_OVERHEAD_BYTES + start
         known = offsets[::STRIDE][: len(starts)]
         if not np.array_equal(known, starts[: len(known)].astype(np.int64)):
-            raise _error(
-                path, f"lengths that add up to the offsets of records from {first}", "others"
-            )
+            rule = f"lengths that add up to the offsets of records from {first}"
+            raise _error(path, rule, "others")
         return offsets, sums.astype(np.uint32)
 
     def _column(

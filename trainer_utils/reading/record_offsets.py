@@ -32,6 +32,7 @@ from trainer_utils.storage.open_files import (
 SEGMENT = 4096
 """Records in a segment, a multiple of `STRIDE`."""
 
+_PART = 256 * SEGMENT  # records whose lengths are read at a time
 _MAX_SEGMENTS = 2048  # in the cache: 8 million records, 100 MB
 _MAX_INDEX_BYTES = 128 << 20  # of whole indices, of shards without offsets in theirs
 _UNKNOWN = np.iinfo(np.int64).max
@@ -110,6 +111,8 @@ class SlicedIndex:
             else:
                 self._stream = stream
         self.files = int(self._stream is not None)
+        # For each segment the offset of its first record, of an index without starts.
+        self._segment_starts: Positions | None = None
 
     def read(self, first: int, stop: int) -> tuple[Positions, Sums | None]:
         """Return the offsets of frames, with the end of the last, and checksums.
@@ -117,7 +120,24 @@ class SlicedIndex:
         Raises:
             CorruptShardError: the file is damaged.
         """
-        return self.layout.read(self._read, first, stop, path=self._path)
+        if self.layout.starts is not None:
+            return self.layout.read(self._read, first, stop, path=self._path)
+        if self._segment_starts is None:
+            self._segment_starts = self._add_up()  # some KB
+        segment = first // SEGMENT
+        begin, start = segment * SEGMENT, int(self._segment_starts[segment])
+        offsets, sums = self.layout.read(self._read, begin, stop, path=self._path, start=start)
+        return offsets[first - begin :], sums[first - begin :]
+
+    def _add_up(self) -> Positions:
+        """Return the offset of the first record of each segment, from all lengths."""
+        sizes = [np.zeros(1, np.int64)]
+        for first in range(0, self.records, _PART):
+            stop = min(first + _PART, self.records)
+            part = self.layout.read_lengths(self._read, first, stop).astype(np.int64)
+            part += RECORD_OVERHEAD_BYTES
+            sizes.append(np.add.reduceat(part, np.arange(0, len(part), SEGMENT)))
+        return np.cumsum(np.concatenate(sizes))
 
     def _read(self, begin: int, end: int) -> bytes:
         if self.address:
@@ -366,8 +386,9 @@ class RecordOffsets:
         self._mapped[index] = 0
         if isinstance(source, SlicedIndex) and source.address:
             layout = source.layout
-            columns = layout.lengths, layout.payload_crcs, layout.starts
-            self._mapped[index] = (source.address, *columns, layout.dtype.itemsize)
+            if layout.starts is not None:
+                columns = layout.lengths, layout.payload_crcs, layout.starts
+                self._mapped[index] = (source.address, *columns, layout.dtype.itemsize)
         with self._source_lock:
             self._drop(index)
             self._sources[index] = source
