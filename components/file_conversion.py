@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import posixpath
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 from absl import logging
 
+from components.common.advice import how_to_set
 from components.common.entry import (
     InputTable,
     array_of,
@@ -337,10 +339,16 @@ class ListConversion(FileConversion):
         super().__init__(select_settings(ListSettings, settings), selection, runner)
 
 
+class TextItemConversion(ListConversion):
+    """Texts that a custom layout gives."""
+
+    unit, media = "texts", "text"
+
+
 def conversion_class(settings: ExampleGenSettings) -> type[FileConversion]:
     """The steps that are for these settings, of images, sounds, or tables that name some."""
     if isinstance(settings, TextSettings):
-        return ListConversion
+        return TextItemConversion if settings.is_custom else ListConversion
     return AudioConversion if isinstance(settings, AudioSettings) else ImageConversion
 
 
@@ -396,7 +404,11 @@ def _refuse_unreadable_formats(inputs: InputTable) -> None:
             if len(named):
                 first = display_path(decode_path(named[0].as_py()))
                 more = f" and {len(named) - 1} more" if len(named) > 1 else ""
-                raise InputError(f"{first!r}{more}: {cure}.", path=first)
+                endings = {posixpath.splitext(decode_path(path))[1] for path in named.to_pylist()}
+                ignored = how_to_set(ignore=[f"*{ending}" for ending in sorted(endings)])
+                raise InputError(
+                    f"{first!r}{more}: {cure}; or leave such files out: {ignored}.", path=first
+                )
 
 
 def _warn_of_dark_images(found: ShardSummary) -> None:

@@ -93,7 +93,11 @@ def conversion_of(
     _check_settings(settings, *_PRODUCERS)
     if not isinstance(source, InputSelection):
         source = InputSelection(base=path_of("source", source))
-    return _conversion_class(settings)(settings, source, runner)
+    conversion = _conversion_class(settings)(settings, source, runner)
+    if isinstance(settings, TextSettings) and (name := conversion.custom_layout()) is not None:
+        settings = dataclasses.replace(settings, layout=name)
+        return _conversion_class(settings)(settings, source, runner)
+    return conversion
 
 
 def workers_module(settings: ExampleGenSettings) -> str:
@@ -102,7 +106,9 @@ def workers_module(settings: ExampleGenSettings) -> str:
 
 
 def _are_rows(settings: ExampleGenSettings) -> bool:
-    return isinstance(settings, TextSettings) and not settings.names_files
+    if not isinstance(settings, TextSettings):
+        return False
+    return not settings.names_files and not settings.is_custom
 
 
 def _conversion_class(settings: ExampleGenSettings) -> "type[Conversion[Any]]":

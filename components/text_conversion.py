@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from components.common.entry import Blob, ExcludedInput, sum_blobs
+from components.common.layout_inputs import LayoutInputs
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import remove_dataset, start_working
 from components.example_gen.conversion import READERS, Conversion
@@ -23,6 +24,7 @@ from components.example_gen.row_pieces import (
 from components.example_gen.row_plan import RowPlan, RowPlanner
 from components.example_gen.settings import TextSettings
 from components.layouts import texts
+from components.layouts.registry import all_layouts, find_layout
 from components.shuffle.external import HELD_TIMES, ExternalShuffle, plan_tasks
 from components.tables.chats import load_template
 from components.tables.column_roles import TextRules
@@ -77,6 +79,24 @@ class TextConversion(Conversion[RowPlan]):
             packages.add(tokenizer_package(self.settings.tokenizer))
         return packages
 
+    def custom_layout(self) -> str | None:
+        """Return the custom layout that the inputs have by its own detection, if any."""
+        if self.settings.layout != "auto" or not any(one.custom for one in all_layouts("text")):
+            return None
+        layouts = {find_layout(inputs) for inputs in self.inputs()}
+        names = {one.name for one in layouts if one.custom is not None}
+        return names.pop() if len(names) == len(layouts) == 1 else None
+
+    def inputs(self) -> list[LayoutInputs]:
+        """Return the inputs of the layout, one for each pattern of `input_config`."""
+        return layout_inputs(
+            self.located,
+            columns=self.settings.columns,
+            media=self.media,
+            follow_links=self.settings.follow_links,
+            layout=self.settings.layout,
+        )
+
     def is_source_file(self, path: str) -> bool:
         """Whether a path is by itself what examples are made of: any is."""
         return bool(path)
@@ -116,13 +136,7 @@ class TextConversion(Conversion[RowPlan]):
 
     def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[ExcludedInput]]:
         pieces, excluded, sources = list[Piece](), list[ExcludedInput](), list[str]()
-        for inputs in layout_inputs(
-            self.located,
-            columns=self.settings.columns,
-            media=self.media,
-            follow_links=self.settings.follow_links,
-            layout=self.settings.layout,
-        ):
+        for inputs in self.inputs():
             some, others = texts.find_pieces(inputs, self.settings, folder=working_folder(uri))
             sources += sorted({piece.source for piece in some if piece.source})
             sources += [name for piece in some for name, *_ in piece.details.get("files", ())]

@@ -8,8 +8,8 @@ from components.common.workspace import is_within
 from trainer_utils.dataset import Dataset, ShardFile, open_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.dataset.selection import merge_features
+from trainer_utils.dataset.transform_graph import graph_vocabularies
 from trainer_utils.format import ConfigError, DatasetError, Feature
-from trainer_utils.storage import is_folder, join, list_names, read_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,25 +119,10 @@ def open_inputs(
     if before_transform:
         carried.update(open_inputs(before_transform).vocabularies)
     for uri in transform_graphs:
-        carried.update(_made_by_transform(uri))
+        carried.update(graph_vocabularies(uri))
     inputs = Inputs(tuple(open_dataset(uri, inspect=False) for uri in uris), carried)
     _ = inputs.vocabularies  # raises before any record is moved if they differ
     return inputs
-
-
-def _made_by_transform(uri: str) -> dict[str, list[str]]:
-    """Return the vocabularies that a Transform computed, by their file names.
-
-    Source: `tensorflow_transform.compute_and_apply_vocabulary` writes one value per line.
-    """
-    folder = join(uri, "transform_fn/assets")
-    if not is_folder(folder):
-        return {}
-    texts = [name for name in list_names(folder) if not name.endswith((".gz", ".tfrecord"))]
-    return {
-        name.removesuffix(".txt"): read_text(join(folder, name)).removesuffix("\n").split("\n")
-        for name in texts
-    }
 
 
 def check_apart(uris: Sequence[str], output: str) -> None:

@@ -193,7 +193,19 @@ def _config(inputs: Inputs, num_given: int, settings: BalancerSettings) -> JsonO
         del config["keep_shards"]
     if settings.add:
         config["add"] = [source.digest for source in inputs.sources[num_given:]]
+    if before := _accounting_before(inputs):
+        config["inputs"] = before
     return config
+
+
+def _accounting_before(inputs: Inputs) -> JsonObject:
+    """Return the sums of the inputs' own accounting if they left something out, else nothing.
+
+    Rows that a list discards, and rejects, are no records: only the datasets of the inputs know.
+    """
+    manifests = [source.manifest for source in inputs.sources if source.manifest is not None]
+    total = sum((manifest.total for manifest in manifests), Accounting())
+    return dataclasses.asdict(total) if total.found > total.written else {}
 
 
 def _manifest(

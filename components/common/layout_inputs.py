@@ -260,6 +260,14 @@ class LayoutInputs:
         return frozenset(self.parts_of(folder) for folder in found if folder != self.root)
 
     @property
+    def only_folder(self) -> str | None:
+        """The path of the one folder at the root that all files are in; None if there is more."""
+        tops = {parts[0] for parts in self.folders}
+        folders = self.files.below(self.root).folders().dictionary
+        has_files = encode_path(self.root) in {*bytes_of(folders)}
+        return posixpath.join(self.root, tops.pop()) if len(tops) == 1 and not has_files else None
+
+    @property
     def label_list(self) -> str | None:
         """The path of the text with the labels of files in no class folder, if there is one."""
         name = self.names.get("label_list")
@@ -376,7 +384,7 @@ class LayoutInputs:
         for uri in uris:
             if not uri or _has_unknown_scheme(uri):
                 continue
-            whole = self._whole_if_outside(uri.removeprefix("file://"), folder)
+            whole = self._whole_if_outside(storage.local_path(uri), folder)
             if _below(whole, self._spellings[self.base], folder) in self.files:
                 continue
             for root in roots:

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from trainer_utils.format.printable import printable_json
 from trainer_utils.storage import display_path, is_fault
 
 _SHOWN = 10
+_QUOTED_BYTES = re.compile(r"""\bb(['"])(?:\\.|(?!\1).)*\1""")
 _LEAST_LISTED = 100  # rejects of a run that ends before it has read all inputs
 _MOST_SHOWN = 200  # characters of what a library says
 # What is missing on the machine is no input's doing either.
@@ -44,6 +46,11 @@ class Reject:
     source: str
     code: str
     detail: str
+
+
+def without_bytes(detail: str) -> str:
+    """Return a detail without the bytes that it quotes of a file."""
+    return _QUOTED_BYTES.sub("some bytes", detail)
 
 
 def render_rejects(rejects: Iterable[Reject]) -> str:

@@ -155,7 +155,7 @@ def _bytes_in(uri: str) -> int:
 
 @contextlib.contextmanager
 def kept_from_launcher(uri: str) -> Iterator[None]:
-    """Move what a failed run leaves to `<uri>.unfinished`: TFX removes outputs of failed runs.
+    """Move what a failed run leaves to a hidden folder next to it: TFX removes failed outputs.
 
     The next run of the same key takes it from there. Only the newest such folder of an output
     stays. Nothing is moved in a bucket.
@@ -165,10 +165,11 @@ def kept_from_launcher(uri: str) -> Iterator[None]:
     except BaseException:
         if not storage.is_remote(uri) and storage.exists(working_folder(uri)):
             own = os.path.abspath(uri)
-            parent, aside = os.path.dirname(own), f"{own}{_UNFINISHED}"
-            for name in storage.list_names(parent):
-                if name.endswith(_UNFINISHED):
-                    _remove_unfinished(os.path.join(parent, name))
+            parent, name = os.path.split(own)
+            aside = os.path.join(parent, f".{name}{_UNFINISHED}")
+            for other in storage.list_names(parent):
+                if other.endswith(_UNFINISHED):
+                    _remove_unfinished(os.path.join(parent, other))
             storage.rename(own, aside)
             storage.make_folder(own)
         raise

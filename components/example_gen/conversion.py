@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from absl import logging
 
 from components.common.entry import Blob, BlobReader, ExcludedInput, label_column
+from components.common.layout_inputs import LayoutInputs
 from components.common.publish import ZLIB, package_versions, run_key
 from components.common.rejects import (
     Reject,
@@ -33,6 +34,7 @@ from components.example_gen.inputs import (
 )
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
+from components.layouts.custom import code_digest
 from components.layouts.junk import names_at_top
 from components.layouts.registry import all_layouts
 from components.tables.reading import SUFFIXES
@@ -75,6 +77,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         self.settings, self.selection = settings, selection
+        self.digest_of_files += code_digest(settings.layout, self.media)
         self._runner = runner or Runner(processes=1)
         self.located = locate(
             selection,
@@ -190,6 +193,14 @@ class Conversion(abc.ABC, Generic[_Plan]):
         """Return a reader of the files that were found."""
         roots = [root.base for root in self.located.image_roots]
         return BlobReader(self.located.base, roots, follow_links=self.settings.follow_links)
+
+    @abc.abstractmethod
+    def inputs(self) -> list[LayoutInputs]:
+        """Return the inputs of the layout, one for each pattern of `input_config`."""
+
+    def custom_layout(self) -> str | None:
+        """Return the custom layout that inputs of rows have by its own detection, if any."""
+        return None
 
     def skipped_files(self) -> list[ExcludedInput]:
         """Return the junk and ignored files of all patterns, and log their number."""

@@ -51,7 +51,7 @@ def make_example(
         raise blobs
     media = store_media(entry, blobs, blob_columns, settings)
     values = entry.values
-    if blob_columns[0].kind == "image" and len(media) == 1:
+    if blob_columns and blob_columns[0].kind == "image" and len(media) == 1:
         fitted = fit_boxes(
             columns,
             values,
@@ -83,6 +83,14 @@ def box_frame_of(settings: MediaSettings) -> str | None:
     return frame
 
 
+def _checked_text(data: bytes) -> bytes:
+    """Return a text in UTF-8 without its byte order mark; others are rejected."""
+    try:
+        return data.decode("utf-8-sig").encode()
+    except UnicodeDecodeError as error:
+        raise RejectedInputError("NOT_UTF8", str(error)) from error
+
+
 def store_media(
     entry: Entry, blobs: Sequence[bytes], columns: Sequence[BlobColumn], settings: MediaSettings
 ) -> dict[str, Stored]:
@@ -98,6 +106,8 @@ def store_media(
                 media[column.name] = store_image(data, settings.images, filename=filename)
             elif column.kind == "bytes":
                 media[column.name] = StoredBytes(data)
+            elif column.kind == "text":
+                media[column.name] = StoredBytes(_checked_text(data))
             else:
                 first = next(n for n, one in enumerate(columns) if one.kind == "image")
                 turn = functools.partial(
@@ -171,7 +181,7 @@ class MediaFacts:
     def feature(self, kind: str) -> Feature:
         """Of photos, of a `label_map`, or of `audio`, which are WAV files; with what all share."""
         shared = {name: least for name, (least, most) in self.ranges.items() if least == most}
-        if kind == "bytes":
+        if kind in ("bytes", "text"):
             return Feature(type="string")
         if kind == "audio":
             return Feature(type="string", extra={"encoding": "wav", **shared})

@@ -257,7 +257,11 @@ def _order(
     And whether there are none of the latter.
     """
     digests = keyed_digests(names, seed=seed, purpose="order")
+    order: npt.NDArray[np.int64]
     keys: list[npt.NDArray[Any]] = [digests[:, 0], digests[:, 1], numbers]
+    if not inputs.blobs:  # values alone, as a custom layout may give them
+        order = np.lexsort(keys)
+        return order[: len(order) - int((numbers == EXCLUDED).sum())], True
     blob = f"blob:{inputs.blobs[0].name}"
     rows = array_of(inputs.rows, blob).field("row")
     if rows.null_count < len(rows):
@@ -267,7 +271,7 @@ def _order(
         keys[0] = np.where(is_row, rows.fill_null(0).to_numpy().astype(np.uint64), keys[0])
         keys[1] = np.where(is_row, np.uint64(0), keys[1])
         keys.insert(2, np.where(is_row, ranks[paths.indices.to_numpy()], 0))
-    order: npt.NDArray[np.int64] = np.lexsort(keys)
+    order = np.lexsort(keys)
     return order[: len(order) - int((numbers == EXCLUDED).sum())], rows.null_count == len(rows)
 
 

@@ -29,7 +29,13 @@ from components.common.entry import (
     label_column,
     sum_blobs,
 )
-from components.common.rejects import Reject, RejectedInputError, RejectLimit, reject_errors
+from components.common.rejects import (
+    Reject,
+    RejectedInputError,
+    RejectLimit,
+    reject_errors,
+    without_bytes,
+)
 from components.example_gen.file_examples import ShardSummary, Stored, make_example
 from components.example_gen.settings import MediaSettings
 from trainer_utils.format import (
@@ -199,7 +205,10 @@ class WriteMediaShard:
                     media, example, name = persist(entry.name, self._encode, entry, blobs)
             except RejectedInputError as error:
                 rejected.extend(zip(entry.blobs, sums, strict=True))
-                reject = Reject(task.name.split, entry.name, error.code, error.detail)
+                detail = error.detail
+                if any(blob.path.startswith("/") or is_remote(blob.path) for blob in entry.blobs):
+                    detail = without_bytes(detail)  # below a file root, perhaps of somebody else
+                reject = Reject(task.name.split, entry.name, error.code, detail)
                 summary.rejects.append(reject)
                 if self.limit is not None:
                     seen, where = len(names) + len(summary.rejects), f" of {task.name.path}"

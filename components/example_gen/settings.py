@@ -398,10 +398,10 @@ class TextSettings(ExampleGenSettings):
         super().__post_init__()
         if self.max_chars is not None:
             number(max(1, self.min_chars))("max_chars", self.max_chars)
-        for name in _ONLY_FOR_TEXTS if self.names_files else ():
+        for name in _ONLY_FOR_TEXTS if self.names_files or self.is_custom else ():
             default, value = settings_of(TextSettings)[name].default, getattr(self, name)
             if value != default:
-                allowed = f"{default!r} for a table whose rows name images or sounds"
+                allowed = f"{default!r} for a table whose rows name files, and for a custom layout"
                 raise ConfigError.of(name, value, allowed=allowed)
 
     def for_manifest(self) -> JsonObject:
@@ -412,6 +412,15 @@ class TextSettings(ExampleGenSettings):
         else:
             config["tokenizer"] = posixpath.basename(self.tokenizer)
         return config
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether the layout was registered by `components.layouts.layout`."""
+        if self.layout == "auto":
+            return False
+        from components.layouts.registry import is_custom  # imports every layout
+
+        return is_custom(self.layout)
 
     @property
     def names_files(self) -> bool:

@@ -28,13 +28,13 @@ from components.layouts.class_tree import (
     read_tree,
     same_stems,
 )
-from components.layouts.file_kinds import kind_of_name
+from components.layouts.file_kinds import kind_of_bytes, kind_of_name
 from components.layouts.junk import is_clutter
 from components.layouts.meaningful import refuse_foreign_files
 from components.layouts.registry import Detection, Layout, register
 from trainer_utils.format import InputError, split_of_name
 from trainer_utils.format.split_words import SPLIT_WORD_PATTERN
-from trainer_utils.storage import display_path, join
+from trainer_utils.storage import display_path, join, problem_of
 from trainer_utils.storage.file_system import decode_path, encode_path
 
 _TEXT = pa.large_binary()
@@ -183,7 +183,8 @@ def _listed_labels(inputs: LayoutInputs, flat: pa.Array) -> tuple[list[bytes], l
         return [], []
     if inputs.label_list not in inputs.files:
         raise InputError(f"label_list {inputs.label_list!r}: expected a text, found none")
-    paths = [path for path in bytes_of(flat) if path != encode_path(inputs.label_list)]
+    others = (path for path in bytes_of(flat) if path != encode_path(inputs.label_list))
+    paths = [path for path in others if _is_medium(inputs, decode_path(path))]
     labels = [line.strip() for line in inputs.read_text(inputs.label_list).strip().split("\n")]
     if len(labels) != len(paths) or not all(labels):
         got = f"{len(labels)} lines, {labels.count('')} of them empty"
@@ -191,6 +192,19 @@ def _listed_labels(inputs: LayoutInputs, flat: pa.Array) -> tuple[list[bytes], l
             inputs.label_list, expected=f"the classes of {len(paths)} files, one a line", got=got
         )
     return paths, [*map(encode_path, labels)]
+
+
+def _is_medium(inputs: LayoutInputs, path: str) -> bool:
+    """Return whether a file is an image, or an audio file, by its name, or else by its bytes."""
+    kind = kind_of_name(path)
+    if kind is not None or inputs.files[path].problem is not None:
+        return kind in (None, inputs.media)
+    try:
+        with inputs.open(path) as stream:
+            return kind_of_bytes(stream.read(_LINE_BYTES)) != "text"
+    except OSError as error:  # it is a reject of its own
+        problem_of(error, path)
+        return True
 
 
 def _refuse_plain_list(inputs: LayoutInputs) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from components.common.advice import how_to_set
-from components.layouts.list_table import ListTable
+from components.layouts.list_table import ListTable, plain_name
 from trainer_utils.format import InputError
 
 Box = tuple[float, float, float, float]
@@ -68,11 +68,6 @@ class BoxColumns:
     def all(self) -> tuple[str, ...]:
         """All of these columns."""
         return (*self.names, *filter(None, (self.width, self.height)))
-
-
-def plain_name(name: str) -> str:
-    """Return a column's name in lower case, its letters and digits alone."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def find_box_columns(names: Collection[str]) -> BoxColumns | None:

@@ -111,7 +111,7 @@ class ListRows:
             column, values = cast
             if is_label and name not in table.known:
                 column, values = _as_labels(table, inputs, column, values, roles[name])
-            if name == label and found is not None and not column.is_list:
+            if name == label and found is not None:
                 rows.box_labels, rows.box_label_kind = values, column.kind
                 continue
             if name == label and (not cast[0].is_list):
@@ -227,9 +227,17 @@ class ListRows:
                         detail = f"{source.places[row]}: a box without all of its numbers"
                         raise RejectedInputError("BAD_ANNOTATION", detail)
                     label = None if labels is None else labels[row]
-                    if not boxes.boxes[row] and label is not None:
+                    of_boxes = boxes.boxes[row]
+                    if not of_boxes and label not in (None, ()):
                         unlabelled += 1
-                    for left, right, top, bottom in boxes.boxes[row]:
+                    own_labels = label if isinstance(label, tuple) else (label,) * len(of_boxes)
+                    if len(own_labels) != len(of_boxes):
+                        detail = (
+                            f"{source.places[row]}: {len(of_boxes)} boxes, but "
+                            f"{len(own_labels)} labels"
+                        )
+                        raise RejectedInputError("BAD_ANNOTATION", detail)
+                    for (left, right, top, bottom), label in zip(of_boxes, own_labels, strict=True):
                         if labels is not None and label is None:
                             detail = f"{source.places[row]}: a box without a label"
                             raise RejectedInputError("NO_LABEL", detail)
@@ -238,8 +246,8 @@ class ListRows:
             except RejectedInputError as error:
                 self.problems.setdefault(number, RowProblem(error.code, error.detail))
                 found, size = [], (None, None)
-            of_boxes = box_values(found) if found else ((),) * len(BOX_COLUMNS)
-            own = of_boxes if labels is not None else of_boxes[:-1]
+            all_values = box_values(found) if found else ((),) * len(BOX_COLUMNS)
+            own = all_values if labels is not None else all_values[:-1]
             for one_column, value in zip(values, (*own, *size), strict=True):
                 one_column.append(value)
         if unlabelled:

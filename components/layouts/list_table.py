@@ -8,6 +8,8 @@ import codecs
 import csv
 import dataclasses
 import io
+import json
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, Literal
@@ -25,6 +27,7 @@ from components.layouts.boxes import BOX_COLUMNS, box_values
 from components.layouts.file_kinds import kind_of_name
 from components.tables.column_roles import is_split_word
 from components.tables.delimited import refuse_doubtful
+from components.tables.json_values import flatten_object
 from components.tables.kinds import cast_column, column_facts, decide_column
 from components.tables.parquet import open_file, read_columns
 from components.tables.pieces import (
@@ -42,6 +45,7 @@ from trainer_utils.storage import is_fault, problem_of
 
 _HEADS, _VALUE_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
 _LINE_BYTES = 1 << 16
+_ROWS_LOOKED_AT = 100
 _RETINANET = ["image", "xmin", "ymin", "xmax", "ymax", "label"]
 _BOX_FIELDS = 11  # set, path, label, four corners
 _DECIMAL_COMMA = r"^\s*-?[0-9]+,[0-9]+\s*$"
@@ -49,6 +53,11 @@ _BYTES_FIELD, _PATH_FIELD = "bytes", "path"  # of a struct, as Hugging Face keep
 
 _Part = tuple[pa.Array, bool]
 _Row = tuple[int, list[str]]  # the line that it ends in, and its fields
+
+
+def plain_name(name: str) -> str:
+    """Return a column's name in lower case, its letters and digits alone."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,6 +232,22 @@ def _with_points(path: str, name: str, parts: Sequence[_Part]) -> list[_Part]:
     return [(pc.replace_substring(array, ",", "."), is_text) for array, is_text in parts]
 
 
+def _lists_of_boxes(inputs: LayoutInputs, path: str) -> list[str]:
+    """Return the columns of lists of boxes, which are lists in lists: `objects.bbox` of the Hub."""
+    with inputs.open(path) as stream:
+        head = stream.read(_LINE_BYTES)
+    found = dict[str, None]()
+    for line in head.split(b"\n")[:_ROWS_LOOKED_AT]:
+        try:
+            value = json.loads(line)
+        except ValueError:  # blank, cut, or bad, which the reader says with its line
+            continue
+        for name, part in flatten_object(value) if isinstance(value, dict) else ():
+            if isinstance(part, list) and any(isinstance(box, list) for box in part):
+                found[name] = None
+    return [name for name in found if plain_name(name).endswith(("bbox", "bboxes", "boxes"))]
+
+
 def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Part]]:
     return {
         name: [
@@ -242,6 +267,9 @@ def _read_pieces(
 ) -> tuple[list[Piece], list[Rows]]:
     """All pieces of a list, with their rows."""
     options = select_settings(TableOptions, inputs)
+    if kind == "jsonl":
+        kept = dict.fromkeys(_lists_of_boxes(inputs, path), "json")
+        options = dataclasses.replace(options, columns={**kept, **options.columns})
     with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:  # of a copy in UTF-8
         found = pieces_of(
             inputs, path, kind=kind, split=None, options=options, folder=folder, unread=unread

@@ -13,7 +13,7 @@ from components.common.layout_inputs import LayoutInputs
 from components.layouts.boxes import SIZE_COLUMNS
 from components.layouts.meaningful import refuse_unread_files
 from components.layouts.refusals import check_no_columns, refuse_layout
-from components.layouts.registry import find_layout
+from components.layouts.registry import locate_layout
 from components.media.options import DESCRIPTIONS
 
 
@@ -27,8 +27,7 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
         InputError: the layout is not recognised, or is malformed.
         ConfigError: `columns` is for lists and archives, or there is no such layout.
     """
-    inputs = dataclasses.replace(inputs, layout=layout)
-    found = find_layout(inputs, layout)
+    found, inputs = locate_layout(dataclasses.replace(inputs, layout=layout), layout)
     if not found.takes_columns:
         check_no_columns(inputs, found.name)
     listing = found.read(inputs)
@@ -41,7 +40,7 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
 
 def name_layout(inputs: LayoutInputs, *, layout: str) -> str:
     """Return the name of the layout as which `read_layout` would read the inputs."""
-    return find_layout(dataclasses.replace(inputs, layout=layout), layout).name
+    return locate_layout(dataclasses.replace(inputs, layout=layout), layout)[0].name
 
 
 def without_reserved(listing: InputTable) -> InputTable:

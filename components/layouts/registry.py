@@ -36,11 +36,13 @@ import dataclasses
 import functools
 import importlib
 import importlib.metadata
+import posixpath
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from components.common.advice import how_to_set
 from trainer_utils.format.errors import ConfigError, InputError, did_you_mean
+from trainer_utils.format.split_words import split_of_name
 
 if TYPE_CHECKING:
     from components.common.entry import InputTable
@@ -108,6 +110,7 @@ class Layout:
         read: makes the table of all inputs.
         takes_columns: whether the setting `columns` is for it.
         keeps_sizes: whether its `height` and `width` are those that its boxes are relative to.
+        custom: the function of a layout that `components.layouts.layout` registered.
         known: patterns of `fnmatch`, relative to the root, of files that belong to the layout
             although they are not read.
     """
@@ -124,7 +127,7 @@ class Layout:
     takes_columns: bool = False
     keeps_sizes: bool = False
     known: tuple[str, ...] = ()
-    is_custom: bool = False
+    custom: Callable[..., object] | None = None
 
 
 _LAYOUTS: dict[str, Layout] = {}
@@ -133,11 +136,15 @@ _LAYOUTS: dict[str, Layout] = {}
 def register(layout: Layout) -> Layout:
     """Add a layout; one of the same name that another module registered is an error."""
     known = _LAYOUTS.get(layout.name)
-    if known is not None and known.read.__module__ != layout.read.__module__:
-        allowed = f"a name that {known.read.__module__} has not registered"
+    if known is not None and _module_of(known) != _module_of(layout):
+        allowed = f"a name that {_module_of(known)} has not registered"
         raise ConfigError.of("layout", layout.name, allowed=allowed)
     _LAYOUTS[layout.name] = layout
     return layout
+
+
+def _module_of(layout: Layout) -> str:
+    return str(getattr(layout.custom or layout.read, "__module__", "components.layouts"))
 
 
 def all_layouts(kind: str | None = None) -> list[Layout]:
@@ -177,6 +184,14 @@ def layout_named(name: str, kind: str | None = None) -> Layout:
     return layouts[name]
 
 
+def is_custom(name: str) -> bool:
+    """Return whether a layout was registered by `components.layouts.layout`."""
+    if name == "auto":
+        return False
+    _load()
+    return name in _LAYOUTS and _LAYOUTS[name].custom is not None
+
+
 def check_layout_name(name: str, value: object, *, kind: str | None = None) -> object:
     """Return a value of the setting `layout`, or raise a ConfigError: the setting's rule."""
     if value == "auto":
@@ -191,6 +206,24 @@ def check_layout_name(name: str, value: object, *, kind: str | None = None) -> o
 def explain(inputs: "LayoutInputs") -> list[tuple[Layout, Detection]]:
     """Return every layout for the kind of the inputs with its detection, first the one taken."""
     return [(layout, layout.detect(inputs)) for layout in all_layouts(inputs.media)]
+
+
+def locate_layout(inputs: "LayoutInputs", name: str = "auto") -> "tuple[Layout, LayoutInputs]":
+    """Return the layout, and the inputs from the folder where it begins.
+
+    A folder that wraps all files, as an archive that was unpacked leaves it, is descended if there
+    is a layout in it; class folders are read from the top, since they know wrappers.
+    """
+    layout = find_layout(inputs, name)
+    if name != "auto" or layout.name != "folder" or inputs.media == "text":
+        return layout, inputs
+    inner = inputs
+    while (folder := inner.only_folder) is not None:
+        split = inner.split or split_of_name(posixpath.basename(folder))
+        inner = dataclasses.replace(inner, root=folder, split=split)
+        if (found := find_layout(inner)).name != "folder":
+            return found, inner
+    return layout, inputs
 
 
 def find_layout(inputs: "LayoutInputs", name: str = "auto") -> Layout:

@@ -380,7 +380,15 @@ or
         keeps_sizes=True,
         known=(
             *("*.yaml", "*.yml", "*.cache", "*.names", "*.data", "classes.txt", "*/classes.txt"),
-            *("notes.json", "train.txt", "val.txt", "test.txt", "*/train.txt", "*/val.txt"),
+            *(
+                "notes.json",
+                "*/notes.json",
+                "train.txt",
+                "val.txt",
+                "test.txt",
+                "*/train.txt",
+                "*/val.txt",
+            ),
             "labels.txt",
         ),
     )

@@ -26,6 +26,24 @@ _BLOCK_BYTES = 4 << 20
 _BLANK_BYTES = 64  # a line of more spaces than that is no blank one
 _LIKELY_ENCODINGS = ("latin-1", "utf-16")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_HEAD_BYTES = 1 << 12  # that are looked at
+_PARQUET = "a Parquet file"
+_BINARY_FORMATS = {
+    b"PAR1": _PARQUET,
+    b"ARROW1": "an Arrow file",
+    b"\x93NUMPY": "an array of NumPy",
+    b"\x89HDF": "an HDF5 file",
+    b"SQLite format 3": "a database of SQLite",
+    b"%PDF-": "a PDF document",
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"GIF8": "a GIF image",
+    b"RIFF": "a WAV or WebP file",
+    b"\xd0\xcf\x11\xe0": "a document of Microsoft Office",
+    b"OggS": "an Ogg file",
+    b"fLaC": "a FLAC file",
+    b"ID3": "an MP3 file",
+}
 
 _Options = TypeVar("_Options")
 
@@ -337,10 +355,29 @@ def text_problem(value: bytes | None) -> tuple[str, str] | None:
     except UnicodeDecodeError as error:
         problem = not_utf8(error)
     if value and b"\0" in value:
-        problem = "NUL_BYTE", f"expected text, got a NUL byte. {_name_encoding('utf-16')}"
+        problem = "NUL_BYTE", f"expected text, got a NUL byte. {_cure_of_nul(value)}"
     if value and problem and (packing := packing_of(value)) is not None:
         problem = "UNSUPPORTED_FORMAT", f"expected text, got {packing}. Unpack it first"
+    if value and problem and (other := _binary_format(value)) is not None:
+        cure = f"Read it as one: {how_to_set(layout='parquet')}"
+        if other != _PARQUET:
+            cure = "Convert it to text, or leave the file out by its name (`ignore`, `--ignore`)"
+        problem = "UNSUPPORTED_FORMAT", f"expected text, got {other}. {cure}"
     return problem
+
+
+def _binary_format(value: bytes) -> str | None:
+    return next((name for sign, name in _BINARY_FORMATS.items() if value.startswith(sign)), None)
+
+
+def _cure_of_nul(value: bytes) -> str:
+    """Return the advice for bytes with NULs: an encoding if they are like UTF-16, else none."""
+    head = np.frombuffer(value[:_HEAD_BYTES], np.uint8) == 0
+    shares = [float(head[start::2].mean()) if len(head) > start else 0.0 for start in (0, 1)]
+    is_utf_16 = value.startswith(_UTF_16) or (max(shares) > 0.4 and min(shares) < 0.1)
+    if is_utf_16:
+        return _name_encoding(_LIKELY_ENCODINGS[1])
+    return "Remove such bytes, as by tr -d '\\000' < old > new, or leave out what is no text"
 
 
 def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:

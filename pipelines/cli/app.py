@@ -67,12 +67,16 @@ class _Commands(click.Group):
 
 
 def _failure(error: Exception) -> click.ClickException:
-    from trainer_utils.format.errors import ConfigError, TfxShardsError
+    from trainer_utils.format.errors import ConfigError, CorruptShardError, TfxShardsError
     from trainer_utils.format.printable import printable
 
     if isinstance(error, ConfigError):
         return _BadUsage(str(error))
     if isinstance(error, TfxShardsError):
+        if isinstance(error, CorruptShardError) and error.path:
+            from pipelines.tools.conversion.runs import note_failed_read
+
+            note_failed_read(error.path)
         return _BadData(str(error))
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename!r}: " if error.filename else ""

@@ -6,6 +6,7 @@ Nothing but click is imported before a command runs, and TensorFlow or TFX only 
 import dataclasses
 import importlib.util
 import json
+import shlex
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -199,6 +200,35 @@ def balance(
 
 
 @command()
+def layouts(
+    source: Annotated[str | None, "[SRC]"] = None,
+    *,
+    kind: Annotated[str | None, click.Choice(("image", "text", "audio"))] = None,
+    ignore: Annotated[_Texts, "--ignore", "PATTERN"] = (),
+    follow_links: bool = False,
+) -> Any:
+    """List the layouts that inputs can have, with a drawing of each, or explain the one of SRC.
+
+    SRC is a folder, a table or an archive. Each layout is shown with what it was recognised by, or
+    why it does not match; the first that matches is the one that `convert` takes.
+
+    \b
+    tfx-shards layouts
+    tfx-shards layouts photos/
+    tfx-shards layouts photos/ --json
+
+    Args:
+        kind: Kind of the input. Default: recognised from the files.
+        ignore: Pattern of files that are left out, as of `convert`; may be repeated.
+        follow_links: Read linked files and folders.
+    """
+    from pipelines.tools.layouts import describe_layouts
+
+    with show_progress("Looking at the input"):
+        return describe_layouts(source, kind=kind, ignore=[*ignore], follow_links=follow_links)
+
+
+@command()
 def inspect(place: Files) -> Any:
     """Show what is in a dataset: splits, shards, features, label counts, rejects.
 
@@ -338,6 +368,10 @@ def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
 
     with show_progress("Verifying") as advance:
         found = verify_dataset(place, processes=processes or usable_cores(), advance=advance)
+    if not found.is_good:
+        from pipelines.tools.conversion.runs import note_failed_read
+
+        note_failed_read(found.uri)
     return found, found.is_good
 
 
@@ -729,5 +763,10 @@ def compile(
         from pipelines.kubeflow import compile_pipeline
 
         settings: dict[str, Any] = {"image": image, "pipeline_root": pipeline_root, "name": name}
-        compile_pipeline(pipeline, output, **settings, **given_settings(given))
+        uploads = compile_pipeline(pipeline, output, **settings, **given_settings(given))
     print_messages(f"Written: {output}")
+    for upload in uploads:
+        print_messages(
+            f"Upload the code of {upload.component} before the first run: "
+            f"gcloud storage cp {shlex.quote(upload.source)} {shlex.quote(upload.target)}"
+        )

@@ -94,7 +94,11 @@ def test_tfrecorders_table_with_names_for_its_columns(pictures, tmp_path):
     (tmp_path / "list.csv").write_text((pictures / "list.csv").read_text().replace("label", "x"))
     names = ["split", "image_uri", "label"]
     uri = pipelines.convert(
-        tmp_path / "list.csv", tmp_path / "out", column_names=names, header=True
+        tmp_path / "list.csv",
+        tmp_path / "out",
+        column_names=names,
+        header=True,
+        file_roots=[str(pictures)],
     )
     splits = trainer_utils.load(uri, batch_size=3, image_size=(8, 8))
     assert {name: len(list(dataset)) for name, dataset in splits.items()} == {"train": 2, "eval": 2}

@@ -154,6 +154,7 @@ _MODULES = (
     "components.balancing.parts",
     "components.balancing.steps",
     "components.file_conversion",
+    "components.layouts.speakers",
     "components.example_gen.file_shards",
     "components.example_gen.row_pieces",
     "components.media.audio",

@@ -6,17 +6,20 @@ open_sources(fn_args.train_files, "train[:80%]")[0].ranges
 import dataclasses
 import functools
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer_utils.dataset.location import Artifacts, Place, group_artifacts
 from trainer_utils.dataset.opening import Dataset, content_bytes, open_dataset
+from trainer_utils.dataset.transform_graph import graph_of, graph_vocabularies, is_transformed
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.slices import FileRange
 from trainer_utils.format.tensors import TensorSpec
 
+_logger = logging.getLogger(__name__)
 _DEFAULT_SPLIT = "train"
 _DEFAULTS: Mapping[str, Any] = {"int": int, "float": (int, float), "string": (str, bytes)}
 
@@ -165,24 +168,45 @@ def _with_default(name: str, feature: Feature, value: Any) -> Feature:
 
 
 def class_names_of(sources: Sequence[Source], label: str) -> list[str] | None:
-    """The names of a label's classes in the order of their ids; None where nothing says them."""
-    datasets = [source.dataset for source in sources]
-    if not all(label in dataset.vocabulary_files for dataset in datasets):
-        return None
-    found = [[*dataset.vocabularies[label]] for dataset in datasets]
+    """Return the names of a label's classes in the order of their ids; None if not known."""
+    found = [_class_names(source.dataset, label) for source in sources]
     return found[0] if found == found[:1] * len(found) else None
 
 
 def numbers_of_classes(sources: Sequence[Source], label: str) -> set[int]:
-    """How many classes each dataset says that a label has; 0 of one that does not say it."""
+    """Return the numbers of classes of a label in each dataset; 0 if not known."""
     found = set()
     for dataset in {id(source.dataset): source.dataset for source in sources}.values():
         feature = dataset.features.get(label)
         said = feature.extra.get("num_classes") if feature is not None else None
-        if said is None and label in dataset.vocabulary_files:
-            said = len(dataset.vocabularies[label])
+        if said is None:
+            said = len(_class_names(dataset, label) or ())
         found.add(int(str(said or 0)))
     return found
+
+
+def _class_names(dataset: Dataset, label: str) -> list[str] | None:
+    """Return the vocabulary of a label, of the dataset or of the Transform that wrote it."""
+    if label in dataset.vocabulary_files:
+        return [*dataset.vocabularies[label]]
+    feature = dataset.features.get(label)
+    if feature is None or feature.type != "int" or not is_transformed(dataset.uri):
+        return None
+    names = graph_vocabularies(graph_of(dataset.uri)).get(label)
+    if names is None:
+        _warn_without_classes(dataset.uri, label)
+    return None if names is None else [*names]
+
+
+@functools.lru_cache(maxsize=64)  # once for each dataset
+def _warn_without_classes(uri: str, label: str) -> None:
+    _logger.warning(
+        "%r: num_classes and class_names are None, since Transform wrote the examples without the "
+        "names of its input's classes, and its graph has no vocabulary file %r (%s). To have them, "
+        "read what ShardBalancer(examples=transform.outputs['transformed_examples']) writes, or "
+        "set labels=LabelOptions(num_classes=…).",
+        *(label, label, uri),
+    )
 
 
 def _kind(feature: Feature) -> tuple[object, ...]:

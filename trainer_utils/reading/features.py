@@ -43,6 +43,7 @@ _NAMES = {"int": "int64", "float": "float32", "string": "bytes"}
 _BOXES = ("xmin", "xmax", "ymin", "ymax")  # shares of the whole image's width and height
 MISSING_INT = -1
 """The integer of a record that lacks one, where the other records have one value each."""
+_KEYPOINTS = "keypoints"  # of COCO's layout: x, y and visibility, relative to the image
 _COMPANION = "_shape"  # of a sparse feature of rank 2 or more, as Datum writes it
 
 Array = npt.NDArray[Any]
@@ -388,6 +389,10 @@ def check_followers(features: Mapping[str, Feature], options: "InputOptions") ->
         rule = "no boxes beside images that are cut or padded, which they do not fit"
         cure = "Set resize='stretch' without random_resized_crop, or leave these features out"
         raise ConfigError.of("features", boxes, allowed=rule, advice=cure)
+    if _KEYPOINTS in features and (chain.crops or chain.flips or not is_whole):
+        rule = "no keypoints beside images that are mirrored, cut or padded, which they do not fit"
+        cure = "Set resize='stretch' without such augment, or leave this feature out"
+        raise ConfigError.of("features", _KEYPOINTS, allowed=rule, advice=cure)
     for one in (*chain.pixels, *chain.mixing):
         followers = boxes if one.name in ("rotation", "randaugment") else []
         if one.function or one in chain.mixing:

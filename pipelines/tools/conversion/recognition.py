@@ -41,6 +41,7 @@ _LAYOUTS = {
 }
 _MOST_FILES = 100_000  # names that are read
 _MOST_OPENED = 64
+_MOST_SHOWN = 3  # names in a message
 _HEAD_BYTES, _ROWS = 256 << 10, 50  # of a table
 _KIND_BY_ENDING = {
     **dict.fromkeys((".json", ".xml", ".yaml", ".yml", ".toml", ".pbtxt"), "beside"),
@@ -84,11 +85,28 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
         return in_table, f"{seen}; {tables[0]} names or holds {_NOUNS[in_table]}s"
     if not media and not tables and (records := found.get("records")):
         raise _refused_records(join(source, records[0]))
-    if len(media) == 1 and len(found.get("text", ())) <= max(media.values()):
+    stems = {
+        posixpath.splitext(posixpath.basename(n))[0] for kind in media for n in found.get(kind, ())
+    }
+    texts = [
+        name  # of a name of its own: others are boxes or captions of an image, or a transcript
+        for name in found.get("text", ())
+        if posixpath.splitext(posixpath.basename(name))[0] not in stems
+    ]
+    if len(media) == 1 and len(texts) <= max(media.values()):
         return next(iter(media)), seen
     if not media and (tables or found.get("text") or found.get("beside")):
         return "text", seen
-    kind = max(KINDS, key=lambda one: len(found.get(one, ())))
+    # Texts next to images or audio files more often describe these than the other way round.
+    media_kinds = [one for one in ("image", "audio") if found.get(one)]
+    kind = max(media_kinds, key=lambda one: len(found[one]), default="text")
+    if not found.get(kind):
+        shown = ", ".join(repr(name) for name in names[:_MOST_SHOWN])
+        raise InputError(
+            f"source {source!r}: expected images, texts or audio files, found {seen}, such as "
+            f"{shown}. Convert them to a known format first, such as CSV, JSON lines or Parquet.",
+            path=source,
+        )
     patterns = _patterns_of(name for one, some in found.items() if one != kind for name in some)
     raise InputError(
         f"source {source!r}: expected images, texts or audio files, found {seen}. Put each kind "

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,13 @@ from components.common.workspace import folder_lock
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion
 from pipelines.tools.verification import verify_dataset
 from trainer_utils.dataset.location import list_dataset, read_manifest
-from trainer_utils.format import ConfigError, DatasetError, InputError, Manifest
+from trainer_utils.format import (
+    ConfigError,
+    CorruptShardError,
+    DatasetError,
+    InputError,
+    Manifest,
+)
 from trainer_utils.format.naming import MANIFEST_FILE, index_file
 from trainer_utils.format.printable import printable
 from trainer_utils.format.tfrecord import extend_crc32c
@@ -50,6 +57,7 @@ from trainer_utils.text_output import list_counts
 _RUN_FILE = "conversion.json"
 _BALANCED = ("ShardBalancer", "balanced_examples")
 _EXPORTED = {"SchemaExport": "datum_schema", "datum_dataset": "datum_dataset"}  # their outputs
+_ARTIFACTS = "/artifacts/"
 _READ_BYTES = 1 << 20
 
 
@@ -64,6 +72,20 @@ def convert_in(
         restart: discard what an earlier run has finished, and do not resume it.
         verify: read every byte of datasets of before, and rebuild damaged ones.
     """
+    try:
+        return _convert_in(conversion, root, restart=restart, verify=verify)
+    except _DamagedExamplesError as error:
+        logging.warning("%s", error)
+        return _convert_in(conversion, root, restart=restart, verify=verify)
+
+
+class _DamagedExamplesError(Exception):
+    """A dataset of an earlier run that was to be balanced is damaged; the next run rebuilds it."""
+
+
+def _convert_in(
+    conversion: Conversion, root: str, *, restart: bool, verify: bool
+) -> tuple[dict[str, str], bool]:
     folder, beam = join(root, "artifacts"), conversion.beam_pipeline_args
     settings = conversion.settings
     balancing = BalancerSettings(**conversion.balancer)
@@ -98,6 +120,11 @@ def convert_in(
             if record.unfinished.pop(own_key, None) is not None:
                 record.write()
                 remove_tree(examples)
+            raise
+        except CorruptShardError as error:
+            record.note_damage(examples)
+            if made.get(name) == examples:
+                raise _DamagedExamplesError(str(error)) from error
             raise
         except KeyboardInterrupt as error:
             kept = f"the dataset of {name} is kept: the same run resumes from it"
@@ -187,11 +214,13 @@ class _Record:
         folder: the folder of the artifacts.
         runs: the outputs of each whole run by component, relative to the folder; by the run's key.
         unfinished: the dataset of the ExampleGen of a run that failed after it; by its own key.
+        damaged: the datasets of which a read has failed: the next run reads every byte of them.
     """
 
     folder: str
     runs: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
     unfinished: dict[str, str] = dataclasses.field(default_factory=dict)
+    damaged: list[str] = dataclasses.field(default_factory=list)
 
     @classmethod
     def read(cls, folder: str) -> "_Record":
@@ -200,12 +229,13 @@ class _Record:
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
             known = json.loads(read_text(path)) if exists(path) else {}
             runs = {key: dict(made) for key, made in known.get("runs", {}).items()}
-            return cls(folder, runs, {k: str(v) for k, v in known.get("unfinished", {}).items()})
+            unfinished = {key: str(made) for key, made in known.get("unfinished", {}).items()}
+            return cls(folder, runs, unfinished, [str(path) for path in known.get("damaged", ())])
         return cls(folder)
 
     def write(self) -> None:
         """Write it, for the next run."""
-        known = {"runs": self.runs, "unfinished": self.unfinished}
+        known = {"runs": self.runs, "unfinished": self.unfinished, "damaged": self.damaged}
         path = join(self.folder, _RUN_FILE)
         if not any(known.values()):
             if exists(path):
@@ -225,16 +255,27 @@ class _Record:
         before = self.runs.get(key, {})
         given = {example_gen: self.unfinished.get(own_key, ""), **before}
         whole: dict[str, str] = {}
+        # Shards of one may be links to those of the other.
+        if suspects := [path for path in given.values() if path in self.damaged]:
+            self.damaged = [path for path in self.damaged if path not in suspects]
+            self.write()
         for name in (example_gen, _BALANCED[0]):
             uri = join(self.folder, given.get(name) or "")
             if not given.get(name) or not is_folder(uri):
                 return whole
-            if (problem := _problem_of(uri, verify=verify)) is not None:
+            if (problem := _problem_of(uri, verify=verify or bool(suspects))) is not None:
                 logging.warning("%s is rebuilt: %s", uri, printable(problem))
                 return whole
             whole[name] = uri
         exported = {name: join(self.folder, given[name]) for name in _EXPORTED if name in given}
         return whole | {name: uri for name, uri in exported.items() if is_folder(uri)}
+
+    def note_damage(self, uri: str) -> None:
+        """Have the next run read every byte of a dataset before it takes it."""
+        path = uri[len(self.folder) + 1 :]
+        if path not in self.damaged:
+            self.damaged.append(path)
+            self.write()
 
     def discard_unfinished(self) -> None:
         """Remove the dataset that a failed run has left, unless a whole run refers to it."""
@@ -246,6 +287,22 @@ class _Record:
         if self.unfinished:
             self.unfinished.clear()
             self.write()
+
+
+def note_failed_read(path: str) -> None:
+    """Have the next `convert` into a folder check a dataset there, of which a file is damaged.
+
+    Args:
+        path: the dataset, or a file of it. One that `convert` has not written is passed over.
+    """
+    place = os.path.realpath(path)
+    if is_remote(path) or _ARTIFACTS not in place:
+        return
+    root, _, inner = place.rpartition(_ARTIFACTS)
+    folder, parts = f"{root}{_ARTIFACTS}".rstrip("/"), inner.split("/")
+    if len(parts) >= 3 and exists(join(folder, _RUN_FILE)):
+        with contextlib.suppress(OSError), _alone(folder):  # a folder that cannot be written to
+            _Record.read(folder).note_damage(join(folder, "/".join(parts[:3])))
 
 
 def _problem_of(uri: str, *, verify: bool = False) -> str | None:

@@ -36,7 +36,7 @@ def opened(monkeypatch) -> list[str]:
 
 
 def test_a_run_of_bad_files_ends_after_few_are_read(tmp_path, opened):
-    base = write_files(tmp_path / "in", {f"a/{k}.jpg": BAD for k in range(3000)})
+    base = write_files(tmp_path / "in", {f"{'ab'[k % 2]}/{k}.jpg": BAD for k in range(3000)})
     with pytest.raises(InputError) as caught:
         run(base, tmp_path, 1)
     message = str(caught.value)
@@ -49,7 +49,7 @@ def test_a_run_of_bad_files_ends_after_few_are_read(tmp_path, opened):
 
 
 def test_rejects_of_several_shards_are_added_up(tmp_path, opened):
-    files = {f"a/{k}.jpg": photo(k) if k % 3 else BAD for k in range(900)}
+    files = {f"{'ab'[k % 2]}/{k}.jpg": photo(k) if k % 3 else BAD for k in range(900)}
     base = write_files(tmp_path / "in", files)
     with pytest.raises(InputError, match=r"1\d\d of the first \d{3} inputs were rejected"):
         run(base, tmp_path, 1, num_shards=10)
@@ -58,7 +58,7 @@ def test_rejects_of_several_shards_are_added_up(tmp_path, opened):
 
 
 def test_few_inputs_are_all_read_and_listed(tmp_path):
-    base = write_files(tmp_path / "in", {f"a/{k}.jpg": BAD for k in range(60)})
+    base = write_files(tmp_path / "in", {f"{'ab'[k % 2]}/{k}.jpg": BAD for k in range(60)})
     with pytest.raises(InputError, match="60 of 60 inputs were rejected"):
         run(base, tmp_path, 1)
     assert len(rejects_in(tmp_path)) == 60
@@ -74,7 +74,7 @@ def test_missing_files_of_a_list_end_the_run_before_any_is_read(tmp_path, opened
 
 
 def test_processes_end_early_too(tmp_path):
-    base = write_files(tmp_path / "in", {f"a/{k}.jpg": BAD for k in range(8000)})
+    base = write_files(tmp_path / "in", {f"{'ab'[k % 2]}/{k}.jpg": BAD for k in range(8000)})
     with pytest.raises(InputError, match=r"of the first [\d,]+ inputs"):
         run(base, tmp_path, 2)
     assert 100 <= len(rejects_in(tmp_path)) < 8000

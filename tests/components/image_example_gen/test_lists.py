@@ -168,3 +168,19 @@ def test_a_name_that_is_missed_or_taken_is_refused(tmp_path):
     for names in ({"imge": "x"}, {"image": "height"}, {"image": "label"}):
         with pytest.raises(ConfigError, match="feature_names"):
             convert(base, tmp_path / "out", feature_names=names)
+
+
+def test_a_reject_quotes_no_bytes_of_a_file_elsewhere(tmp_path):
+    for folder in ("in", "elsewhere"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{folder}.jpg").write_bytes(b"root:*:2:secret's")
+    write_photos(tmp_path / "in", "1.jpg")
+    there = tmp_path / "elsewhere"
+    rows = f"1.jpg,cat\nin.jpg,cat\n{there}/elsewhere.jpg,dog\n"
+    (tmp_path / "in/list.csv").write_text(f"image,label\n{rows}")
+    convert(tmp_path / "in", tmp_path / "out", max_reject_fraction=0.9, file_roots=[str(there)])
+    details = {line["source"]: line["detail"] for line in rejects_in(tmp_path / "out")}
+    assert details == {
+        "in.jpg": "no image format begins with b'root:*:2'",
+        "elsewhere.jpg": "no image format begins with some bytes",
+    }

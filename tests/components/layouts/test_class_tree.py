@@ -62,6 +62,10 @@ TREES = {
         ),
         {"images/1.jpg": ("train", None), "images/2.jpg": ("eval", None)},
     ),
+    "a wrapped layout": (
+        {**names("data/train/1.jpg", "data/train/2.jpg"), "data/train.txt": "1.jpg a\n2.jpg b\n"},
+        {"train/1.jpg": ("train", "a"), "train/2.jpg": ("train", "b")},
+    ),
     "a list of validation images": (
         {
             **names("train/a/1.jpg", "train/b/2.jpg", "val/3.jpg", "val/4.jpg"),

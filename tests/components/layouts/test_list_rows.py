@@ -270,3 +270,22 @@ def test_delimiters_at_the_end_of_header_and_rows_are_no_column(tmp_path):
     base = write(tmp_path, f"image,label,\n{rows}2.jpg,dog,x\n")
     with pytest.raises(InputError, match=r"field 3 has a value.*line 52"):
         read(base, rows="each")
+
+
+def test_boxes_of_the_hubs_folders_are_lists_in_a_row(tmp_path):
+    rows = [
+        {"bbox": [[20.0, 10.0, 40.0, 40.0], [100.0, 0.0, 100.0, 100.0]], "categories": [0, 1]},
+        {"bbox": [], "categories": []},
+        {"bbox": [[150.0, 10.0, 40.0, 40.0]], "categories": [1]},
+    ]
+    text = "".join(
+        json.dumps({"file_name": f"{n}.jpg", "objects": row}) + "\n"
+        for n, row in enumerate(rows, 1)
+    )
+    found = values(read(write(tmp_path, text, "metadata.jsonl")))
+    assert {name: row["labels"] for name, row in found.items()} == {
+        "1.jpg": (0, 1),
+        "2.jpg": (),
+        "3.jpg": (1,),
+    }
+    assert (found["1.jpg"]["xmin"], found["1.jpg"]["xmax"]) == ((20, 100), (60, 200))

@@ -189,6 +189,26 @@ def test_libritts_has_the_speaker_above_the_chapter(tmp_path):
     }
 
 
+def test_librispeech_has_one_transcript_for_a_chapter(tmp_path):
+    files: dict[str, str | bytes] = {"SPEAKERS.TXT": "84 | F", "README.TXT": "LibriSpeech"}
+    files = {f"LibriSpeech/{name}": data for name, data in files.items()}
+    for speaker in ("84", "174"):
+        stem = f"LibriSpeech/dev-clean/{speaker}/1211/{speaker}-1211"
+        files |= {f"{stem}-{n:04d}.flac": b"?" for n in range(3)}
+        files[f"{stem}.trans.txt"] = "".join(
+            f"{speaker}-1211-{n:04d} WORDS {n} OF {speaker}\n" for n in range(2)
+        )
+    name, listing = listing_of(tmp_path / "in", files)
+    assert name == "speakers"
+    assert {(e.split, e.values) for e in listing.entries} == {
+        ("eval", (f"WORDS {n} OF {speaker}", speaker)) for speaker in ("84", "174") for n in (0, 1)
+    }
+    assert {(left.name, left.code) for left in listing.excluded} == {
+        (f"LibriSpeech/dev-clean/{speaker}/1211/{speaker}-1211-0002.flac", "NO_ANNOTATION")
+        for speaker in ("84", "174")
+    }
+
+
 def test_a_clip_without_its_transcript_is_a_reject(tmp_path):
     files = vctk()
     del files["txt/p225/p225_001.txt"]

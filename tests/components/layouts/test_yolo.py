@@ -26,7 +26,6 @@ ROBOFLOW = {
     "valid/images/3.jpg": b"x",
     "train/labels/1.txt": BOXES,
     "valid/labels/3.txt": b"",
-    "README.roboflow.txt": b"exported via roboflow.com",
 }
 DARKNET = {
     "train/1.jpg": b"x",

@@ -8,6 +8,7 @@ import pipelines
 import trainer_utils
 from pipelines.tools.conversion.convert import balance
 from tests.make import jpeg, write_files, write_rows
+from trainer_utils import storage
 from trainer_utils.recording import InputRecorder, read_ledger
 from trainer_utils.storage import local_path
 
@@ -35,6 +36,21 @@ def test_datasets_are_read_at_the_uris_of_their_folders_and_files(tmp_path):
     for given in (uri, f"{uri}/", f"{uri}/Split-train/*", [one.as_uri() for one in shards]):
         batches = trainer_utils.iterate(given, batch_size=20, features="id", shuffle=False)
         assert [sorted(batch.tolist()) for batch in batches] == [[*range(20)]]
+
+
+def test_files_are_listed_and_read_below_the_uri_of_a_folder(tmp_path):
+    folder = tmp_path / "far place"
+    names = ["a b.txt", "c%20d.txt", "100%.txt", "e/f#g.txt", "h?.txt"]
+    for name in names:
+        uri = storage.join(folder.as_uri(), name)
+        storage.write_text(uri, name, temporary_folder=tmp_path.as_uri())
+        assert (folder / name).read_text() == name
+        assert storage.exists(uri)
+    found = [file.path for file in storage.list_files(folder.as_uri())]
+    assert found == sorted(names)
+    assert [storage.read_text(storage.join(folder.as_uri(), name)) for name in found] == found
+    storage.remove_tree(folder.as_uri())
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_dataset_and_a_ledger_are_written_at_the_uris_of_their_folders(tmp_path):

@@ -10,13 +10,15 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import pipelines
 from components.common import workspace
 from components.common.tasks import Runner
+from components.example_gen import row_pieces
 from components.example_gen.settings import TextSettings
-from components.shuffle import external
 from components.steps import convert as convert_step
+from pipelines.cli.app import app
 from pipelines.tools.conversion import convert as conversion
 from pipelines.tools.conversion import runs
 from pipelines.tools.verification import verify_dataset
@@ -174,8 +176,8 @@ def test_a_fault_of_a_working_file_is_retried(table, tmp_path, monkeypatch, capl
     monkeypatch.setenv(file_system.RETRY_VARIABLE, "60")
     monkeypatch.setattr(file_system, "_PAUSES", (0.0,))
     monkeypatch.setattr(file_system, "_FIRST_LONG_PAUSE", 0.01)
-    faults = Faults(external.write_batches, 0, 4)
-    monkeypatch.setattr(external, "write_batches", faults)
+    faults = Faults(row_pieces.write_batches, 0, 4)
+    monkeypatch.setattr(row_pieces, "write_batches", faults)
     assert convert_table(table, tmp_path / "out") == expected
     assert faults.times == 0
     assert file_system.RETRY_VARIABLE in caplog.text
@@ -263,6 +265,38 @@ def test_verify_finds_damage_that_left_no_trace(without_tfx, pictures, tmp_path)
     assert pipelines.convert(pictures, tmp_path / "out", verify_output=True).cached
 
 
+def test_verify_has_the_next_run_check_the_sums(without_tfx, pictures, tmp_path):
+    first = pipelines.convert(pictures, tmp_path / "out")
+    flip(next(Path(first).glob("Split-train/*")), keeps_time=True)
+    assert CliRunner().invoke(app, ["verify", str(tmp_path / "out")]).exit_code == 1
+    again = pipelines.convert(pictures, tmp_path / "out")
+    assert not again.cached
+    assert verify_dataset(again).is_good
+    assert CliRunner().invoke(app, ["verify", str(tmp_path / "out")]).exit_code == 0
+    assert pipelines.convert(pictures, tmp_path / "out").cached
+
+
+def test_a_damaged_dataset_of_a_failed_run_is_rebuilt(without_tfx, pictures, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(runs.steps, "balance", Faults(runs.steps.balance, 0, 1))
+        with pytest.raises(OSError, match="Input/output"):
+            pipelines.convert(pictures, tmp_path / "out")
+    flip(next((tmp_path / "out" / EXAMPLES).glob("Split-train/*")), keeps_time=True)
+    made = pipelines.convert(pictures, tmp_path / "out")
+    assert verify_dataset(made).is_good
+    assert verify_dataset(made.examples).is_good
+    assert pipelines.convert(pictures, tmp_path / "out").cached
+
+
+def test_a_failed_read_has_the_next_run_check_the_sums(without_tfx, pictures, tmp_path):
+    first = pipelines.convert(pictures, tmp_path / "out")
+    flip(next(Path(first).glob("Split-train/*")), keeps_time=True)
+    assert CliRunner().invoke(app, ["show", str(first), "-n", "100"]).exit_code == 1
+    again = pipelines.convert(pictures, tmp_path / "out")
+    assert not again.cached
+    assert verify_dataset(again).is_good
+
+
 def test_only_the_damaged_dataset_is_rebuilt(without_tfx, pictures, tmp_path):
     first = pipelines.convert(pictures, tmp_path / "out")
     path = next(Path(first).glob("Split-train/*"))
@@ -306,6 +340,6 @@ def test_outputs_of_failed_runs_under_tfx_are_set_aside(tmp_path):
             run(number, key, fails=True)
         assert not [*(tmp_path / str(number)).iterdir()]
         shutil.rmtree(tmp_path / str(number))  # as TFX's launcher does
-        assert {path.name for path in tmp_path.iterdir()} == {f"{number}.unfinished"}
+        assert {path.name for path in tmp_path.iterdir()} == {f".{number}.unfinished"}
     run(3, "k", fails=False)
     assert {path.name for path in tmp_path.iterdir()} == {"3"}

@@ -1,0 +1,310 @@
+"""Layouts of your own: a function that yields an item for each example.
+
+    from components.layouts import Item, layout
+
+    @layout("mine", detect=lambda folder: "index.txt" in folder.list())
+    def read(folder):
+        for line in folder.read_text("index.txt").splitlines():
+            name, split, label = line.split()
+            yield Item({"image": folder.file(name), "label": label}, split=split)
+
+It is registered where the module is imported, or in every process by an entry point:
+
+    [project.entry-points."tfx_shards.layouts"]
+    mine = "my_package.layouts"
+
+Then `layout="mine"` works in ImageExampleGen, TextExampleGen, AudioExampleGen, `convert` and
+`tfx-shards convert --layout mine`; with `detect`, so does `auto`. Files are read later, by workers.
+"""
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import inspect
+import io
+import marshal
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
+
+from absl import logging
+
+from components.layouts.names import MEDIA
+from components.layouts.registry import KINDS, Detection, Layout, all_layouts, register
+from trainer_utils.format.errors import ConfigError, DatasetError, InputError
+from trainer_utils.format.naming import canonical_split, check_split_name
+
+if TYPE_CHECKING:
+    from components.common.entry import Entry, ExcludedInput, InputTable
+    from components.common.layout_inputs import LayoutInputs
+
+_Read = TypeVar("_Read", bound=Callable[["Folder"], Iterable["Item"]])
+_NAME = re.compile(r"[A-Za-z][\w.-]*")
+_RANK = 0  # before all layouts of this package
+_NO_MATCH = (OSError, LookupError, DatasetError)
+
+
+class File(NamedTuple):
+    """A file of an item, which a worker reads later; `path` is relative to the folder."""
+
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """One example.
+
+    Args:
+        values: by feature a file, as `Folder.file` gives it, or a str, a number, a list of either,
+            or None. Strings of `label` become ids of a vocabulary. Every item has the same files.
+        split: `train`, `eval`, `test` in any usual spelling, or another name; None: a hash decides.
+        name: the example's unique name. Default: the path of its first file, or its number.
+    """
+
+    values: Mapping[str, Any]
+    split: str | None = None
+    name: str | None = None
+
+
+class Folder:
+    """The folder of the inputs, as a layout sees it: without junk and ignored files."""
+
+    def __init__(self, inputs: "LayoutInputs") -> None:
+        self._inputs = inputs
+
+    def list(self) -> Sequence[str]:
+        """Return the paths of all files, sorted."""
+        return self._paths
+
+    @functools.cached_property
+    def _paths(self) -> Sequence[str]:
+        inputs = self._inputs
+        files = inputs.files.below(inputs.root)
+        return tuple("/".join(inputs.parts_of(path)) for path in files)
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a small file, such as an index, which is read whole and belongs to the inputs."""
+        return io.BytesIO(self._inputs.read_bytes(self._path(name)))
+
+    def read_text(self, name: str) -> str:
+        """Return the content of a small file in UTF-8."""
+        return self._inputs.read_text(self._path(name))
+
+    def file(self, name: str) -> File:
+        """Return a file for an item. One that is missing rejects its item as `FILE_NOT_FOUND`."""
+        return File(name)
+
+    def _path(self, name: str) -> str:
+        path = posixpath.normpath(posixpath.join(self._inputs.root, name))
+        if path not in self._inputs.files:
+            raise FileNotFoundError(f"{name!r}: no such file in {self._inputs.base!r}")
+        return path
+
+
+def layout(
+    name: str,
+    *,
+    detect: Callable[[Folder], object] | None = None,
+    kinds: Sequence[str] = KINDS,
+    tree: str = "",
+) -> Callable[[_Read], _Read]:
+    """Register a function that yields an `Item` for each example of a folder.
+
+    Args:
+        name: the value of the setting `layout`: letters, digits, `_`, `-` and `.`.
+        detect: returns whether a folder has this layout; such layouts are tried before all others.
+            An error because a file is missing means no. None: the layout must be named.
+        kinds: the ExampleGens that read it: `image`, `text`, `audio`.
+        tree: a drawing of the files, for `tfx-shards layouts`.
+
+    Raises:
+        ConfigError: the name or a kind is not allowed, or another module has registered it.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name == "auto":
+        raise ConfigError.of("layout", name, allowed="a name such as 'mine'")
+    if not kinds or not {*kinds} <= {*KINDS}:
+        raise ConfigError.of("kinds", kinds, allowed=f"some of {', '.join(KINDS)}")
+
+    def add(read: _Read) -> _Read:
+        register(
+            Layout(
+                name=name,
+                kinds=tuple(kinds),
+                rank=_RANK,
+                tree=tree or (inspect.getdoc(read) or "").strip(),
+                features="those of its items",
+                splits="those of its items",
+                detect=functools.partial(_detect, detect),
+                read=functools.partial(_read_items, name, read),
+                takes_columns=True,
+                custom=read,
+            )
+        )
+        return read
+
+    return add
+
+
+def code_digest(name: str, kind: str) -> str:
+    """Return a digest of the code of the custom layouts that may read inputs; "" if none may.
+
+    Results that were kept of a run with other code are then not used again.
+    """
+    digest, count = hashlib.sha256(), 0
+    for one in all_layouts(kind):
+        if one.custom is not None and name in ("auto", one.name):
+            try:
+                code = inspect.getsource(inspect.getmodule(one.custom) or one.custom)
+            except (OSError, TypeError):  # typed into an interpreter
+                code = repr(marshal.dumps(getattr(one.custom, "__code__", None)))
+            digest.update(f"{one.name}\0{code}\0".encode())
+            count += 1
+    return digest.hexdigest() if count else ""
+
+
+def _detect(detect: Callable[[Folder], object] | None, inputs: "LayoutInputs") -> Detection:
+    if detect is None:
+        return Detection.miss("it declares no detection: name it to use it")
+    if inputs.root in inputs.files:
+        return Detection.miss("a file, not a folder")
+    try:
+        found = detect(Folder(inputs))
+    except _NO_MATCH as error:
+        return Detection.miss(str(error))
+    return Detection.match("its own detection") if found else Detection.miss("its own detection")
+
+
+def _read_items(
+    name: str, read: Callable[[Folder], Iterable[Item]], inputs: "LayoutInputs"
+) -> "InputTable":
+    """Return the table of the items that a layout yields.
+
+    Raises:
+        InputError: it yields something else, or the items have different files.
+    """
+    from components.common.entry import BlobColumn, InputTable
+    from components.tables.kinds import LABEL_NAMES, check_columns
+
+    items = [_checked(name, number, item) for number, item in enumerate(read(Folder(inputs)))]
+    if not items:
+        raise InputError.at(inputs.base, expected=f"items of layout {name!r}", got="none")
+    keys = [*dict.fromkeys(key for item in items for key in item.values)]
+    check_columns(inputs.columns, keys, of=f"layout {name!r}")
+    files = [key for key in keys if any(isinstance(i.values.get(key), File) for i in items)]
+    if "filename" in files:
+        raise InputError(f"layout {name!r}: the feature 'filename' is taken. Rename the file's.")
+    kinds = {key: _kind_of(key, items, inputs) for key in files}
+    columns, values = _columns(name, [key for key in keys if key not in files], items, inputs)
+    labels = [n for n, c in enumerate(columns) if c.name.lower() in LABEL_NAMES and not c.is_list]
+    entries: list[Entry] = []
+    excluded: list[ExcludedInput] = []
+    taken = collections.Counter[str]()
+    for number, (item, row) in enumerate(zip(items, values, strict=True)):
+        _add(inputs, item, row, files, labels, f"{name}/{number:08d}", taken, entries, excluded)
+    used = {blob.path for entry in entries for blob in entry.blobs} | {*inputs.contents}
+    if unused := len(inputs.files.below(inputs.root)) - len(used):
+        logging.warning("layout %r: %d files are in no item, and not read", name, unused)
+    blobs = tuple(BlobColumn(key, kinds[key]) for key in files)
+    return InputTable.of(entries, excluded, columns, blobs)
+
+
+def _add(
+    inputs: "LayoutInputs",
+    item: Item,
+    row: tuple[Any, ...],
+    files: Sequence[str],
+    labels: Sequence[int],
+    number: str,
+    taken: "collections.Counter[str]",
+    entries: "list[Entry]",
+    excluded: "list[ExcludedInput]",
+) -> None:
+    """Add an item to the entries, or to the excluded inputs."""
+    from components.common.entry import Blob, Entry, ExcludedInput
+
+    paths = {key: item.values.get(key) for key in files}
+    first = next((value.path for value in paths.values() if isinstance(value, File)), number)
+    own = item.name or posixpath.join(inputs.root, first)
+    taken[own] += 1
+    if taken[own] > 1:
+        own = f"{own}#{taken[own]}"
+    split = inputs.split or item.split
+    blobs = []
+    for key, value in paths.items():
+        if not isinstance(value, File):
+            excluded.append(ExcludedInput(own, split, "FILE_NOT_FOUND", f"no file for {key!r}"))
+            return
+        path = posixpath.normpath(posixpath.join(inputs.root, value.path))
+        file = inputs.files.get(path)
+        if file is None:
+            detail = f"{key!r} names {value.path!r}, which is not there"
+            excluded.append(ExcludedInput(own, split, "FILE_NOT_FOUND", detail))
+            return
+        if file.problem is not None:
+            excluded.append(ExcludedInput(own, split, *file.problem))
+            return
+        blobs.append(Blob(path, file.size))
+    if any(row[place] is None for place in labels):
+        excluded.append(ExcludedInput(own, split, "NO_LABEL", "an item without a label"))
+        return
+    entries.append(Entry(own, split, tuple(blobs), row))
+
+
+def _checked(name: str, number: int, item: object) -> Item:
+    if not isinstance(item, Item) or not isinstance(item.values, Mapping) or not item.values:
+        raise InputError(
+            f"layout {name!r}, item {number}: expected Item({{feature: value}}, split=…), got "
+            f"{item!r:.200}. Yield one Item for each example."
+        )
+    split = item.split
+    if split is not None:
+        split = canonical_split(split) or check_split_name(split)
+    return dataclasses.replace(item, split=split)
+
+
+def _kind_of(key: str, items: Sequence[Item], inputs: "LayoutInputs") -> str:
+    """Return what the files of a feature are: as the user says, or by its name or their endings."""
+    from components.layouts.file_kinds import kind_of_name
+
+    given = inputs.columns.get(key)
+    if given is not None or key in MEDIA:
+        return given or key
+    paths = (i.values[key].path for i in items if isinstance(i.values.get(key), File))
+    kinds = collections.Counter(kind_of_name(path) for path in paths)
+    kind = kinds.most_common(1)[0][0]
+    return kind or ("text" if inputs.media == "text" or key == "text" else inputs.media)
+
+
+def _columns(
+    name: str, keys: Sequence[str], items: Sequence[Item], inputs: "LayoutInputs"
+) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]]:
+    """Return the columns of the values that are no files, and each item's values."""
+    import pyarrow as pa
+
+    from components.layouts.list_table import typed_values
+
+    columns, by_column = [], []
+    for key in keys:
+        if inputs.columns.get(key) == "ignore":
+            continue
+        try:
+            array = pa.array([_plain(item.values.get(key)) for item in items])
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            raise InputError(
+                f"layout {name!r}, value {key!r}: expected strings, numbers or lists of one type, "
+                f"got {error}. Convert them in the layout."
+            ) from error
+        place = lambda row: f"layout {name!r}, item {row}"  # noqa: E731
+        kind = inputs.columns.get(key)
+        if (found := typed_values(key, [(array, False)], kind=kind, place=place)) is not None:
+            columns.append(found[0])
+            by_column.append(found[1])
+    rows = list(zip(*by_column, strict=True)) if columns else [()] * len(items)
+    return tuple(columns), rows
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as Arrow takes it: arrays and scalars of numpy as Python's own."""
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -1,0 +1,108 @@
+"""The layouts that inputs can have, and which of them some inputs have, and why not the others.
+
+print(describe_layouts())                  # a drawing of each
+print(describe_layouts("photos/"))         # which one matches, and why the others do not
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from components.layouts.registry import Layout, all_layouts, explain, locate_layout
+from components.steps import conversion_of
+from pipelines.tools.conversion.recognition import KINDS, recognise
+from pipelines.tools.conversion.settings import SETTINGS
+from trainer_utils.format import ConfigError
+from trainer_utils.format.json_text import JsonObject
+from trainer_utils.text_output import Part, Shown, make_table
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayoutFacts:
+    """One layout; `matches` and `reason` say whether a source has it, and None without one."""
+
+    name: str
+    kinds: Sequence[str]
+    tree: str
+    features: str
+    splits: str
+    refused: str
+    matches: bool | None = None
+    reason: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayoutReport(Shown):
+    """The layouts in the order in which they are tried, and the one that a source has."""
+
+    source: str | None
+    kind: str | None
+    seen: str | None
+    taken: str | None
+    layouts: Sequence[LayoutFacts]
+
+    def to_json(self) -> JsonObject:
+        """Return all of it as JSON takes it."""
+        return dataclasses.asdict(self)
+
+    def parts(self) -> list[Part]:
+        """Return the lines and tables for a person."""
+        if self.source is not None:
+            rows = [
+                [one.name, "yes" if one.matches else "no", one.reason or ""] for one in self.layouts
+            ]
+            return [
+                f"{self.source}: {self.kind}, layout {self.taken} ({self.seen})",
+                "",
+                make_table(["layout", "matches", "why"], rows),
+                "",
+                "The first that matches is taken; --layout NAME takes another one.",
+            ]
+        parts: list[Part] = []
+        for one in self.layouts:
+            parts.append(f"{one.name} ({', '.join(one.kinds)})")
+            parts += [f"    {line}" for line in one.tree.splitlines()]
+            for title in ("features", "splits", "refused"):
+                if text := getattr(one, title):
+                    parts.append(f"  {title}: {text}")
+            parts.append("")
+        return [*parts, "tfx-shards layouts SRC shows which one a source has."]
+
+
+def describe_layouts(
+    source: str | None = None, *, kind: str | None = None, **options: Any
+) -> LayoutReport:
+    """Describe all layouts, or which of them a source has.
+
+    Args:
+        source: a folder, a list or an archive; None: describe the layouts themselves.
+        kind: `image`, `text` or `audio`. None: recognised from the files.
+        options: settings of the ExampleGen that say which files there are: `ignore`,
+            `follow_links`.
+
+    Raises:
+        InputError: the source is missing, of no one kind, or no layout can be found.
+        ConfigError: a setting is not allowed.
+    """
+    if kind not in (None, *KINDS):
+        raise ConfigError.of("kind", kind, allowed=f"one of {', '.join(KINDS)}, or None")
+    if source is None:
+        layouts = [_facts(layout) for layout in all_layouts(kind)]
+        return LayoutReport(source=None, kind=kind, seen=None, taken=None, layouts=layouts)
+    seen = "as asked for"
+    if kind is None:
+        kind, seen = recognise(source, options)
+    conversion = conversion_of(source, SETTINGS[kind].from_arguments(options))
+    (inputs,) = conversion.inputs()
+    layout, inputs = locate_layout(inputs)
+    taken = layout.name
+    found = [_facts(one, matches, reason) for one, (matches, reason) in explain(inputs)]
+    if inputs.root and inputs.root not in inputs.files:
+        seen += f", from the folder {inputs.root!r}"
+    return LayoutReport(source=source, kind=kind, seen=seen, taken=taken, layouts=found)
+
+
+def _facts(layout: Layout, matches: bool | None = None, reason: str | None = None) -> LayoutFacts:
+    names: Mapping[str, Any] = {f.name: f for f in dataclasses.fields(LayoutFacts)}
+    given = {name: getattr(layout, name) for name in names if hasattr(layout, name)}
+    return LayoutFacts(**given, matches=matches, reason=reason)

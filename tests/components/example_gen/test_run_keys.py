@@ -1,0 +1,66 @@
+"""The key of a run: a run goes on from another only where its shards would be the same."""
+
+import pytest
+
+from components.common import publish
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+from components.steps import conversion_of
+from tests.make import photo, wav, write_files
+
+FILES = {
+    "image": {f"a/{n}.png": photo(n, "PNG", size=(20, 30)) for n in range(3)},
+    "list": {"list.csv": b"image,label\n1.png,a\n", "1.png": photo(1, "PNG", size=(20, 30))},
+    "audio": {f"a/{n}.wav": wav(n) for n in range(3)},
+    "text": {"a.csv": b"text,label\nx,a\n"},
+}
+PACKAGES = ("numpy", "pyarrow", "scipy", "soundfile", "tokenizers", "tfx", "tensorflow", "pillow")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("image", ImageSettings(), {"pillow"}),
+        ("list", ImageSettings(), {"pillow", "pyarrow"}),
+        ("audio", AudioSettings(), {"numpy", "pillow", "soundfile"}),
+        (
+            "audio",
+            AudioSettings.from_arguments({"sample_rate": 8000}),
+            {"numpy", "pillow", "scipy", "soundfile"},
+        ),
+        ("text", TextSettings(), {"numpy", "pillow", "pyarrow"}),
+    ],
+)
+def test_a_key_depends_on_the_libraries_that_shape_bytes(
+    tmp_path, monkeypatch, name, settings, expected
+):
+    base = write_files(tmp_path / "in", FILES[name])
+    source = str(base / "list.csv") if name == "list" else str(base)
+    usual, key = publish.installed_version, conversion_of(source, settings).key()
+    changed = set()
+    for package in PACKAGES:
+        monkeypatch.setattr(
+            publish,
+            "installed_version",
+            lambda given, package=package: "99" if given == package else usual(given),
+        )
+        if conversion_of(source, settings).key() != key:
+            changed.add(package)
+    assert changed == expected
+
+
+def test_a_key_depends_on_zlib_only_if_shards_are_compressed(tmp_path, monkeypatch):
+    base = str(write_files(tmp_path / "in", FILES["image"]))
+    keys = {}
+    for compression in ("none", "gzip"):
+        for version in ("1", "2"):
+            monkeypatch.setattr(publish.zlib, "ZLIB_RUNTIME_VERSION", version)
+            settings = ImageSettings(compression=compression)
+            keys[compression, version] = conversion_of(base, settings).key()
+    assert keys["none", "1"] == keys["none", "2"]
+    assert keys["gzip", "1"] != keys["gzip", "2"]
+
+
+def test_a_key_does_not_depend_on_how_much_may_be_rejected(tmp_path):
+    base = str(write_files(tmp_path / "in", FILES["image"]))
+    keys = {conversion_of(base, ImageSettings(max_reject_fraction=x)).key() for x in (0, 0.5)}
+    assert len(keys) == 1
