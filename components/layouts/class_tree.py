@@ -65,11 +65,14 @@ class _Node:
 def read_obeyed(folders: Sequence[Parts], *, base: str) -> list[Role]:
     """Return the roles of folders where the user says that they are class folders.
 
-    The top folders are splits if all of them are named after splits, else classes.
+    The top folders are splits if all of them are named after splits, else classes. A single folder
+    that holds nothing but folders is a wrapper, and no class.
 
     Raises:
         InputError: folders of several splits are next to others.
     """
+    depth = _depth_of_wrappers(folders)
+    folders = [parts[depth:] for parts in folders]
     tops = sorted({parts[0] for parts in folders if parts})
     others = [top for top in tops if split_of_name(top) is None]
     exact = {canonical_split(top): top for top in tops if canonical_split(top)}
@@ -83,6 +86,17 @@ def read_obeyed(folders: Sequence[Parts], *, base: str) -> list[Role]:
         )
         for parts in folders
     ]
+
+
+def _depth_of_wrappers(folders: Sequence[Parts]) -> int:
+    """Return how many folders, one in the other, hold all files but have none of their own."""
+    depth = 0
+    while folders and all(len(parts) > depth + 1 for parts in folders):
+        tops = {parts[depth] for parts in folders}
+        if len(tops) > 1 or split_of_name(tops.pop()) is not None:
+            break
+        depth += 1
+    return depth
 
 
 def read_tree(
@@ -140,6 +154,7 @@ def _visit(
         if len(named) < len(names):
             others = [name for name in names if words[name] is None]
             raise refuse_mixed(base, named, others)
+        _check_one_folder_per_split(names, words, above, base)
         for name in names:
             _visit(node.children[name], (*above, name), words[name], roles, base, known=known)
         if node.has_files:
@@ -155,9 +170,25 @@ def _visit(
             roles[parts] = Role(split, name)
 
 
+def _check_one_folder_per_split(
+    names: Sequence[str], words: Mapping[str, str | None], above: Parts, base: str
+) -> None:
+    """Raise an InputError if folders of one split hold different kinds of files, such as masks."""
+    for name in names:
+        same = [one for one in names if one != name and words[one] == words[name]]
+        if same and _is_kind_of_files(name) and words_of(name) != words_of(same[0]):
+            folder = "/".join((*above, name))
+            raise InputError(
+                f"input_base {base!r}: expected one kind of files in each split, got {name!r} next "
+                f"to {same[0]!r}. To leave it out: {how_to_set(ignore=[f'{folder}/*'])}.",
+                path=base,
+            )
+
+
 def refuse_mixed(base: str, named: Sequence[str], others: Sequence[str]) -> InputError:
     """Return the error of folders of which some are named after splits and others are not."""
-    fewer = named if len(named) < len(others) else others
+    has_train = any(split_of_name(name) == "train" for name in named)
+    fewer = others if has_train and len(named) >= len(others) else named
     return InputError(
         f"input_base {base!r}: expected folders that are all splits or all classes, got "
         f"{_shown(named)} (named after splits) next to {_shown(others)}. To leave some out: "
