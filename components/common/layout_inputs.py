@@ -384,7 +384,7 @@ class LayoutInputs:
         for uri in uris:
             if not uri or _has_unknown_scheme(uri):
                 continue
-            whole = self._whole_if_outside(uri.removeprefix("file://"), folder)
+            whole = self._whole_if_outside(storage.local_path(uri), folder)
             if _below(whole, self._spellings[self.base], folder) in self.files:
                 continue
             for root in roots:

@@ -13,7 +13,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import google_crc32c
@@ -32,6 +32,7 @@ from components.tables.column_roles import (
     label_ids,
     text_columns,
 )
+from components.tables.json_values import is_chat
 from components.tables.kinds import (
     LABEL_NAMES,
     ColumnFacts,
@@ -137,6 +138,8 @@ def _inspect_piece(
     for name in texts:  # before they are made texts
         if (bad := not_finite(rows.columns[name], rows.records)) is not None:
             raise no_text(name, bad[1], f"{piece.source}, row {bad[0] + 1} of a piece")
+    if options.tokenizer is not None:
+        rows.chats = {*rows.chats, *_chats_in_texts(rows, {*options.as_json, *rows.as_json})}
     _check_text_rules(rules, [name for name in texts if name in rows.as_json])
     skipped = [*rows.skipped, *rules.apply(rows, texts)]
     of_chats = _render_chats(rows, texts, options.tokenizer)
@@ -175,6 +178,20 @@ def _inspect_piece(
         chats=sorted(rows.chats),
         class_names=dict(rows.class_names),
     )
+
+
+def _chats_in_texts(rows: Rows, names: Collection[str]) -> Iterator[str]:
+    """Yield the columns of kind `json` whose texts are chats, as a CSV may have them."""
+    for name in names:
+        array = rows.columns.get(name)
+        if name in rows.chats or array is None or not pa.types.is_string(array.type):
+            continue
+        texts = array.drop_null().to_pylist()
+        try:
+            if texts and all(is_chat(json.loads(text)) for text in texts):
+                yield name
+        except (ValueError, RecursionError):
+            continue
 
 
 def _render_chats(rows: Rows, texts: Sequence[str], tokenizer: str | None) -> dict[str, pa.Array]:

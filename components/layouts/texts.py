@@ -2,6 +2,7 @@
 
 import codecs
 import dataclasses
+import itertools
 import json
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from components.layouts.table_files import (
 from components.tables.pieces import PIECE_BYTES, Piece, TableOptions, select_settings
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table, pieces_of
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.format.settings import settings_of
 from trainer_utils.format.split_words import split_of_name
 from trainer_utils.storage import display_path, problem_of
@@ -33,6 +35,11 @@ _TABLES = ("csv", "tsv", "jsonl", "parquet", "json")
 _HEAD_BYTES = 1 << 20
 _PIECE_FILES = 4096
 _MOST_SHOWN = 5
+_NO_TEXTS = (
+    *itertools.chain.from_iterable(EXTENSIONS.values()),
+    *(".parquet", ".arrow", ".feather", ".npy", ".npz", ".h5", ".hdf5", ".pkl", ".pdf", ".docx"),
+    *(".xlsx", ".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".mp4", ".tfrecord"),
+)
 _OF_DELIMITED = ("column_names", "header", "delimiter", "quoting")
 
 
@@ -60,6 +67,7 @@ def find_pieces(
     if layout == "folder":
         _check_unused(settings, layout, ("columns", *_OF_DELIMITED))
         listing = class_folders.read(inputs)
+        _refuse_no_texts(inputs, [entry.name for entry in listing.entries])
         return list(_grouped(listing)), list(listing.excluded)
     if layout not in DELIMITERS:
         _check_unused(settings, layout, _OF_DELIMITED)
@@ -118,6 +126,12 @@ def recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
         by_kind.setdefault(kind_of_table(path, _SUFFIXES) or "", []).append(path)
     if layout == "folder":
         return layout, []
+    if arrow := next((path for path in seen if path.endswith(".arrow")), None):
+        cure = (
+            "Convert it from Python: pipelines.convert(datasets.load_from_disk(source), out); or "
+            "write it as Parquet: Dataset.to_parquet."
+        )
+        _refuse(inputs, "tables or files of text", f"the Arrow file {display_path(arrow)!r}", cure)
     if layout != "auto":
         paths = by_kind.get(layout, [])
         if not paths and layout != "parquet":  # files of text have any name
@@ -152,6 +166,18 @@ def _is_table(path: str) -> bool:
 
 def _is_at_top_or_in_split(parts: Sequence[str]) -> bool:
     return len(parts) == 1 or (len(parts) == 2 and split_of_name(parts[0]) is not None)
+
+
+def _refuse_no_texts(inputs: LayoutInputs, paths: Sequence[str]) -> None:
+    """Raise an InputError if files that are to be a text each are tables, media or archives."""
+    found = [path for path in paths if path.lower().endswith(_NO_TEXTS)]
+    if not found:
+        return
+    patterns = sorted({f"*{posixpath.splitext(path)[1]}" for path in found})
+    shown = ", ".join(repr(display_path(path)) for path in found[:_MOST_SHOWN])
+    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    cure = f"To leave them out: {how_to_set(ignore=patterns)}."
+    _refuse(inputs, "nothing but files of text", f"{shown}{more}", cure)
 
 
 def _check_others(inputs: LayoutInputs, seen: Sequence[str], tables: Sequence[str]) -> None:

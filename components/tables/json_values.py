@@ -11,7 +11,7 @@ is no feature.
 import datetime
 import decimal
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,9 @@ from trainer_utils.format.json_text import Json
 
 CHAT_NAMES = ("messages", "conversations", "conversation", "chat")
 """Columns whose lists are chats even where all of them are empty."""
+
+JSON_COLUMNS = b"tfx-shards:json"
+"""The key of a Parquet file's metadata with the names of its columns that are JSON already."""
 
 _MESSAGE_KEYS = (("role", "content"), ("role", "tool_calls"), ("from", "value"))
 _ROWS = 1024  # that are Python objects at a time
@@ -148,3 +151,8 @@ def _with_maps(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         return {field.name: _with_maps(value[field.name], field.type) for field in kind}
     return [_with_maps(part, kind.value_type) for part in value]
+
+
+def stored_as_json(metadata: Mapping[bytes, bytes] | None) -> frozenset[str]:
+    """Return the columns of a Parquet file that are JSON already, by its metadata."""
+    return frozenset(json.loads((metadata or {}).get(JSON_COLUMNS, b"[]")))

@@ -20,7 +20,7 @@ from components.common.entry import one_array
 from components.common.layout_inputs import LayoutInputs
 from components.tables.hub import class_names, is_numbered, named_classes
 from components.tables.json_rows import cure_by_json, is_ignored
-from components.tables.json_values import flatten_table
+from components.tables.json_values import flatten_table, stored_as_json
 from components.tables.pieces import PIECE_BYTES, PIECE_ROWS, Piece, Rows, TableOptions
 from components.tables.times import texts_of_times
 from trainer_utils.format import InputError
@@ -82,7 +82,7 @@ def _parts_of(
     rows, size = group.num_rows, _least_bytes(group, left_out)
     if size > _MOST_GROUP_BYTES:
         raise _too_large(source, number, _MOST_GROUP_BYTES, size)
-    repeated = _repeated_bytes(file, stream, number, left_out)
+    repeated = _repeated_bytes(file, stream, number, source, left_out)
     if repeated is None:
         count = max(1, -(-size // _HELD_BYTES), -(-rows // PIECE_ROWS))
         bounds = [rows * part // count for part in range(count + 1)]
@@ -121,16 +121,19 @@ def _may_repeat(chunk: Any) -> bool:
 
 
 def _repeated_bytes(
-    file: _File, stream: BinaryIO, number: int, left_out: frozenset[str]
+    file: _File, stream: BinaryIO, number: int, source: str, left_out: frozenset[str]
 ) -> npt.NDArray[np.float64] | None:
-    """Return how many bytes of each row are strings that a row group has once; None if few are."""
+    """Return how many bytes of each row are strings that a row group has once; None if few are.
+
+    An `InputError` is raised if a column unpacks to more than any file that is no bomb.
+    """
     group = file.metadata.row_group(number)
     sizes: Any = None
     for chunk in map(group.column, range(group.num_columns)):
         path = chunk.path_in_schema
         if path.partition(".")[0] in left_out or not _may_repeat(chunk):
             continue
-        place = 0
+        place = unpacked = 0
         sizes = np.zeros(group.num_rows) if sizes is None else sizes
         for batch in _peek(file, stream, path).iter_batches(
             _INDEX_ROWS, row_groups=[number], columns=[path], use_threads=False
@@ -143,7 +146,9 @@ def _repeated_bytes(
             else:
                 own = np.full(len(array), _unpacked(array) / max(len(array), 1))
             sizes[place : place + len(array)] += own
-            place += len(array)
+            place, unpacked = place + len(array), unpacked + int(own.sum())
+            if unpacked > _MOST_REPEATED_BYTES:
+                raise _too_large(source, number, _MOST_REPEATED_BYTES, unpacked)
     return None if sizes is None or sizes.sum() <= _HELD_BYTES else sizes
 
 
@@ -192,9 +197,9 @@ def read(
     source, rows, ignored = piece.source, piece.details.get("rows"), options.ignored
     groups = range(piece.start, piece.stop)
     table = read_columns(stream, source, groups=groups, rows=rows, unread=unread | ignored)
-    classes = class_names(table.schema.metadata)
+    classes, known = class_names(table.schema.metadata), stored_as_json(table.schema.metadata)
     try:
-        table, as_json, chats = flatten_table(table, as_json=options.as_json)
+        table, as_json, chats = flatten_table(table, as_json=options.as_json - known)
     except pa.ArrowInvalid as error:
         raise InputError(f"{source!r}: {error}. Rename one.", path=source) from error
     except ValueError as error:
@@ -217,7 +222,7 @@ def read(
         columns,
         found=len(table),
         texts=texts,
-        as_json=as_json & columns.keys(),
+        as_json=(as_json | known) & columns.keys(),
         chats=chats & columns.keys(),
         class_names=classes,
     )

@@ -6,6 +6,7 @@ Nothing but click is imported before a command runs, and TensorFlow or TFX only 
 import dataclasses
 import importlib.util
 import json
+import shlex
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -762,5 +763,10 @@ def compile(
         from pipelines.kubeflow import compile_pipeline
 
         settings: dict[str, Any] = {"image": image, "pipeline_root": pipeline_root, "name": name}
-        compile_pipeline(pipeline, output, **settings, **given_settings(given))
+        uploads = compile_pipeline(pipeline, output, **settings, **given_settings(given))
     print_messages(f"Written: {output}")
+    for upload in uploads:
+        print_messages(
+            f"Upload the code of {upload.component} before the first run: "
+            f"gcloud storage cp {shlex.quote(upload.source)} {shlex.quote(upload.target)}"
+        )

@@ -4,6 +4,6 @@ compile_pipeline("image", "pipeline.yaml", image="registry.example/tfx-shards:1"
                  pipeline_root="minio://mlpipeline/runs")
 """
 
-from pipelines.kubeflow.compiler import compile_pipeline
+from pipelines.kubeflow.compiler import CodeUpload, compile_pipeline
 
-__all__ = ["compile_pipeline"]
+__all__ = ["CodeUpload", "compile_pipeline"]

@@ -27,7 +27,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -75,6 +75,14 @@ _FINGERPRINT_COMMAND = ["python", "-m", "components.kubeflow.input_state"]
 _FINGERPRINT = "fingerprint"
 
 
+class CodeUpload(NamedTuple):
+    """A file that a compiled pipeline needs in its store: the code of one component."""
+
+    component: str
+    source: str  # the path here
+    target: str  # the url that the pipeline reads
+
+
 def compile_pipeline(
     pipeline: str,
     output: str,
@@ -85,8 +93,8 @@ def compile_pipeline(
     dataset_root: str | None = None,
     input_fingerprint: str = "listing",
     **step_options: Any,
-) -> None:
-    """Writes the package that a Kubeflow Pipelines client uploads and runs.
+) -> list[CodeUpload]:
+    """Write the package that a Kubeflow Pipelines client uploads and runs, without a network.
 
     Args:
         pipeline: `image` or `text` for a ready pipeline; or `PATH.py:FUNCTION` for a function
@@ -107,6 +115,10 @@ def compile_pipeline(
             `env`, `volumes` and `scratch`, each one value for all steps or values by step,
             `gpu={"Trainer": 1}`, or the texts that the command line takes.
 
+    Returns:
+        The wheels to upload before the first run: the code of each `module_file` of a TFX
+        pipeline, written to `OUTPUT-wheels/` next to the package. None of them with `run_fn`.
+
     Raises:
         ConfigError: an argument is not allowed; there is no such file or function; what it
             returns is no pipeline, or one that Kubeflow cannot run.
@@ -119,6 +131,8 @@ def compile_pipeline(
     for option in step_options:
         one_of(*OPTIONS)("option of steps", option)
     options = read_options(step_options)
+    output = os.path.abspath(output)
+    uploads: list[CodeUpload] = []
     if pipeline in READY:
         image, pipeline_root = _needed_by_tfx(pipeline, image, pipeline_root)
         from pipelines.examples.training_pipeline import create_kubeflow_pipeline
@@ -130,6 +144,7 @@ def compile_pipeline(
         documents = _compile_native(made, name, pipeline_root, image)
     else:
         image, pipeline_root = _needed_by_tfx(pipeline, image, pipeline_root)
+        uploads = _pack_modules(made, pipeline_root, f"{os.path.splitext(output)[0]}-wheels")
         spec = _compile_tfx(made, name, image=image, pipeline_root=pipeline_root)
         spec["defaultPipelineRoot"] = pipeline_root
         _make_open_source(
@@ -139,8 +154,8 @@ def compile_pipeline(
         documents = [spec]
     documents = apply_options(documents, options)
     text = yaml.safe_dump_all(documents, sort_keys=True, width=_LINE_WIDTH)
-    output = os.path.abspath(output)
     write_text(output, text, temporary_folder=os.path.dirname(output))
+    return uploads
 
 
 def _check(**given: object) -> None:
@@ -264,24 +279,13 @@ def _place_of(error: BaseException, path: str) -> str:
 
 
 def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str) -> JsonObject:
-    """TFX's package; it writes code of a `module_file` to a `pipeline_root` of `gs://` itself."""
+    """Return the package that TFX compiles."""
     from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as runner
 
     if name is not None:
         made.pipeline_info.pipeline_name = name
     _check(name=made.pipeline_info.pipeline_name)
     made.pipeline_info.pipeline_root = pipeline_root
-    for component in made.components:
-        for setting in ("module_file", "module_path"):
-            file = component.exec_properties.get(setting)
-            if file and not pipeline_root.startswith("gs://"):
-                raise ConfigError.of(
-                    f"{component.id}, {setting}",
-                    file,
-                    allowed="a function that the image has, such as "
-                    "run_fn='my_package.trainer.run_fn', since TFX cannot put a file's code into "
-                    f"{pipeline_root!r}",
-                )
     config = runner.KubeflowV2DagRunnerConfig(default_image=image, use_pipeline_spec_2_1=True)
     try:
         compiled = runner.KubeflowV2DagRunner(config).run(made, write_out=False)
@@ -293,6 +297,40 @@ def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str)
         ) from error
     spec: JsonObject = compiled["pipelineSpec"]
     return spec
+
+
+def _pack_modules(made: Any, pipeline_root: str, folder: str) -> list[CodeUpload]:
+    """Put the code of each `module_file` into a wheel in a local folder, as TFX does in the store.
+
+    TFX itself asks the store whether `pipeline_root` exists, for a minute without a network.
+    """
+    from tfx.components.util import udf_utils
+
+    uploads = []
+    for component in made.components:
+        properties = component.exec_properties
+        for setting in ("module_file", "module_path"):
+            file = properties.get(setting)
+            if file and not pipeline_root.startswith("gs://"):
+                raise ConfigError.of(
+                    f"{component.id}, {setting}",
+                    file,
+                    allowed="a function that the image has, such as "
+                    "run_fn='my_package.trainer.run_fn', since TFX cannot put a file's code into "
+                    f"{pipeline_root!r}",
+                )
+        file = properties.get("module_file")
+        if not isinstance(file, str) or not file:
+            continue
+        if not os.path.isfile(file):
+            rule = "a Python file on this machine"
+            raise ConfigError.of(f"{component.id}, module_file", file, allowed=rule)
+        wheel, module = udf_utils.package_user_module_file(component.id, file, folder)
+        target = f"{pipeline_root.rstrip('/')}/_wheels/{os.path.basename(wheel)}"
+        properties["module_path"] = f"{module.partition('@')[0]}@{target}"
+        properties["module_file"] = None
+        uploads.append(CodeUpload(component.id, wheel, target))
+    return uploads
 
 
 def _compile_native(

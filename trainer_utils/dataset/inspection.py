@@ -120,14 +120,14 @@ class DatasetFacts:
         begins = block.starts + HEADER_BYTES
         bounds = block.data, begins, begins + block.lengths
         try:
-            columns, lists = self._parse(*bounds), parse_feature_lists(*bounds)
+            parsed, lists = self._parse(*bounds), parse_feature_lists(*bounds)
         except DatasetError as error:
             offset = block.file_offset + int(block.starts[error.record or 0])
             raise DatasetError(f"{path!r}: {error} (byte {offset})") from error
         if lists and not takes_lists:
             got = "tf.train.SequenceExample, whose feature lists no schema here holds"
             raise DatasetError(f"examples: expected tf.train.Example, got {got} ({where})")
-        columns, *others = columns
+        columns, *others = parsed
         features = {name: _facts(column) for name, column in columns.items() if column.kind}
         for name in features.keys() - self.features.keys():
             if name.endswith(_COMPANION) and features[name].kind == "int":

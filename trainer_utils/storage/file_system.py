@@ -78,6 +78,8 @@ def join(base: str, path: str) -> str:
     """`path` under `base`; `path` itself where it is whole, an absolute one or a url."""
     if not base or is_remote(path) or path.startswith("/"):
         return path
+    if base.startswith("file://"):
+        path = urllib.parse.quote(path, errors="surrogateescape")
     return f"{base}{path}" if base.endswith("/") else f"{base}/{path}"
 
 

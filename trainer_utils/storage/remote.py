@@ -23,6 +23,7 @@ from trainer_utils.storage.file_system import (
     MachineError,
     changed_size,
     is_object_store,
+    local_path,
     persist,
 )
 from trainer_utils.storage.store_settings import CONNECT_SECONDS, REQUEST_SECONDS
@@ -199,6 +200,8 @@ def _at(url: str, *, is_fresh: bool = False) -> Iterator[tuple[Any, str]]:
     scheme = url.partition("://")[0]
     with _os_errors(url):
         try:
+            if scheme.lower() == "file":
+                url = local_path(url)
             files, path = url_to_fs(url, **(_google_settings() if scheme in ("gs", "gcs") else {}))
         except (ImportError, ValueError) as error:
             extra = _EXTRAS.get(scheme)

@@ -9,6 +9,7 @@ can do, and none is imported for it.
 """
 
 import filecmp
+import json
 import os
 import pickle
 import posixpath
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 from components.layouts.file_kinds import kind_of_name
 from components.layouts.names import MEDIA
 from components.tables.column_roles import SPLIT_COLUMNS
+from components.tables.json_values import JSON_COLUMNS, is_chat, json_text
 from pipelines.tools.conversion.python_sources import Options, Row, rows_of
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import check_feature_names
@@ -144,12 +146,14 @@ def _write_rows(rows: Iterable[tuple[str | None, Row]], path: Path, options: Opt
     record = FeatureRecord(may_widen=True)
     lists: set[str] = set()
     binary: set[str] = set()
+    as_json: set[str] = {name for name, kind in columns.items() if kind == "json"}
     has_splits, found = False, 0
     with open(path.with_suffix(".rows"), "w+b") as spool:
         for batch in _batches(rows):
             kept = []
             for split, row in batch:
                 try:
+                    row = _with_json(row, as_json)
                     values = _take(row, split, record, media, files, lists)
                 except InputError as error:
                     place = f"record {found}" if split is None else f"{split}, record {found}"
@@ -167,6 +171,8 @@ def _write_rows(rows: Iterable[tuple[str | None, Row]], path: Path, options: Opt
             type_ = _TYPES.get(kind) or (pa.binary() if name in binary else pa.string())
             fields.append(pa.field(name, pa.list_(type_) if name in lists else type_))
         schema = pa.schema([*fields, *([("split", pa.string())] if has_splits else [])])
+        if kept_as_json := sorted(as_json & record.kinds.keys()):
+            schema = schema.with_metadata({JSON_COLUMNS: json.dumps(kept_as_json)})
         spool.seek(0)
         with pq.ParquetWriter(path, schema, compression="zstd") as writer:
             while spool.peek(1):
@@ -179,6 +185,22 @@ def _write_rows(rows: Iterable[tuple[str | None, Row]], path: Path, options: Opt
     if len(kinds) == 1 and kinds.keys() <= record.images:  # which says what it is
         kinds = {}
     options["columns"] = {**kinds, **dict.fromkeys(sorted(texts), "string"), **columns}
+
+
+def _with_json(row: Any, as_json: set[str]) -> Any:
+    """Return a row with its chats, and the values of columns of kind `json`, as JSON."""
+    if not isinstance(row, Mapping):
+        return row
+    as_json.update(name for name, value in row.items() if is_chat(value))
+    if as_json.isdisjoint(row):
+        return row
+    try:
+        return {
+            name: json_text(value) if name in as_json and value is not None else value
+            for name, value in row.items()
+        }
+    except ValueError as error:
+        raise InputError(f"expected values that JSON has: {error}") from error
 
 
 def _batches(rows: Iterable[tuple[str | None, Row]]) -> Iterator[list[tuple[str | None, Row]]]:

@@ -1,7 +1,5 @@
 """Tables of a folder: partitions, splits by words of paths, and files next to them."""
 
-import io
-
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
@@ -134,12 +132,36 @@ def test_documents_next_to_tables_are_skipped_and_counted(tmp_path):
 @pytest.mark.parametrize("other", ["notes.txt", "labels.npy", "images/a.jpg", "more.zip"])
 def test_other_files_next_to_tables_are_refused(tmp_path, other):
     source = write_files(tmp_path / "in", {"a.csv": ROWS, other: "words"})
-    with pytest.raises(InputError, match=r"nothing but tables such as 'a\.csv'.*ignore="):
+    with pytest.raises(InputError, match=r"nothing but tables such as 'a\.csv'.*ignore=") as info:
         convert(source, tmp_path / "out")
+    ending = other.rpartition(".")[2]
+    assert f"ignore=['*.{ending}']" in str(info.value)
+    converted = convert(source, tmp_path / "out", ignore=[f"*.{ending}"])
+    counts = converted.manifest.accounting.values()
+    assert [sum(c.written for c in counts), sum(c.skipped for c in counts)] == [2, 1]
+
+
+@pytest.mark.parametrize("other", ["neg/1.jpg", "neg/more.npy", "neg/x.zip"])
+def test_other_files_in_folders_of_texts_are_refused(tmp_path, other):
+    files = {f"{label}/{n}.txt": f"words {n}" for label in ("pos", "neg") for n in range(4)}
+    source = write_files(tmp_path / "in", {**files, other: b"\0"})
+    with pytest.raises(InputError, match=r"nothing but files of text, got 'neg/.*ignore="):
+        convert(source, tmp_path / "out", max_reject_fraction=0.5)
+    converted = convert(source, tmp_path / "out", ignore=[f"*.{other.rpartition('.')[2]}"])
+    assert sum(c.written for c in converted.manifest.accounting.values()) == 8
 
 
 def test_tables_of_several_kinds_are_refused(tmp_path):
-    stream = io.StringIO()
-    source = write_files(tmp_path / "in", {"a.csv": ROWS, "b.jsonl": stream.getvalue() or "{}"})
-    with pytest.raises(InputError, match=r"ignore=\['\*\.jsonl'\]"):
+    source = write_files(tmp_path / "in", {"a.csv": ROWS, "b.jsonl": '{"text": "x"}'})
+    with pytest.raises(InputError, match=r"layout='csv' .*ignore=\['\*\.jsonl'\]"):
+        convert(source, tmp_path / "out")
+    for cure in ({"layout": "csv"}, {"ignore": ["*.jsonl"]}):
+        converted = convert(source, tmp_path / "out", **cure)
+        assert sum(c.written for c in converted.manifest.accounting.values()) == 2
+
+
+def test_what_datasets_saves_to_disk_is_refused_with_its_cure(tmp_path):
+    names = ["data-00000-of-00001.arrow", "state.json", "dataset_info.json"]
+    source = write_files(tmp_path / "in", dict.fromkeys(names, "{}"))
+    with pytest.raises(InputError, match=r"the Arrow file .*datasets\.load_from_disk"):
         convert(source, tmp_path / "out")

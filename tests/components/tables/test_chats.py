@@ -192,3 +192,23 @@ def test_two_columns_of_chats_need_a_choice(tmp_path):
     converted = convert(source, tmp_path / "out", **settings)
     (record,) = read_records(tmp_path / "out", converted)["train"]
     assert sum(record["loss_mask"]) > 0
+
+
+def test_chats_of_python_and_of_csv_become_tokens(tmp_path):
+    from pipelines import convert as convert_source
+
+    path = make_tokenizer(tmp_path / "a", chat_template__jinja=CHATML)
+    rows = [{"messages": CHAT, "n": n} for n in range(20)]
+    result = convert_source(
+        {"train": rows, "eval": rows[:2]}, str(tmp_path / "out"), tokenizer=path
+    )
+    batch = next(iter(trainer_utils.iterate(result, "train", batch_size=20)))
+    assert {json.dumps(json.loads(text)) for text in batch["messages"]} == {json.dumps(CHAT)}
+    assert all(sum(mask) > 0 for mask in batch["loss_mask"])
+    quoted = json.dumps(CHAT).replace('"', '""')
+    source = write_files(tmp_path / "in", {"train.csv": f'messages,n\n"{quoted}",1\n'})
+    settings = {"columns": {"messages": "json"}, "tokenizer": path}
+    converted = convert(source, tmp_path / "csv", **settings)
+    (record,) = read_records(tmp_path / "csv", converted)["train"]
+    assert json.loads(record["messages"][0]) == CHAT
+    assert sum(record["loss_mask"]) > 0

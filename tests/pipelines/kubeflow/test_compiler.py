@@ -1,5 +1,7 @@
 """Compiling: what the YAML holds, and what is refused."""
 
+import importlib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +184,31 @@ def test_own_error_is_shown_with_its_line(tmp_path, monkeypatch, pipeline):
     with pytest.raises(ConfigError) as refused:
         compiled(tmp_path, pipeline)
     assert str(refused.value) == f"pipeline {pipeline!r}: {OWN_ERRORS[pipeline]}"
+
+
+def test_code_of_a_module_file_is_packed_without_the_store(tmp_path, monkeypatch):
+    fileio, udf_utils = (
+        importlib.import_module(name)
+        for name in ("tfx.dsl.io.fileio", "tfx.components.util.udf_utils")
+    )
+    exists = fileio.exists
+
+    def local_exists(path):
+        assert not str(path).startswith("gs://")
+        return exists(path)
+
+    monkeypatch.setattr(fileio, "exists", local_exists)
+    path, root = tmp_path / "mine.yaml", "gs://no-such-bucket/runs"
+    options = {**USUAL, "pipeline_root": root}
+    (upload,) = compile_pipeline(f"{OTHERS}:module_file", str(path), **options)
+    assert upload.component == "Trainer"
+    assert Path(upload.source).parent == tmp_path / "mine-wheels/_wheels"
+    with zipfile.ZipFile(upload.source) as wheel:
+        assert wheel.read(Path(OTHERS).name) == Path(OTHERS).read_bytes()
+    spec = next(yaml.safe_load_all(path.read_text()))
+    trainer = spec["root"]["dag"]["tasks"]["Trainer"]["inputs"]["parameters"]
+    module = trainer["module_path"]["runtimeValue"]["constant"]
+    assert udf_utils.decode_user_module_key(module) == (Path(OTHERS).stem, [upload.target])
+    assert upload.target == f"{root}/_wheels/{Path(upload.source).name}"
+    (again,) = compile_pipeline(f"{OTHERS}:module_file", str(path), **options)
+    assert again == upload

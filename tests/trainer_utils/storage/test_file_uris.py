@@ -8,6 +8,7 @@ import pipelines
 import trainer_utils
 from pipelines.tools.conversion.convert import balance
 from tests.make import jpeg, write_files, write_rows
+from trainer_utils import storage
 from trainer_utils.recording import InputRecorder, read_ledger
 from trainer_utils.storage import local_path
 
@@ -27,7 +28,7 @@ def test_what_is_no_file_uri_stays_as_it_is(path):
     assert local_path(path) == path
 
 
-def test_datasets_are_read_at_the_uris_of_their_folders_and_files(tmp_path):
+def test_datasets_are_read_at_uris_of_folders_and_files(tmp_path):
     folder = tmp_path / "far place"
     write_rows(folder, ({"id": n} for n in range(20)), num_shards=2)
     shards = sorted((folder / "Split-train").iterdir())
@@ -37,7 +38,22 @@ def test_datasets_are_read_at_the_uris_of_their_folders_and_files(tmp_path):
         assert [sorted(batch.tolist()) for batch in batches] == [[*range(20)]]
 
 
-def test_a_dataset_and_a_ledger_are_written_at_the_uris_of_their_folders(tmp_path):
+def test_files_are_listed_and_read_below_the_uri_of_a_folder(tmp_path):
+    folder = tmp_path / "far place"
+    names = ["a b.txt", "c%20d.txt", "100%.txt", "e/f#g.txt", "h?.txt"]
+    for name in names:
+        uri = storage.join(folder.as_uri(), name)
+        storage.write_text(uri, name, temporary_folder=tmp_path.as_uri())
+        assert (folder / name).read_text() == name
+        assert storage.exists(uri)
+    found = [file.path for file in storage.list_files(folder.as_uri())]
+    assert found == sorted(names)
+    assert [storage.read_text(storage.join(folder.as_uri(), name)) for name in found] == found
+    storage.remove_tree(folder.as_uri())
+    assert not any(tmp_path.iterdir())
+
+
+def test_datasets_and_ledgers_are_written_at_uris_of_folders(tmp_path):
     folder, run = tmp_path / "far place", tmp_path / "a run"
     with trainer_utils.DatasetWriter(folder.as_uri()) as writer:
         writer.write("train", {"id": 1})
