@@ -308,6 +308,44 @@ CURES: Mapping[str, Cure] = {
         "layout='folder' (--layout folder)",
         written=4,
     ),
+    "wrapper of class folders with equal names": Cure(
+        lambda: {
+            f"all/{c}/image_{n:04d}.jpg": jpeg(n + k) for k, c in enumerate("abc") for n in range(9)
+        },
+        "layout='folder' (--layout folder)",
+        written=27,
+    ),
+    "list of few of the images": Cure(
+        lambda: (
+            {f"train/{n}.jpg": jpeg(n) for n in range(10, 16)}
+            | {f"test1/{n}.jpg": jpeg(n) for n in (1, 2)}
+            | {"sample.csv": "id,label\n1,0\n2,0\n"}
+        ),
+        "ignore=['sample.csv'] (--ignore sample.csv)",
+        written=8,
+    ),
+    "masks in the folder of a split": Cure(
+        lambda: (
+            {f"train/{n}.jpg": jpeg(n) for n in range(4)}
+            | {f"train_masks/{n}_mask.png": photo(n, "PNG", "L") for n in range(4)}
+        ),
+        "ignore=['train_masks/*'] (--ignore 'train_masks/*')",
+        written=4,
+    ),
+    "photos next to texts that describe them": Cure(
+        lambda: photos() | {f"a/{n}.txt": f"text {n}" for n in range(9)},
+        "kind='image', ignore=['*.txt'] (--kind image --ignore '*.txt')",
+        written=4,
+    ),
+    "lists by split next to another": Cure(
+        lambda: (
+            {f"{n}.jpg": jpeg(n) for n in range(4)}
+            | {"Train.csv": "path,label\n0.jpg,a\n1.jpg,b\n", "Test.csv": "path,label\n2.jpg,a\n"}
+            | {"Meta.csv": "path,label\n3.jpg,a\n"}
+        ),
+        "ignore=['Meta.csv'] (--ignore Meta.csv)",
+        written=3,
+    ),
     "column that names no splits": Cure(
         lambda: (
             {f"{n}.jpg": jpeg(n) for n in range(4)}

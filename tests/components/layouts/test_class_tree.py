@@ -8,7 +8,7 @@ from components.common.layout_inputs import FileTable, LayoutInputs
 from components.layouts.junk import ignored_mask, junk_mask
 from components.layouts.reading import read_layout
 from tests.components.layouts.layout_files import read
-from tests.make import jpeg, write_files
+from tests.make import jpeg, photo, write_files
 from trainer_utils.format import InputError
 from trainer_utils.storage import InputFile
 
@@ -25,6 +25,10 @@ def names(*paths):
 
 
 TREES = {
+    "classes that are numbered alike": (
+        names(*(f"{label}/{n}.jpg" for label in ("cats", "dogs") for n in range(4))),
+        {f"{label}/{n}.jpg": (None, label) for label in ("cats", "dogs") for n in range(4)},
+    ),
     "wrappers": (
         names("photos/photos/cat/1.jpg", "photos/photos/dog/2.jpg"),
         {"cat/1.jpg": (None, "cat"), "dog/2.jpg": (None, "dog")},
@@ -118,6 +122,13 @@ REFUSED = {
     "the same numbers": (
         names(*(f"{side}/{n}.png" for side in ("left", "right") for n in range(3))),
         "files of the same names",
+    ),
+    "masks with the same numbers": (
+        {
+            **{f"colour/{n}.png": photo(n, "PNG") for n in range(4)},
+            **{f"grey/{n}.png": photo(n, "PNG", "L") for n in range(4)},
+        },
+        "'colour' and 'grey' with files of the same names",
     ),
     "a class in test alone": (
         names("train/a/1.jpg", "train/b/2.jpg", "test/c/3.jpg"),
