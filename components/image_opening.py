@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
+import numpy as np
 from PIL import (
     BmpImagePlugin,
     GifImagePlugin,
@@ -65,6 +66,14 @@ def open_by_format(stream: BinaryIO, head: bytes) -> Image.Image:
 def missing_reader(name: str) -> str | None:
     """Return which image it is and what to install to read it; None if it can be read."""
     return None if name not in _MISSING or _factory(name) is not None else _MISSING[name]
+
+
+def in_eight_bits(image: Image.Image) -> Image.Image:
+    """Return an image to look at: grey levels of 16 bits are scaled to the range that they use."""
+    if not image.mode.startswith("I;16"):
+        return image
+    pixels = np.asarray(image, np.uint32)
+    return Image.fromarray((pixels * 255 // max(int(pixels.max(initial=0)), 1)).astype(np.uint8))
 
 
 @functools.cache
