@@ -1,4 +1,4 @@
-"""Open an image file by its format, and name what is missing where a format cannot be read.
+"""Open an image file by its format, and name the package that a format needs.
 
     image = open_by_format(io.BytesIO(data), data[:64])
     missing_reader("HEIF")      # None, or a sentence that names the package to install
@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
+import numpy as np
 from PIL import (
     BmpImagePlugin,
     GifImagePlugin,
@@ -45,12 +46,12 @@ _NOT_OF_FORMAT = (SyntaxError, IndexError, TypeError, struct.error)
 
 
 def open_by_format(stream: BinaryIO, head: bytes) -> Image.Image:
-    """Open an image, of which no pixel is decoded yet.
+    """Open an image without decoding a pixel.
 
     Raises:
         UnidentifiedImageError: no supported format begins with `head`, the first 64 bytes, the
             header is not that format's, or the format's reader is not installed.
-        Exception: whatever Pillow raises on a hostile header.
+        Exception: any that Pillow raises on a hostile header.
     """
     known = format_of(head)
     factory = None if known is None else _factory(known.name)
@@ -65,6 +66,14 @@ def open_by_format(stream: BinaryIO, head: bytes) -> Image.Image:
 def missing_reader(name: str) -> str | None:
     """Return which image it is and what to install to read it; None if it can be read."""
     return None if name not in _MISSING or _factory(name) is not None else _MISSING[name]
+
+
+def in_eight_bits(image: Image.Image) -> Image.Image:
+    """Return an image to look at: grey levels of 16 bits are scaled to the range that they use."""
+    if not image.mode.startswith("I;16"):
+        return image
+    pixels = np.asarray(image, np.uint32)
+    return Image.fromarray((pixels * 255 // max(int(pixels.max(initial=0)), 1)).astype(np.uint8))
 
 
 @functools.cache

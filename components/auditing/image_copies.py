@@ -33,7 +33,7 @@ _FREQUENCIES = 8  # of each side
 _BITS = _FREQUENCIES**2
 _TABLES = 20
 # Bits of a key: one more where the keys double, so that few images share one by chance.
-_LEAST_KEY_BITS, _KEYS_OF_LEAST = 16, 1 << 20
+_LEAST_KEY_BITS, _KEYS_OF_LEAST = 20, 1 << 22
 _NEIGHBOURS = 16  # of equal keys that one is compared with
 _MOST_UNLIKE_BITS = 16  # of 64: hashes of two images that have nothing in common differ in 32
 # Windows along one side, start and length in tenths of a thumbnail's pixel: the whole, and 0.9.
@@ -169,13 +169,14 @@ def _sorted_keys(
 
 def _likely_pairs(hashes: Hashes, keys: Hashes, views: Numbers) -> Iterator[Numbers]:
     """Yield pairs of views of equal keys whose hashes agree but for some bits, `(pairs, 2)`."""
+    own = hashes[views]
     for distance in range(1, min(_NEIGHBOURS, len(keys) - 1) + 1):
         same = np.flatnonzero(keys[:-distance] == keys[distance:])
         if not len(same):  # then no further ones are
             return
-        one, other = views[same], views[same + distance]
-        likely = _count_bits(hashes[one] ^ hashes[other]) <= _MOST_UNLIKE_BITS
-        yield np.stack([one[likely], other[likely]], axis=1)
+        unlike = own[same] ^ own[same + distance]
+        likely = same[_count_bits(unlike) <= _MOST_UNLIKE_BITS]
+        yield np.stack([views[likely], views[likely + distance]], axis=1)
 
 
 @functools.cache
@@ -186,8 +187,9 @@ def _bits_of_words() -> npt.NDArray[np.uint8]:
 
 def _count_bits(values: Hashes) -> npt.NDArray[np.uint8]:
     """Return how many bits of each value are 1."""
-    words = values[:, np.newaxis].view(np.uint16)
-    return np.asarray(_bits_of_words()[words].sum(axis=1, dtype=np.uint8))
+    bits = _bits_of_words()
+    words = np.ascontiguousarray(values).view(np.uint16).reshape(-1, 4)
+    return np.asarray(sum(bits[words[:, place]] for place in range(4)))
 
 
 def _are_copies(thumbnails: Thumbnails, pairs: Numbers) -> npt.NDArray[np.bool_]:

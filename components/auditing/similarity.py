@@ -34,7 +34,7 @@ from components.auditing.image_copies import (
     ImageSketches,
     group_similar_images,
 )
-from components.image_opening import open_by_format
+from components.image_opening import in_eight_bits, open_by_format
 from trainer_utils.format.media_formats import format_of, image_size
 from trainer_utils.storage.file_system import is_fault
 
@@ -102,7 +102,7 @@ def look_at_image(data: bytes) -> ImageLook | None:
         with _open(data) as image:
             width, height = image.size if found is None else (found.width, found.height)
             image.draft("L", (_DECODED_SIDE, _DECODED_SIDE))
-            return _look(_grey(image), height, width)
+            return _look(in_eight_bits(image).convert("L"), height, width)
     except Exception as error:  # Pillow raises a dozen kinds on hostile files
         if is_fault(error):
             raise
@@ -114,14 +114,6 @@ def _open(data: bytes) -> Image.Image:
     if format_of(data[:64]) is not None:  # of any size, and HEIC too
         return open_by_format(stream, data[:64])
     return Image.open(stream)
-
-
-def _grey(image: Image.Image) -> Image.Image:
-    """Return the grey levels of an image; 16 bits are scaled to the range that they use."""
-    if not image.mode.startswith("I;16"):
-        return image.convert("L")
-    pixels = np.asarray(image, np.uint32)
-    return Image.fromarray((pixels * 255 // max(int(pixels.max(initial=0)), 1)).astype(np.uint8))
 
 
 def look_at_pixels(pixels: Pixels) -> ImageLook:

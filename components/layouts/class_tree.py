@@ -9,7 +9,7 @@ nothing but one folder, are descended.
 
 import collections
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from components.common.advice import how_to_set
@@ -31,6 +31,13 @@ _KINDS_OF_FILES = frozenset(
     box boxes data dataset datasets file files frame frames depth depths disparity heatmap heatmaps
     thumbnail thumbnails thumbs audio audios wav wavs flac clips recordings set split
     """.split()  # noqa: SIM905  as a list it would be 70 lines
+)
+# Names of folders whose files belong together in pairs.
+_PAIRED = frozenset(
+    """
+    left right before after input inputs target targets source hr lr high low clean noisy blur
+    blurred sharp x y
+    """.split()  # noqa: SIM905
 )
 _NUMBER = re.compile(r"\d+")
 _SAME = 0.9  # of the names in the smaller of two folders: their files belong together in pairs
@@ -65,11 +72,14 @@ class _Node:
 def read_obeyed(folders: Sequence[Parts], *, base: str) -> list[Role]:
     """Return the roles of folders where the user says that they are class folders.
 
-    The top folders are splits if all of them are named after splits, else classes.
+    The top folders are splits if all of them are named after splits, else classes. A single folder
+    that holds nothing but folders is a wrapper, and no class.
 
     Raises:
         InputError: folders of several splits are next to others.
     """
+    depth = _depth_of_wrappers(folders)
+    folders = [parts[depth:] for parts in folders]
     tops = sorted({parts[0] for parts in folders if parts})
     others = [top for top in tops if split_of_name(top) is None]
     exact = {canonical_split(top): top for top in tops if canonical_split(top)}
@@ -83,6 +93,17 @@ def read_obeyed(folders: Sequence[Parts], *, base: str) -> list[Role]:
         )
         for parts in folders
     ]
+
+
+def _depth_of_wrappers(folders: Sequence[Parts]) -> int:
+    """Return how many folders, one in the other, hold all files but have none of their own."""
+    depth = 0
+    while folders and all(len(parts) > depth + 1 for parts in folders):
+        tops = {parts[depth] for parts in folders}
+        if len(tops) > 1 or split_of_name(tops.pop()) is not None:
+            break
+        depth += 1
+    return depth
 
 
 def read_tree(
@@ -140,6 +161,7 @@ def _visit(
         if len(named) < len(names):
             others = [name for name in names if words[name] is None]
             raise refuse_mixed(base, named, others)
+        _check_one_folder_per_split(names, words, above, base)
         for name in names:
             _visit(node.children[name], (*above, name), words[name], roles, base, known=known)
         if node.has_files:
@@ -155,9 +177,25 @@ def _visit(
             roles[parts] = Role(split, name)
 
 
+def _check_one_folder_per_split(
+    names: Sequence[str], words: Mapping[str, str | None], above: Parts, base: str
+) -> None:
+    """Raise an InputError if folders of one split hold different kinds of files, such as masks."""
+    for name in names:
+        same = [one for one in names if one != name and words[one] == words[name]]
+        if same and _is_kind_of_files(name) and words_of(name) != words_of(same[0]):
+            folder = "/".join((*above, name))
+            raise InputError(
+                f"input_base {base!r}: expected one kind of files in each split, got {name!r} next "
+                f"to {same[0]!r}. To leave it out: {how_to_set(ignore=[f'{folder}/*'])}.",
+                path=base,
+            )
+
+
 def refuse_mixed(base: str, named: Sequence[str], others: Sequence[str]) -> InputError:
     """Return the error of folders of which some are named after splits and others are not."""
-    fewer = named if len(named) < len(others) else others
+    has_train = any(split_of_name(name) == "train" for name in named)
+    fewer = others if has_train and len(named) >= len(others) else named
     return InputError(
         f"input_base {base!r}: expected folders that are all splits or all classes, got "
         f"{_shown(named)} (named after splits) next to {_shown(others)}. To leave some out: "
@@ -268,13 +306,19 @@ def _same_folders(roles: Mapping[Parts, Role]) -> str | None:
     return None
 
 
-def same_stems(names: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
+def same_stems(
+    names: Mapping[str, Collection[str]],
+    *,
+    are_pairs: Callable[[str, str, Collection[str]], bool] = lambda *_: True,
+) -> tuple[str, str] | None:
     """Return two classes whose files have the same names without endings, or None.
 
     Numbers alone say little, since every class may be numbered: they must be the same in both.
 
     Args:
         names: the names without endings of each class.
+        are_pairs: whether the files of two classes belong together in pairs, by the names that
+            both have. It is asked where these names are a word and a number.
     """
     by_name: dict[str, str] = {}
     seen: dict[str, set[str]] = {}
@@ -287,7 +331,10 @@ def same_stems(names: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
             if are_numbers and (own != seen[other] or len(own) < _LEAST_NUMBERED):
                 continue
             if len(shared) > 1 and len(shared) >= _SAME * min(len(own), len(seen[other])):
-                return other, label
+                are_counted = len({_NUMBER.sub("0", stem) for stem in shared}) == 1
+                are_named = {other.lower(), label.lower()} <= _PAIRED
+                if not are_counted or are_named or are_pairs(other, label, shared):
+                    return other, label
         seen[label] = own
         for stem in own:
             by_name.setdefault(stem, label)

@@ -56,6 +56,10 @@ _ID_NAME = re.compile(r"id(?![a-z])|image|img|file|photo|picture|name|clip|audio
 _SPLIT = "{split}"  # in the settings of names
 _HUB_LIST = "metadata"
 _SAMPLE = 8  # files that are looked for
+_HEAD_BYTES = 1 << 12  # of a list, with its first line
+_WORDS_FOR_FILES = frozenset(
+    {"file", "filename", "image", "imageid", "path", "uri", "url", "id", "name"}
+)
 
 # The name and the file of a row, or why it cannot be had
 _Source = tuple[str, Blob] | RejectedInputError
@@ -148,13 +152,24 @@ def _split_of_name(inputs: LayoutInputs, path: str) -> str | None:
     return canonical_split(_word_of(inputs, path))
 
 
+def _likeness_to_list(inputs: LayoutInputs, path: str) -> tuple[bool, int]:
+    """Return whether a table's first line has a word for files or ids, and its size."""
+    with inputs.open(path) as stream:
+        first = stream.read(_HEAD_BYTES).split(b"\n")[0].decode("latin-1").lower()
+    words = re.findall(r"[a-z]+", first)
+    return not _WORDS_FOR_FILES.isdisjoint(words), inputs.files[path].size
+
+
 def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
     """Read lists; several must be named after splits."""
     paths = _without_copies(inputs, paths)
     if len(paths) > 1 and not all(_split_of_name(inputs, path) for path in paths):
-        # The largest is most likely the list; others are examples of answers, or of classes.
-        first, *others = sorted(paths, key=lambda path: (-inputs.files[path].size, path))
-        advice = f"To read {first!r} alone, leave the others out: {how_to_set(ignore=others)}"
+        wanted = [path for path in sorted(paths) if _split_of_name(inputs, path)]
+        if len(wanted) < 2 or "train" not in {_split_of_name(inputs, path) for path in wanted}:
+            wanted = [max(sorted(paths), key=lambda path: _likeness_to_list(inputs, path))]
+        others = [path for path in sorted(paths) if path not in wanted]
+        shown = " and ".join(map(repr, wanted))
+        advice = f"To read {shown} alone, leave the others out: {how_to_set(ignore=others)}"
         raise InputError(
             f"input_base {inputs.base!r}: expected one list of {WORDS[inputs.media]}s, or lists "
             f"named after splits, got {', '.join(sorted(paths))}. {advice}.",
@@ -445,6 +460,7 @@ def _files_by_stem(
             continue
         count = sum(len(finder.named(value)) == 1 for value in dict.fromkeys(values))
         if 2 * count >= len(set(values)):
+            _check_coverage(inputs, table.path, name, count)
             candidates.append(name)
     if len(candidates) > 1:
         first, second = candidates[:2]
@@ -454,6 +470,19 @@ def _files_by_stem(
             path=table.path,
         )
     return dict.fromkeys(candidates, inputs.media)
+
+
+def _check_coverage(inputs: LayoutInputs, path: str, column: str, count: int) -> None:
+    """Raise an InputError if a column that may be the list of files names few of them."""
+    total = sum(1 for _ in inputs.paths_below_root(endings=EXTENSIONS[inputs.media]))
+    if 2 * count < total:
+        word = WORDS[inputs.media]
+        raise InputError(
+            f"{path!r}: column {column!r} names {count:,} of {total:,} {word}s. To read these "
+            f"alone: {how_to_set(columns={column: inputs.media})}; to leave the list out: "
+            f"{how_to_set(ignore=[path])}.",
+            path=path,
+        )
 
 
 def _sources(inputs: LayoutInputs, table: ListTable, name: str) -> Iterator[_Source]:

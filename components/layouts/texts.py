@@ -126,6 +126,12 @@ def recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
         by_kind.setdefault(kind_of_table(path, _SUFFIXES) or "", []).append(path)
     if layout == "folder":
         return layout, []
+    if arrow := next((path for path in seen if path.endswith(".arrow")), None):
+        cure = (
+            "Convert it from Python: pipelines.convert(datasets.load_from_disk(source), out); or "
+            "write it as Parquet: Dataset.to_parquet."
+        )
+        _refuse(inputs, "tables or files of text", f"the Arrow file {display_path(arrow)!r}", cure)
     if layout != "auto":
         paths = by_kind.get(layout, [])
         if not paths and layout != "parquet":  # files of text have any name

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
+from components.image_opening import in_eight_bits
 from components.report.records import Example, ExampleReader, Value
 from trainer_utils.storage.file_system import is_fault
 
@@ -239,7 +240,7 @@ def _open(value: Value) -> Image.Image | None:
             if image.width * image.height > _MOST_PIXELS:
                 return None
             image.draft("RGB", (_SIDE, _SIDE))
-            small = image.convert("L" if value.shape[2] == 1 else "RGB")
+            small = in_eight_bits(image).convert("L" if value.shape[2] == 1 else "RGB")
     except Exception as error:  # Pillow raises a dozen types on hostile files
         if is_fault(error):
             raise

@@ -10,6 +10,7 @@ Run again with the same folder, it goes on where it was.
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,11 +20,13 @@ import tensorflow as tf
 
 import trainer_utils
 from pipelines.examples.training import export_classifier, make_strategy
-from trainer_utils import ImageOptions, LabelOptions
+from trainer_utils import ConfigError, ImageOptions, LabelOptions
 from trainer_utils.dataset import open_dataset
+from trainer_utils.format.settings import number, one_of, where
 from trainer_utils.frameworks.tensorflow import is_chief
 from trainer_utils.reading.images import NORMALIZATIONS
 
+_OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "rmsprop": "RMSprop"}  # names of tf.keras
 MakeModel = Callable[["ImagenetConfig", int], Any]
 """Of the settings and the number of classes: a Keras model of uint8 images, which gives logits."""
 
@@ -46,13 +49,29 @@ class ImagenetConfig:
     batch_size: int = 256  # of all replicas together
     image_size: int = 224  # pixels a side
     augment: Any = ("random_resized_crop", "flip")  # of the training split
+    optimizer: str = "sgd"  # sgd (with Nesterov's momentum of 0.9), adam or rmsprop
+    epsilon: float = 1e-7  # of adam and rmsprop; keras_imagenet takes 0.1
     learning_rate: float = 0.1  # its peak, for a batch of 256; it grows with the batch
+    final_learning_rate: float = 0.0  # after the last step, for a batch of 256
+    schedule: str = "cosine"  # from the peak to the end: cosine, linear or exponential
     warmup_epochs: float = 5.0  # in which it rises from 0
     weight_decay: float = 1e-4  # a step, of weights that are no biases or scales, times the rate
     label_smoothing: float = 0.1
+    dropout: float = 0.0  # share of the features before the last layer that are dropped
+    iteration_size: int = 1  # batches whose gradients make one update; on one replica, in Keras 3
     mixed_precision: bool = False  # bfloat16 where it is enough; weights and loss are float32
     backup_steps: int = 1000  # between backups
     seed: int = 0  # of the weights and the order
+
+    def __post_init__(self) -> None:
+        one_of(*_OPTIMIZERS)("optimizer", self.optimizer)
+        one_of("cosine", "linear", "exponential")("schedule", self.schedule)
+        number(1)("iteration_size", self.iteration_size)
+        where(lambda value: 0 <= value < 1, "a share in [0, 1)")("dropout", self.dropout)
+        is_valid = self.final_learning_rate > 0 if self.schedule == "exponential" else True
+        if not is_valid or not 0 <= self.final_learning_rate <= self.learning_rate:
+            rule = "a rate up to learning_rate, above 0 with schedule='exponential'"
+            raise ConfigError.of("final_learning_rate", self.final_learning_rate, allowed=rule)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -78,6 +97,12 @@ def train(
     Returns:
         Keras's History: `loss`, `accuracy`, `val_loss` and `val_accuracy` of each epoch.
     """
+    if config.iteration_size > 1:  # Keras accumulates gradients under the default strategy alone
+        if strategy.num_replicas_in_sync > 1:
+            rule = "1 with several replicas, whose gradients Keras does not accumulate"
+            cure = "Set a larger batch_size, or train on one replica"
+            raise ConfigError.of("iteration_size", config.iteration_size, allowed=rule, advice=cure)
+        strategy = tf.distribute.get_strategy()
     tf.keras.utils.set_random_seed(config.seed)
     dataset = open_dataset(config.uri)
     said = dataset.features[config.label].extra.get("num_classes")
@@ -118,13 +143,7 @@ def train(
     try:
         with strategy.scope():
             model = (make_model or resnet50)(config, num_classes)
-            optimizer = tf.keras.optimizers.SGD(
-                learning_rates(config, train_set.input_steps),
-                momentum=0.9,
-                nesterov=True,
-                weight_decay=config.weight_decay,
-            )
-            optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
+            optimizer = make_optimizer(config, train_set.input_steps)
             loss = tf.keras.losses.CategoricalCrossentropy(from_logits=True)
             model.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"])
     finally:
@@ -145,18 +164,63 @@ def train(
     return history
 
 
+def make_optimizer(config: ImagenetConfig, steps_per_epoch: int) -> Any:
+    """Return the optimizer of the settings, which decays no biases and no scales."""
+    settings: dict[str, Any] = {"weight_decay": config.weight_decay}
+    if config.optimizer == "sgd":
+        settings |= {"momentum": 0.9, "nesterov": True}
+    else:
+        settings["epsilon"] = config.epsilon
+    if config.iteration_size > 1:
+        settings["gradient_accumulation_steps"] = config.iteration_size
+    kind = getattr(tf.keras.optimizers, _OPTIMIZERS[config.optimizer])
+    optimizer = kind(learning_rates(config, steps_per_epoch), **settings)
+    optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
+    return optimizer
+
+
 def learning_rates(config: ImagenetConfig, steps_per_epoch: int) -> Any:
-    """A straight line from 0 to the peak, then half a cosine down to 0.
+    """Return the schedule: a line from 0 to the peak, then a curve down to the final rate.
 
     Source: Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2017.
     """
+    scale = config.batch_size * config.iteration_size / 256
     warmup = round(config.warmup_epochs * steps_per_epoch)
-    return tf.keras.optimizers.schedules.CosineDecay(
-        initial_learning_rate=0.0,
-        decay_steps=max(config.epochs * steps_per_epoch - warmup, 1),
-        warmup_target=config.learning_rate * config.batch_size / 256,
+    return WarmUp(
+        schedule=config.schedule,
+        peak=config.learning_rate * scale,
+        final=config.final_learning_rate * scale,
         warmup_steps=max(warmup, 1),
+        decay_steps=max(config.epochs * steps_per_epoch - warmup, 1),
     )
+
+
+class WarmUp(tf.keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
+    """A learning rate that rises to its peak in a line, then falls by a schedule."""
+
+    def __init__(
+        self, *, schedule: str, peak: float, final: float, warmup_steps: int, decay_steps: int
+    ) -> None:
+        super().__init__()
+        self._config: dict[str, Any] = {"schedule": schedule, "peak": peak, "final": final}
+        self._config |= {"warmup_steps": warmup_steps, "decay_steps": decay_steps}
+
+    def __call__(self, step: Any) -> Any:
+        """Return the rate of a step."""
+        schedule, peak, final, warmup, decay = self._config.values()
+        step = tf.cast(step, tf.float32)
+        done = tf.clip_by_value((step - warmup) / decay, 0.0, 1.0)
+        if schedule == "cosine":
+            rate = final + (peak - final) * (1 + tf.cos(math.pi * done)) / 2
+        elif schedule == "linear":
+            rate = peak + (final - peak) * done
+        else:
+            rate = peak * (final / peak) ** done
+        return tf.where(step < warmup, peak * step / warmup, rate)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make it again."""
+        return self._config
 
 
 def resnet50(config: ImagenetConfig, num_classes: int) -> Any:
@@ -172,7 +236,8 @@ def resnet50(config: ImagenetConfig, num_classes: int) -> Any:
     body = tf.keras.applications.ResNet50(
         include_top=False, weights=None, input_shape=(*config.size, 3), pooling="avg"
     )
-    return tf.keras.Model(images, layers.Dense(num_classes, dtype="float32")(body(scaled)))
+    features = layers.Dropout(config.dropout)(body(scaled)) if config.dropout else body(scaled)
+    return tf.keras.Model(images, layers.Dense(num_classes, dtype="float32")(features))
 
 
 def _main(augment: str, **settings: Any) -> None:

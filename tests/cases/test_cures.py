@@ -8,6 +8,7 @@ import ast
 import dataclasses
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -308,6 +309,55 @@ CURES: Mapping[str, Cure] = {
         "layout='folder' (--layout folder)",
         written=4,
     ),
+    "wrapper of class folders with equal names": Cure(
+        lambda: {
+            f"all/{c}/image_{n:04d}.jpg": jpeg(n + k) for k, c in enumerate("abc") for n in range(9)
+        },
+        "layout='folder' (--layout folder)",
+        written=27,
+    ),
+    "list of few of the images": Cure(
+        lambda: (
+            {f"train/{n}.jpg": jpeg(n) for n in range(10, 16)}
+            | {f"test1/{n}.jpg": jpeg(n) for n in (1, 2)}
+            | {"sample.csv": "id,label\n1,0\n2,0\n"}
+        ),
+        "ignore=['sample.csv'] (--ignore sample.csv)",
+        written=8,
+    ),
+    "masks in the folder of a split": Cure(
+        lambda: (
+            {f"train/{n}.jpg": jpeg(n) for n in range(4)}
+            | {f"train_masks/{n}_mask.png": photo(n, "PNG", "L") for n in range(4)}
+        ),
+        "ignore=['train_masks/*'] (--ignore 'train_masks/*')",
+        written=4,
+    ),
+    "photos next to texts that describe them": Cure(
+        lambda: photos() | {f"a/{n}.txt": f"text {n}" for n in range(9)},
+        "kind='image', ignore=['*.txt'] (--kind image --ignore '*.txt')",
+        written=4,
+    ),
+    "lists by split next to another": Cure(
+        lambda: (
+            {f"{n}.jpg": jpeg(n) for n in range(4)}
+            | {"Train.csv": "path,label\n0.jpg,a\n1.jpg,b\n", "Test.csv": "path,label\n2.jpg,a\n"}
+            | {"Meta.csv": "path,label\n3.jpg,a\n"}
+        ),
+        "ignore=['Meta.csv'] (--ignore Meta.csv)",
+        written=3,
+    ),
+    "list in a folder of its own": Cure(
+        lambda: (
+            {f"images/{n}.jpg": jpeg(n) for n in range(4)}
+            | {
+                "meta/list.csv": "filename,label\n"
+                + "".join(f"{n}.jpg,{n % 2}\n" for n in range(4))
+            }
+        ),
+        "csv_path='meta/list.csv' (--csv-path meta/list.csv)",
+        written=4,
+    ),
     "column that names no splits": Cure(
         lambda: (
             {f"{n}.jpg": jpeg(n) for n in range(4)}
@@ -379,6 +429,21 @@ def test_cure_works_in_the_component(cure: Cure, source: str, tmp_path: Path) ->
         kind_of_settings.from_properties(properties),
     )
     assert made.manifest.total.written == cure.written
+
+
+def test_list_of_clips_is_read_once_it_is_moved_to_the_top(tmp_path: Path) -> None:
+    rows = "".join(f"{n}.wav,{'ab'[n % 2]}\n" for n in range(4))
+    files = {f"audio/{n}.wav": wav(n) for n in range(4)} | {"meta/a.csv": f"filename,label\n{rows}"}
+    source = write_files(tmp_path / "in", files)
+    with pytest.raises(DatasetError) as refused:
+        pipelines.convert(str(source), str(tmp_path / "out"))
+    found = re.search(r"move it to the top: (mv .*?)\. To leave", str(refused.value))
+    assert found is not None
+    _, old, new = shlex.split(found[1])
+    shutil.move(old, new)
+    splits = read_examples(pipelines.convert(str(source), str(tmp_path / "out")))
+    found_labels = {e["filename"]: e["label"] for part in splits.values() for e in part}
+    assert found_labels == {f"audio/{n}.wav": "ab"[n % 2] for n in range(4)}
 
 
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z_-]+")

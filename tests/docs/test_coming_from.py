@@ -299,10 +299,18 @@ def test_keras_imagenets_augmentation(imagenet):
         np.testing.assert_allclose(soft, expected, rtol=1e-6)
 
 
-@row("keras_imagenet", "`train.py`: schedules, mixed precision, evaluation, export")
+@row("keras_imagenet", "`train.py`: mixed precision, evaluation, export")
+@row("keras_imagenet", "`--optimizer`, `--epsilon`, `--weight_decay`, `--dropout_rate`")
+@row("keras_imagenet", "`--lr_sched linear\\|exp`, `--initial_lr`, `--final_lr`")
+@row("keras_imagenet", "`--iter_size`")
 def test_keras_imagenets_trainer():
     trainer = importlib.import_module("pipelines.examples.imagenet_trainer")
     assert callable(trainer.train)  # tests/pipelines/examples/test_imagenet_trainer.py runs it
+    flags = {flag for parameter in trainer.main.params for flag in parameter.opts}
+    assert flags >= {
+        *("--optimizer", "--epsilon", "--weight-decay", "--dropout", "--schedule"),
+        *("--learning-rate", "--final-learning-rate", "--iteration-size", "--batch-size"),
+    }
 
 
 # --- The TFRecord guide

@@ -4,9 +4,11 @@
     writer.write([example.SerializeToString()])
     digest, index = writer.finish(), writer.index     # what the manifest says of it; `to_bytes()`
 
-On disk an index is three NumPy arrays (`.npy`), one after the other: the payloads' lengths in the
-smallest unsigned integer that holds them, the masked CRC-32C of the payloads as their frames have
-it, and the CRC-32C of the records' names, 0 of one without. Format version 2 had the first alone.
+On disk an index consists of four NumPy arrays (`.npy`), one after the other: the lengths of the
+payloads in the smallest unsigned integer type, the masked CRC-32C of the payloads as in their
+frames, the CRC-32C of the records' names (0 without a name), and the byte offset of every 64th
+record. With these offsets, `IndexLayout` finds any record by reads of constant size. Format
+version 3 has no offsets, and version 2 has lengths only.
 """
 
 import array
@@ -15,7 +17,7 @@ import functools
 import io
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import google_crc32c
@@ -43,6 +45,9 @@ from trainer_utils.format.tfrecord import (
     multiset_checksum,
     unframe,
 )
+
+STRIDE = 64
+"""Records between two offsets in an index."""
 
 _ADVICE = "It is of another shard, or damaged: write the dataset again."
 _WRITE_BYTES = 1 << 20  # 1 MiB: few system calls, each of which lets another thread in
@@ -83,8 +88,13 @@ class RecordIndex:
         return offsets
 
     @property
+    def starts(self) -> npt.NDArray[np.uint64]:
+        """Offsets of every 64th record, `(ceil(records / 64),) uint64`."""
+        return self.offsets[:-1:STRIDE].astype(np.uint64)
+
+    @property
     def framed_bytes(self) -> int:
-        """Of the uncompressed file."""
+        """Size of the uncompressed file in bytes."""
         return int(self.lengths.sum(dtype=np.int64)) + RECORD_OVERHEAD_BYTES * len(self)
 
     def read(self, stream: BinaryIO, number: int, *, path: str) -> bytes:
@@ -96,31 +106,36 @@ class RecordIndex:
         return unframe(stream.read(end - begin), path=path, record=number, offset=begin)
 
     def to_bytes(self) -> bytes:
-        """The index as it lies on disk."""
+        """Return the content of the index file."""
+        columns: list[npt.NDArray[Any]] = [compact(self.lengths)]
+        if self.payload_crcs is not None and self.name_crcs is not None:
+            columns += [self.payload_crcs, self.name_crcs, self.starts]
         stream = io.BytesIO()
-        for column in (compact(self.lengths), self.payload_crcs, self.name_crcs):
-            if column is not None:
-                column = column.astype(column.dtype.newbyteorder("<"))
-                np.lib.format.write_array(stream, column, (1, 0), False)  # type: ignore[no-untyped-call]
+        for column in columns:
+            column = column.astype(column.dtype.newbyteorder("<"))
+            np.lib.format.write_array(stream, column, (1, 0), False)  # type: ignore[no-untyped-call]
         return stream.getvalue()
 
     @classmethod
     def from_bytes(cls, data: bytes, *, path: str, shard: Shard | None = None) -> "RecordIndex":
-        """Reads what `to_bytes` made, and compares it with what the manifest says of its shard.
+        """Parse the content of an index file, and compare it with its shard's manifest entry.
 
         Raises:
-            CorruptShardError: it is no such file, or that of another shard; `path` is named.
+            CorruptShardError: the file is damaged, or belongs to another shard; it names `path`.
         """
         lengths, stop = _parse_npy(data, 0, path)
-        sums: list[Any] = []
-        while stop < len(data) and len(sums) < 2:
+        others: list[Any] = []
+        while stop < len(data) and len(others) < 3:
             array, stop = _parse_npy(data, stop, path)
-            sums.append(array)
+            others.append(array)
+        sums = others[:2]
         is_of_all = all(a.dtype == "<u4" and len(a) == len(lengths) for a in sums)
-        if stop != len(data) or len(sums) == 1 or not is_of_all:
-            got = f"{len(data)} bytes, {len(sums)} of sums"
+        if stop != len(data) or len(others) == 1 or not is_of_all:
+            got = f"{len(data)} bytes, {len(others)} further arrays"
             raise _error(path, f"an index of {len(lengths)} records, with two sums", got, stop)
         index = cls(lengths, *(array.astype(np.uint32) for array in sums))
+        if len(others) == 3 and not np.array_equal(others[2], index.starts):
+            raise _error(path, f"the offset of every {STRIDE}th record", "other offsets")
         if shard is not None:
             size = shard.bytes if shard.path.endswith(".gz") else index.framed_bytes
             crc = None if shard.index_crc32c is None else extend_crc32c(0, data)
@@ -128,6 +143,112 @@ class RecordIndex:
                 said = f"the index of {shard.records} records in {shard.bytes} bytes"
                 raise _error(path, f"{said} that the manifest names", f"{len(index)} in {size}")
         return index
+
+
+class IndexLayout(NamedTuple):
+    """The places of the columns in an index file, to read a few records of a large one.
+
+    Attributes:
+        records: the number of records.
+        dtype: the type of lengths.
+        lengths, payload_crcs, starts: the offset of each column's values, in bytes. A file of
+            format version 3 has no starts.
+    """
+
+    records: int
+    dtype: np.dtype[Any]
+    lengths: int
+    payload_crcs: int
+    starts: int | None
+
+    @classmethod
+    def of(cls, head: bytes, size: int) -> "IndexLayout | None":
+        """Return the layout of a file, or None if it has no checksums of records.
+
+        Args:
+            head: the first `HEAD_BYTES` of the file.
+            size: the size of the file in bytes.
+        """
+        header = _HEADER.match(head)
+        if header is None:
+            return None
+        head_bytes = header.end()  # the same for each column
+        dtype, records = np.dtype(header["type"].decode()), int(header["records"])
+        payload_crcs = 2 * head_bytes + records * dtype.itemsize
+        end_of_crcs = payload_crcs + head_bytes + 2 * 4 * records
+        starts: int | None = end_of_crcs + head_bytes
+        if end_of_crcs == size:
+            starts = None
+        elif end_of_crcs + head_bytes + 8 * -(-records // STRIDE) != size:
+            return None
+        return cls(records, dtype, head_bytes, payload_crcs, starts)
+
+    def read_lengths(
+        self, read: Callable[[int, int], bytes], first: int, stop: int
+    ) -> npt.NDArray[Any]:
+        """Read the lengths of some records; see `read`."""
+        return np.frombuffer(
+            self._column(read, self.lengths, self.dtype.itemsize, first, stop), self.dtype
+        )
+
+    def read(
+        self,
+        read: Callable[[int, int], bytes],
+        first: int,
+        stop: int,
+        *,
+        path: str,
+        start: int | None = None,
+    ) -> tuple[Positions, Sums]:
+        """Read the offsets and checksums of some records.
+
+        Args:
+            read: returns the bytes of the file from an offset to another.
+            first: the first record, a multiple of 64.
+            stop: the record after the last.
+            path: the index file, for messages.
+            start: the offset of the first record, if the file has no starts.
+
+        Returns:
+            `(stop - first + 1,) int64`, the offsets of the frames and the end of the last one;
+            `(stop - first,) uint32`, the masked CRC-32C of the payloads.
+
+        Raises:
+            CorruptShardError: the file is damaged.
+        """
+        starts = np.zeros(0, np.uint64)
+        if self.starts is not None:
+            groups = first // STRIDE, min(-(-stop // STRIDE) + 1, -(-self.records // STRIDE))
+            starts = np.frombuffer(self._column(read, self.starts, 8, *groups), "<u8")
+            if len(starts) != groups[1] - groups[0]:
+                raise _error(
+                    path, f"the offsets of records {first} to {stop}", "the end of the file"
+                )
+            start = int(starts[0])
+        assert start is not None
+        lengths = self.read_lengths(read, first, stop)
+        sums = np.frombuffer(self._column(read, self.payload_crcs, 4, first, stop), "<u4")
+        count = stop - first
+        if (len(lengths), len(sums)) != (count, count):
+            raise _error(path, f"records {first} to {stop}", "the end of the file")
+        offsets = np.empty(count + 1, np.int64)
+        offsets[0] = 0
+        np.cumsum(lengths, out=offsets[1:], dtype=np.int64)
+        offsets += np.arange(count + 1) * RECORD_OVERHEAD_BYTES + start
+        known = offsets[::STRIDE][: len(starts)]
+        if not np.array_equal(known, starts[: len(known)].astype(np.int64)):
+            rule = f"lengths that add up to the offsets of records from {first}"
+            raise _error(path, rule, "others")
+        return offsets, sums.astype(np.uint32)
+
+    def _column(
+        self, read: Callable[[int, int], bytes], begin: int, item: int, first: int, stop: int
+    ) -> bytes:
+        return read(begin + item * first, begin + item * stop)
+
+
+HEAD_BYTES = 256
+"""Bytes at the beginning of an index file that `IndexLayout.of` looks at."""
 
 
 def _parse_npy(

@@ -6,8 +6,9 @@
 It holds no clock, no host and no absolute path, and its keys are sorted: equal datasets have
 equal manifests, byte for byte.
 
-It has the size and CRC-32C of every other small file that is published (`files`), and a sum of
-itself (`checksum`). Format version 2, whose record indices say lengths alone, is still read.
+It has the size and CRC-32C of every other small file that is published (`files`), and a checksum
+of itself (`checksum`). Format version 3, whose record indices have no offsets, and version 2, whose
+indices have lengths only, can still be read.
 
 `lineage.json` says which step made the dataset (`Origin`), with what settings, and of which
 datasets, named by the digests of their manifests. It stands apart since it holds the settings as
@@ -40,9 +41,9 @@ from trainer_utils.format.naming import (
 )
 from trainer_utils.format.tfrecord import combine_checksums, extend_crc32c
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
-_VERSIONS = (2, FORMAT_VERSION)  # that are read
+_VERSIONS = (2, 3, FORMAT_VERSION)  # versions that can be read
 _LINEAGE_VERSION = 1
 _OBJECT = Mapping[str, Json]
 _KINDS: Mapping[str, set[type]] = {

@@ -62,6 +62,7 @@ class BatchProcesses:
             raise _not_to_be_sent(count, str(error)) from error
         self._payload = payload.getvalue()
         self._count, self._lock, self._owner = count, threading.Lock(), 0
+        self._forked_in = os.getpid()
 
     def make(self, epoch: int, reads: Sequence[int]) -> tuple[list[Any], dict[Any, str]]:
         """The batches of some reads of an epoch, and which records were found unreadable since.
@@ -90,6 +91,8 @@ class BatchProcesses:
 
     def _processes(self) -> "queue.SimpleQueue[_Process | None]":
         """The processes that are idle; None for each that is to be started."""
+        if self._forked_in != os.getpid():  # a thread of the parent may have held the lock
+            self._forked_in, self._lock = os.getpid(), threading.Lock()
         with self._lock:
             if self._owner != os.getpid():  # a process that was forked has its own
                 idle = queue.SimpleQueue[_Process | None]()

@@ -12,10 +12,8 @@ import contextlib
 import os
 import resource
 import tempfile
-import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -27,6 +25,12 @@ from trainer_utils.format.layouts import ShardFile
 from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.machine import MadeOnce
 from trainer_utils.options import CacheOptions, InputOptions
+from trainer_utils.reading.record_offsets import (
+    IndexSource,
+    RecordOffsets,
+    WholeIndex,
+    open_sliced,
+)
 from trainer_utils.storage import (
     FileRefusedError,
     MachineError,
@@ -50,7 +54,7 @@ _UNPACKED_AT_ONCE = 64 << 10  # so much of a damaged gzip file may be lost befor
 _LONG_BYTES = 8 << 10  # a record
 _PADDING = bytes(16)  # after the last record, so that who parses reads nothing past the end
 _MOST_OPEN = 512  # files of which each holds a descriptor or two
-_MOST_OFFSETS = 64 << 20  # of records, 8 bytes each, that are held
+_MAX_MAPPED = 1 << 14  # files that are mapped; Linux allows 65,530 mappings in a process
 _INDICES_AT_ONCE = 16
 _MOST_GAP = 256 << 10  # bytes between records that are asked for together
 
@@ -63,22 +67,34 @@ Runs: TypeAlias = tuple[Positions, Positions, Positions]
 
 
 class LocalFile:
-    """A local file, whose bytes are read, or copied out of a mapping where records are short.
+    """A local file whose bytes are read, or copied out of a mapping if records are short.
+
+    Args:
+        path: the path of the shard.
+        stream: the open file. A mapped file is closed, unless the stream is the only way to it.
+        is_mapped: whether to map the file into memory.
+        is_temporary: whether the stream is a temporary file without a name.
 
     Attributes:
-        size: of the framed records, in bytes.
-        address: where in memory they are mapped; 0 where they are not.
-        damage: what is wrong with the file as a whole.
+        size: the size of the framed records in bytes.
+        address: the address of the mapping, or 0.
+        damage: the error of a file that is damaged as a whole.
     """
 
     damage: CorruptShardError | None = None
 
-    def __init__(self, path: str, stream: Any, *, is_mapped: bool) -> None:
-        self.path, self._stream = path, stream
+    def __init__(
+        self, path: str, stream: Any, *, is_mapped: bool, is_temporary: bool = False
+    ) -> None:
+        self.path = path
         self.size = os.fstat(stream.fileno()).st_size
         self._mapping = FileMapping(stream.fileno(), self.size if is_mapped else 0)
         self.address = self._mapping.address
-        weakref.finalize(self, stream.close).atexit = False
+        self._stream = None if self.address and not is_temporary else stream
+        if self._stream is None:
+            stream.close()
+        else:
+            weakref.finalize(self, stream.close).atexit = False
 
     @classmethod
     def unpacked(cls, path: str, *, is_mapped: bool) -> "LocalFile":
@@ -101,29 +117,44 @@ class LocalFile:
         except BaseException:
             stream.close()
             raise
-        file = cls(path, stream, is_mapped=is_mapped)
+        file = cls(path, stream, is_mapped=is_mapped, is_temporary=True)
         file.damage = damage
         return file
 
+    @contextlib.contextmanager
+    def _descriptor(self) -> Iterator[int]:
+        """Yield a descriptor of the file, which is opened again if it was closed."""
+        if self._stream is not None:
+            yield self._stream.fileno()
+            return
+        with naming_what_went(self.path), open_for_reading(self.path) as stream:
+            yield stream.fileno()
+
     def check(self) -> None:
         """Raise if the file has another size than when it was opened."""
-        size = os.fstat(self._stream.fileno()).st_size
+        if self._stream is not None:
+            size = os.fstat(self._stream.fileno()).st_size
+        else:
+            with naming_what_went(self.path):
+                size = file_size(self.path)
         if size != self.size:
             raise _resized(self.path, self.size, size)
 
     def read(self, begin: int, end: int) -> bytes:
         """Return the bytes of a range, fewer at the end of the file."""
-        return read_bytes_at(self._stream.fileno(), begin, end, path=self.path)
+        with self._descriptor() as descriptor:
+            return read_bytes_at(descriptor, begin, end, path=self.path)
 
     def read_into(self, view: Bytes, begin: int) -> int:
         """Fill a view with bytes; return how many there were, fewer in a file that was cut."""
-        return read_at(self._stream.fileno(), view, begin, path=self.path)
+        with self._descriptor() as descriptor:
+            return read_at(descriptor, view, begin, path=self.path)
 
     def read_ahead(self, begin: int, end: int) -> None:
         """Ask the system for bytes that are needed soon."""
         if not self.address and hasattr(os, "posix_fadvise"):
-            with contextlib.suppress(OSError):  # a file system that takes no advice
-                os.posix_fadvise(self._stream.fileno(), begin, end - begin, os.POSIX_FADV_WILLNEED)
+            with contextlib.suppress(OSError), self._descriptor() as descriptor:
+                os.posix_fadvise(descriptor, begin, end - begin, os.POSIX_FADV_WILLNEED)
 
     def holds(self, begins: Positions, ends: Positions) -> npt.NDArray[np.bool_]:
         """Return for each range whether its bytes are here, and need not be fetched: all are."""
@@ -158,7 +189,6 @@ class ShardFiles:
 
     Attributes:
         damage: what is wrong with shards, by index, behind the last record that they have.
-        counts: `(shards,) int64`, records of shards that were opened; of others the most there are.
         reads_ahead: whether it is worth while to say what is read soon.
     """
 
@@ -181,34 +211,32 @@ class ShardFiles:
             )
         self.reads_ahead = self._is_long or self._parts is not None
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
-        holds_two = self._is_mapped or self._parts is not None
-        self._most_open = max(1, min(_MOST_OPEN, descriptors) // (2 if holds_two else 1))
+        self._most_open = max(1, min(_MOST_OPEN, descriptors) // (2 if self._parts else 1))
+        if self._is_mapped and self._parts is None and not any(s.is_gzip for s in shards):
+            self._most_open = _MAX_MAPPED
         self._open = MadeOnce[File](self._most_open)
-        self._loading = threading.Lock()  # of the offsets: those of a shard are side by side
-        self._first = np.full(len(shards), -1, np.int64)
-        self.counts = np.full(len(shards), np.iinfo(np.int64).max)
-        self._offsets, self._used = np.zeros(1 << 16, np.int64), 0
-        self._crcs, self._has_crcs = np.zeros(1 << 16, np.uint32), np.zeros(len(shards), bool)
+        self._offsets = RecordOffsets(
+            shards,
+            self._open_index,
+            reader=self._mapped,
+            is_global=options.shuffle == "global",
+            max_files=max(1, min(_MOST_OPEN, descriptors) // 4),
+            readers=1 if self._parts is None else _INDICES_AT_ONCE,
+        )
+
+    @property
+    def counts(self) -> Positions:
+        """Records of opened shards, `(shards,) int64`; of others the largest integer."""
+        return self._offsets.counts
 
     def bounds(
         self, indices: Positions, numbers: Positions
     ) -> tuple[Positions, Positions, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
-        """Where records' frames begin and end in their shards; -1 where there are not so many.
+        """Return the bytes of records in their shards; see `RecordOffsets.bounds`.
 
-        Beside them the masked CRC-32C of each as the index of its shard says it, and whether it
-        does. `indices` are of shards, `numbers` of records in them, `(n,)`. A shard that is not
-        that of its dataset is an error, unless what is damaged is skipped.
+        A shard that does not belong to its dataset is an error, unless damage is skipped.
         """
-        with self._loading:
-            self._load(indices)
-            counts, offsets = self.counts[indices], self._offsets
-            is_there = numbers < counts
-            places = self._first[indices] + np.minimum(numbers, counts)
-            begins, ends = offsets[places], offsets[places + is_there]
-            sums, are_known = self._crcs[places], self._has_crcs[indices]
-        if not is_there.all():
-            begins[~is_there] = ends[~is_there] = -1
-        return begins, ends, sums, are_known
+        return self._offsets.bounds(indices, numbers)
 
     def gather(
         self, indices: Positions, begins: Positions, ends: Positions
@@ -314,32 +342,19 @@ class ShardFiles:
             stream = open_for_reading(shard.path)
             return LocalFile(shard.path, stream, is_mapped=self._is_mapped)
 
-    def _load(self, indices: Positions) -> None:
-        """Has the offsets of these shards."""
-        if (self._first[indices] >= 0).all():
-            return
-        if self._used > _MOST_OFFSETS:  # those that were needed before go, all of them
-            self._first[:], self._used = -1, 0
-        missing = [i for i in np.unique(indices).tolist() if self._first[i] < 0]
-        if self._parts is None or len(missing) == 1:
-            found = [self._index_of(index) for index in missing]
-        else:
-            with ThreadPoolExecutor(_INDICES_AT_ONCE) as pool:
-                found = list(pool.map(self._index_of, missing))
-        for index, places in zip(missing, found, strict=True):
-            stop = self._used + len(places) + 1
-            if stop > len(self._offsets):
-                self._offsets = np.concatenate([self._offsets, np.empty(stop, np.int64)])
-                self._crcs = np.concatenate([self._crcs, np.empty(stop, np.uint32)])
-            self._offsets[self._used : stop] = places.offsets
-            self._has_crcs[index] = places.payload_crcs is not None
-            if places.payload_crcs is not None:
-                self._crcs[self._used : stop - 1] = places.payload_crcs
-            self._first[index], self.counts[index] = self._used, len(places)
-            self._used = stop
+    def _open_index(self, index: int, is_whole: bool) -> IndexSource:
+        """Open the index of a shard, or find its records by reading it."""
+        if not is_whole:
+            with contextlib.suppress(CorruptShardError):  # raised again below
+                sliced = open_sliced(
+                    self._shards[index], size=self._file(index).size, reader=self._mapped
+                )
+                if sliced is not None:
+                    return sliced
+        return WholeIndex(self._load_index(index))
 
-    def _index_of(self, index: int) -> RecordIndex:
-        """Where each record of a shard lies."""
+    def _load_index(self, index: int) -> RecordIndex:
+        """Load the index of a shard, or find its records by reading it."""
         shard = self._shards[index]
         try:
             file = self._file(index)

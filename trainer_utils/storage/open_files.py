@@ -16,6 +16,7 @@ import ctypes
 import functools
 import mmap
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,6 +28,8 @@ from trainer_utils.storage.file_system import MachineError, machine_error, persi
 _MOST_RANGES = 1024  # IOV_MAX: ranges that one call takes
 _MOST_SPARE = 64 << 20  # bytes of memory that a thread keeps for its next copy
 _MOST_READ = 1 << 30  # bytes that one call is asked for: systems read less than 2 GiB
+
+_MAP_FAILED = ctypes.c_void_p(-1).value
 
 Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
@@ -74,13 +77,21 @@ def _naming_offset(path: str, offset: int) -> Iterator[None]:
 
 
 class FileMapping:
-    """A file in memory, for `MappedReader` alone; 0 is the address of an empty one."""
+    """A file in memory, for `MappedReader` alone; 0 is the address of an empty one.
+
+    Python's `mmap` keeps a descriptor open; a process may have 1,024. A mapping needs none.
+    """
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.address = 0
         if size:
-            self._memory = mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ)
-            self.address = int(np.frombuffer(self._memory, np.uint8).ctypes.data)
+            map_file, unmap = _mmap()
+            address = map_file(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+            if address in (None, _MAP_FAILED):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number))
+            self.address = int(address)
+            weakref.finalize(self, unmap, address, size).atexit = False
 
 
 class MappedReader:
@@ -144,6 +155,19 @@ class _Scratch:
 def can_copy_mapped() -> bool:
     """Return whether the system has the calls of `MappedReader`."""
     return hasattr(os, "memfd_create") and _pwritev() is not None
+
+
+@functools.cache
+def _mmap() -> tuple[Any, Any]:
+    """Return the system's `mmap` and `munmap`."""
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = (
+        *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int),
+        *(ctypes.c_int, ctypes.c_int, ctypes.c_int64),
+    )
+    library.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    return library.mmap, library.munmap
 
 
 @functools.cache

@@ -41,6 +41,7 @@ _LAYOUTS = {
 }
 _MOST_FILES = 100_000  # names that are read
 _MOST_OPENED = 64
+_MOST_SHOWN = 3  # names in a message
 _HEAD_BYTES, _ROWS = 256 << 10, 50  # of a table
 _KIND_BY_ENDING = {
     **dict.fromkeys((".json", ".xml", ".yaml", ".yml", ".toml", ".pbtxt"), "beside"),
@@ -96,7 +97,16 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
         return next(iter(media)), seen
     if not media and (tables or found.get("text") or found.get("beside")):
         return "text", seen
-    kind = max(KINDS, key=lambda one: len(found.get(one, ())))
+    # Texts next to images or audio files more often describe these than the other way round.
+    media_kinds = [one for one in ("image", "audio") if found.get(one)]
+    kind = max(media_kinds, key=lambda one: len(found[one]), default="text")
+    if not found.get(kind):
+        shown = ", ".join(repr(name) for name in names[:_MOST_SHOWN])
+        raise InputError(
+            f"source {source!r}: expected images, texts or audio files, found {seen}, such as "
+            f"{shown}. Convert them to a known format first, such as CSV, JSON lines or Parquet.",
+            path=source,
+        )
     patterns = _patterns_of(name for one, some in found.items() if one != kind for name in some)
     raise InputError(
         f"source {source!r}: expected images, texts or audio files, found {seen}. Put each kind "

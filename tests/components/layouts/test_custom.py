@@ -71,6 +71,24 @@ def test_custom_layout_is_read_by_name_and_by_its_detection(tmp_path):
     assert name_layout(inputs_of(base), layout="auto") == "folder"
 
 
+def test_page_shows_the_layout_of_these_tests():
+    blocks = (REPOSITORY / "docs/own-layout.md").read_text().split("```python\n")
+    assert MINE.strip() in [block.split("```")[0].strip() for block in blocks]
+
+
+def test_custom_layout_is_read_by_the_component(tmp_path):
+    pytest.importorskip("tfx", reason="the component needs TFX")
+    from components import ImageExampleGen
+    from components.image_example_gen import Executor
+    from tests.components import runs
+
+    exec(MINE, {"__name__": "mine"})
+    base = write_files(tmp_path / "in", {**PHOTOS, "index.txt": INDEX})
+    assert ImageExampleGen(input_base=str(base), layout="mine").exec_properties["layout"] == "mine"
+    runs.run(Executor, base, tmp_path / "out", layout="mine")
+    assert len(placed(tmp_path / "out")) == 3
+
+
 def test_custom_layout_gives_texts_and_audio(tmp_path):
     @layout("pairs", detect=lambda folder: "a.wav" in folder.list())
     def read(folder):

@@ -158,3 +158,10 @@ def test_tables_of_several_kinds_are_refused(tmp_path):
     for cure in ({"layout": "csv"}, {"ignore": ["*.jsonl"]}):
         converted = convert(source, tmp_path / "out", **cure)
         assert sum(c.written for c in converted.manifest.accounting.values()) == 2
+
+
+def test_what_datasets_saves_to_disk_is_refused_with_its_cure(tmp_path):
+    names = ["data-00000-of-00001.arrow", "state.json", "dataset_info.json"]
+    source = write_files(tmp_path / "in", dict.fromkeys(names, "{}"))
+    with pytest.raises(InputError, match=r"the Arrow file .*datasets\.load_from_disk"):
+        convert(source, tmp_path / "out")

@@ -13,6 +13,7 @@ from PIL import Image
 import trainer_utils
 from pipelines.examples import imagenet_trainer
 from pipelines.examples.imagenet_trainer import ImagenetConfig, learning_rates, train
+from trainer_utils import ConfigError
 
 pytestmark = pytest.mark.slow
 TRAIN, EVAL = 22, 7
@@ -130,6 +131,76 @@ def test_the_learning_rate_rises_then_falls_as_half_a_cosine(config):
         for step in range(401)
     ]
     np.testing.assert_allclose(values, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "middle"), [("cosine", 0.11), ("linear", 0.11), ("exponential", np.sqrt(0.004))]
+)
+def test_schedules_fall_from_the_peak_to_the_final_rate(config, schedule, middle):
+    chosen = dataclasses.replace(
+        config, learning_rate=0.1, final_learning_rate=0.01, batch_size=512, schedule=schedule
+    )
+    rates = learning_rates(chosen, 100)
+    found = [float(rates(step)) for step in (0, 25, 50, 225, 400, 500)]
+    np.testing.assert_allclose(found, [0, 0.1, 0.2, middle, 0.02, 0.02], rtol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "rmsprop"])
+def test_optimizers_decay_no_biases(config, optimizer):
+    chosen = dataclasses.replace(
+        config, optimizer=optimizer, epsilon=0.1, weight_decay=0.5, learning_rate=6.4
+    )  # of a batch of 256; 0.1 of one of 4, at its peak
+    chosen = dataclasses.replace(chosen, warmup_epochs=0.0)
+    model = tiny(chosen, 2)
+    made = imagenet_trainer.make_optimizer(chosen, 100)
+    assert made.name.lower() == optimizer
+    made.build(model.trainable_variables)
+    made.iterations.assign(1)
+    before = [variable.numpy() for variable in model.trainable_variables]
+    made.apply_gradients(
+        [(tf.zeros(variable.shape), variable) for variable in model.trainable_variables]
+    )
+    for variable, values in zip(model.trainable_variables, before, strict=True):
+        share = 0.95 if variable.name.endswith(("kernel", "kernel:0")) else 1
+        np.testing.assert_allclose(variable.numpy(), values * share, rtol=1e-5)
+
+
+def test_gradients_of_an_iteration_make_one_update(config, strategy):
+    chosen = dataclasses.replace(config, epochs=2, iteration_size=5, learning_rate=0.1)
+    if strategy.num_replicas_in_sync > 1:
+        with pytest.raises(ConfigError, match=r"^iteration_size: expected 1 with several"):
+            train(chosen, strategy, tiny)
+    models = []
+
+    def remember(config, num_classes):
+        models.append(tiny(config, num_classes))
+        return models[0]
+
+    found = train(chosen, tf.distribute.get_strategy(), remember).history
+    assert np.isfinite([*found.values()]).all()
+    assert int(models[0].optimizer.iterations.numpy()) == 2  # of 5 batches of 4, twice
+
+
+def test_dropout_is_before_the_last_layer(config):
+    small = dataclasses.replace(config, image_size=32, dropout=0.4)
+    *_, dropout, last = imagenet_trainer.resnet50(small, 3).layers
+    assert (dropout.rate, last.units) == (0.4, 3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"optimizer": "lamb"},
+        {"schedule": "step"},
+        {"dropout": 1.0},
+        {"iteration_size": 0},
+        {"final_learning_rate": 9.0},
+        {"schedule": "exponential", "final_learning_rate": 0.0},
+    ],
+)
+def test_impossible_settings_are_refused(config, settings):
+    with pytest.raises(ConfigError, match=f"^{[*settings][-1]}: "):
+        dataclasses.replace(config, **settings)
 
 
 def test_the_command_trains_a_resnet50(uri, tmp_path, monkeypatch):

@@ -192,9 +192,7 @@ def test_substitutes_of_loader_processes_are_reported(
     assert not caplog.records
 
 
-def test_the_last_epoch_s_substitutes_are_reported_when_the_dataset_goes(
-    numbered, tmp_path, caplog
-):
+def test_the_last_substitutes_are_reported_as_the_dataset_goes(numbered, tmp_path, caplog):
     damaged_copy(numbered, tmp_path / "damaged", [3])
     settings = {**SETTINGS, "on_corrupt": "skip"}
     dataset = trainer_utils.torch_dataset(str(tmp_path / "damaged"), "train", **settings)
@@ -205,7 +203,7 @@ def test_the_last_epoch_s_substitutes_are_reported_when_the_dataset_goes(
     assert [record.message[:10] for record in caplog.records] == ["epoch 0: 1"]
 
 
-def test_substitutes_without_loader_processes_are_reported_at_the_end(numbered, tmp_path, caplog):
+def test_substitutes_of_this_process_are_reported_at_the_end(numbered, tmp_path, caplog):
     damaged_copy(numbered, tmp_path / "damaged", [3])
     settings = {**SETTINGS, "on_corrupt": "skip"}
     dataset = trainer_utils.torch_dataset(str(tmp_path / "damaged"), "train", **settings)

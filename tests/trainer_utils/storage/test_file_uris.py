@@ -28,7 +28,7 @@ def test_what_is_no_file_uri_stays_as_it_is(path):
     assert local_path(path) == path
 
 
-def test_datasets_are_read_at_the_uris_of_their_folders_and_files(tmp_path):
+def test_datasets_are_read_at_uris_of_folders_and_files(tmp_path):
     folder = tmp_path / "far place"
     write_rows(folder, ({"id": n} for n in range(20)), num_shards=2)
     shards = sorted((folder / "Split-train").iterdir())
@@ -53,7 +53,7 @@ def test_files_are_listed_and_read_below_the_uri_of_a_folder(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_a_dataset_and_a_ledger_are_written_at_the_uris_of_their_folders(tmp_path):
+def test_datasets_and_ledgers_are_written_at_uris_of_folders(tmp_path):
     folder, run = tmp_path / "far place", tmp_path / "a run"
     with trainer_utils.DatasetWriter(folder.as_uri()) as writer:
         writer.write("train", {"id": 1})

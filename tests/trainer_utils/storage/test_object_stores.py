@@ -264,7 +264,7 @@ os.wait()
 """
 
 
-def test_a_forked_process_survives_the_end_of_the_one_that_it_asks(large):
+def test_a_forked_process_survives_the_end_of_its_helper(large):
     finished = run_python(KILLED, large)
     assert (finished.stdout.split(), finished.stderr) == (["True"], "")
 
