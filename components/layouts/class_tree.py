@@ -9,7 +9,7 @@ nothing but one folder, are descended.
 
 import collections
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from components.common.advice import how_to_set
@@ -31,6 +31,13 @@ _KINDS_OF_FILES = frozenset(
     box boxes data dataset datasets file files frame frames depth depths disparity heatmap heatmaps
     thumbnail thumbnails thumbs audio audios wav wavs flac clips recordings set split
     """.split()  # noqa: SIM905  as a list it would be 70 lines
+)
+# Names of folders whose files belong together in pairs.
+_PAIRED = frozenset(
+    """
+    left right before after input inputs target targets source hr lr high low clean noisy blur
+    blurred sharp x y
+    """.split()  # noqa: SIM905
 )
 _NUMBER = re.compile(r"\d+")
 _SAME = 0.9  # of the names in the smaller of two folders: their files belong together in pairs
@@ -299,13 +306,19 @@ def _same_folders(roles: Mapping[Parts, Role]) -> str | None:
     return None
 
 
-def same_stems(names: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
+def same_stems(
+    names: Mapping[str, Collection[str]],
+    *,
+    are_pairs: Callable[[str, str, Collection[str]], bool] = lambda *_: True,
+) -> tuple[str, str] | None:
     """Return two classes whose files have the same names without endings, or None.
 
     Numbers alone say little, since every class may be numbered: they must be the same in both.
 
     Args:
         names: the names without endings of each class.
+        are_pairs: whether the files of two classes belong together in pairs, by the names that
+            both have. It is asked where these names are a word and a number.
     """
     by_name: dict[str, str] = {}
     seen: dict[str, set[str]] = {}
@@ -318,7 +331,10 @@ def same_stems(names: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
             if are_numbers and (own != seen[other] or len(own) < _LEAST_NUMBERED):
                 continue
             if len(shared) > 1 and len(shared) >= _SAME * min(len(own), len(seen[other])):
-                return other, label
+                are_counted = len({_NUMBER.sub("0", stem) for stem in shared}) == 1
+                are_named = {other.lower(), label.lower()} <= _PAIRED
+                if not are_counted or are_named or are_pairs(other, label, shared):
+                    return other, label
         seen[label] = own
         for stem in own:
             by_name.setdefault(stem, label)

@@ -4,7 +4,7 @@ Hidden files and what operating systems leave behind are skipped and counted.
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,8 @@ from trainer_utils.storage import display_path, join, problem_of
 from trainer_utils.storage.file_system import decode_path, encode_path
 
 _TEXT = pa.large_binary()
+_MASK_MODES = ("1", "L", "P", "I", "I;16")  # of Pillow: one channel
+_MOST_PAIRS = 4  # images that are compared with their possible masks
 _MOST_STEMS, _FEW_STEMS = 200_000, 20  # names that are compared, in all and of each class
 _PLAIN_LISTS, _MOST_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
 
@@ -158,13 +160,26 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
     starts = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
     most = max(_FEW_STEMS, _MOST_STEMS // max(1, len(encoded.dictionary)))
     stems: dict[str, list[str]] = {}
+    files: dict[str, pa.Array] = {}
     for number, (start, stop) in enumerate(itertools.pairwise(starts.tolist())):
         some = paths.take(pa.array(order[start : min(stop, start + most)].astype(np.int64)))
+        label = decode_path(encoded.dictionary[number].as_py())
+        files[label] = some
         some = pc.replace_substring_regex(some, pattern=".*/", replacement="")
         some = pc.replace_substring_regex(some, pattern=r"\.[^.]*$", replacement="")
-        label = decode_path(encoded.dictionary[number].as_py())
         stems[label] = [*map(decode_path, bytes_of(some))]
-    if (pair := same_stems(stems)) is not None:
+
+    def are_pairs(one: str, other: str, shared: Collection[str]) -> bool:
+        """Return whether the images of some names are an image and its mask in each case."""
+        found = []
+        for label in (one, other):
+            paths_of = dict(
+                zip(stems[label], map(decode_path, bytes_of(files[label])), strict=True)
+            )
+            found.append([paths_of[stem] for stem in sorted(shared)[:_MOST_PAIRS]])
+        return all(_is_image_with_mask(inputs, *pair) for pair in zip(*found, strict=True))
+
+    if (pair := same_stems(stems, are_pairs=are_pairs)) is not None:
         masks = ""
         if all((name,) in inputs.folders for name in pair):
             how = how_to_set(layout="segmentation", image_dir=pair[0], label_dir=pair[1])
@@ -175,6 +190,21 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
             f"{min(set(stems[pair[0]]) & set(stems[pair[1]]))!r}. {masks}{OBEY}",
             path=inputs.base,
         )
+
+
+def _is_image_with_mask(inputs: LayoutInputs, one: str, other: str) -> bool:
+    """Return whether two images have one size, and one of them the colours of a label map."""
+    from PIL import Image
+
+    described = []
+    for path in (one, other):
+        try:
+            with inputs.open(path) as stream, Image.open(stream) as image:
+                described.append((image.size, image.mode in _MASK_MODES, image.format))
+        except OSError:  # a damaged image is rejected when it is read
+            return False
+    (size, is_mask, kind), (other_size, is_other_mask, other_kind) = described
+    return size == other_size and (is_mask != is_other_mask or kind != other_kind)
 
 
 def _listed_labels(inputs: LayoutInputs, flat: pa.Array) -> tuple[list[bytes], list[bytes]]:

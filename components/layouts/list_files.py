@@ -186,10 +186,13 @@ class FileFinder:
         if len(found) > 1:
             word = "audio file" if self._inputs.media == "audio" else "image"
             shown = ", ".join(found[:3])
+            cure = f"leave the others out: {how_to_set(ignore=list(found[1:4]))}"
+            if self._inputs.media == "image":
+                folder = posixpath.dirname(found[0]) or "."
+                cure = f"name the folder of its files: {how_to_set(image_dir=folder)}"
             raise InputError(
                 f"{uri!r}: expected one {word} called so, got {len(found)}: {shown}. Write the "
-                "paths into the list, or name the folder of its files: "
-                f"{how_to_set(image_dir=posixpath.dirname(found[0]) or '.')}.",
+                f"paths into the list, or {cure}.",
                 path=found[0],
             )
         return self._inputs.resolve(found[0], folder="")

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+import trainer_utils
 from tests.components.image_example_gen.image_runs import (
     convert,
     flat,
@@ -184,3 +185,21 @@ def test_a_reject_quotes_no_bytes_of_a_file_elsewhere(tmp_path):
         "in.jpg": "no image format begins with b'root:*:2'",
         "elsewhere.jpg": "no image format begins with some bytes",
     }
+
+
+def test_a_reader_of_labels_refuses_records_without_one(tmp_path):
+    base = write_photos(tmp_path / "in", *(f"{number}.jpg" for number in range(4)))
+    rows = "0.jpg,cat,train\n1.jpg,dog,train\n2.jpg,,test\n3.jpg,-1,test\n"
+    (base / "list.csv").write_text(f"image,label,split\n{rows}")
+    convert(base, tmp_path / "out")
+    uri = str(tmp_path / "out")
+
+    def labels(split, **options):
+        batches = trainer_utils.iterate(uri, split, batch_size=2, shuffle=False, **options)
+        batch = next(iter(batches))
+        return batch[1] if "label" in options else batch["label"]
+
+    assert sorted(labels("train", features="filename", label="label").tolist()) == [0, 1]
+    with pytest.raises(ConfigError, match=r"label: .* some of these records have none"):
+        labels("test", features="filename", label="label")
+    assert labels("test").tolist() == [[-1], [-1]]

@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from components.common.layout_inputs import FileTable
+from components.common.layout_inputs import FileTable, LayoutInputs
 from components.layouts.junk import ignored_mask, junk_mask
+from components.layouts.reading import read_layout
 from tests.components.layouts.layout_files import read
-from tests.make import jpeg, write_files
+from tests.make import jpeg, photo, write_files
 from trainer_utils.format import InputError
 from trainer_utils.storage import InputFile
 
@@ -24,6 +25,10 @@ def names(*paths):
 
 
 TREES = {
+    "classes that are numbered alike": (
+        names(*(f"{label}/{n}.jpg" for label in ("cats", "dogs") for n in range(4))),
+        {f"{label}/{n}.jpg": (None, label) for label in ("cats", "dogs") for n in range(4)},
+    ),
     "wrappers": (
         names("photos/photos/cat/1.jpg", "photos/photos/dog/2.jpg"),
         {"cat/1.jpg": (None, "cat"), "dog/2.jpg": (None, "dog")},
@@ -118,6 +123,13 @@ REFUSED = {
         names(*(f"{side}/{n}.png" for side in ("left", "right") for n in range(3))),
         "files of the same names",
     ),
+    "masks with the same numbers": (
+        {
+            **{f"colour/{n}.png": photo(n, "PNG") for n in range(4)},
+            **{f"grey/{n}.png": photo(n, "PNG", "L") for n in range(4)},
+        },
+        "'colour' and 'grey' with files of the same names",
+    ),
     "a class in test alone": (
         names("train/a/1.jpg", "train/b/2.jpg", "test/c/3.jpg"),
         "'c' in 'test' alone",
@@ -185,3 +197,21 @@ IGNORED = [
 def test_ignored_files_match_a_pattern(pattern, expected):
     files = FileTable.of(InputFile(n, 1, "") for n in ("a/b/1.json", "2.json", "a/3.jpg", "x+y"))
     assert {*files.select_only(ignored_mask(files, [pattern]))} == {*expected}
+
+
+def test_files_are_found_by_extension_in_any_case():
+    names = ["a.b/c", "x.JPG", "y.tar.gz", "none", ".hidden", "é.png", "z.", "d/e.jpeg"]
+    names.append(f"l.{'x' * 20}")
+    files = FileTable.of(InputFile(name, 1, "") for name in names)
+    assert [*files.ending([".jpg", ".jpeg", ".png"])] == ["d/e.jpeg", "x.JPG", "é.png"]
+    assert [*files.ending([".tar.gz"])] == ["y.tar.gz"]
+    assert [*files.ending([".b", ".hidde"])] == [*FileTable.of([]).ending([".x"])] == []
+
+
+def test_detection_makes_no_table_of_all_paths():
+    """A million entries would take a second and 150 MB, which one hidden file is not worth."""
+    names = (f"{'cat' if n % 2 else 'dog'}/{n:03d}.jpg" for n in range(200))
+    files = FileTable.of(InputFile(name, 1, "") for name in (*names, "cat/.DS_Store"))
+    files = files.select_only(~junk_mask(files, media="image"))
+    read_layout(LayoutInputs(base="/nowhere", root="", files=files), layout="auto")
+    assert "_places" not in vars(files)
