@@ -1,4 +1,4 @@
-"""Open an image file by its format, and name what is missing where a format cannot be read.
+"""Open an image file by its format, and name the package that a format needs.
 
     image = open_by_format(io.BytesIO(data), data[:64])
     missing_reader("HEIF")      # None, or a sentence that names the package to install
@@ -46,12 +46,12 @@ _NOT_OF_FORMAT = (SyntaxError, IndexError, TypeError, struct.error)
 
 
 def open_by_format(stream: BinaryIO, head: bytes) -> Image.Image:
-    """Open an image, of which no pixel is decoded yet.
+    """Open an image without decoding a pixel.
 
     Raises:
         UnidentifiedImageError: no supported format begins with `head`, the first 64 bytes, the
             header is not that format's, or the format's reader is not installed.
-        Exception: whatever Pillow raises on a hostile header.
+        Exception: any that Pillow raises on a hostile header.
     """
     known = format_of(head)
     factory = None if known is None else _factory(known.name)

@@ -100,7 +100,7 @@ def too_many_rejects(
         max_reject_fraction: the share that may be rejected.
         listed_in: the file that has all rejects.
         seen: how many inputs were read, if the run ended before all were.
-        where: in which part of the run these were.
+        where: the part of the run that these belong to.
     """
     codes = collections.Counter(reject.code for reject in rejects)
     counts = ", ".join(f"{count:,} {code}" for code, count in sorted(codes.items()))
@@ -159,7 +159,7 @@ class RejectLimit:
         Args:
             rejects: of the inputs that were read so far.
             seen: how many these are.
-            where: in which part of the run, for the message.
+            where: the part of the run, for the message.
         """
         count = len(rejects) + self.rejected_before
         if len(rejects) < _LEAST_LISTED or count <= self.max_reject_fraction * self.found:

@@ -160,7 +160,7 @@ def _visit(
     elif named and split is None:
         if len(named) < len(names):
             others = [name for name in names if words[name] is None]
-            raise refuse_mixed(base, named, others)
+            raise refuse_mixed(base, named, others, above=above)
         _check_one_folder_per_split(names, words, above, base)
         for name in names:
             _visit(node.children[name], (*above, name), words[name], roles, base, known=known)
@@ -192,14 +192,16 @@ def _check_one_folder_per_split(
             )
 
 
-def refuse_mixed(base: str, named: Sequence[str], others: Sequence[str]) -> InputError:
+def refuse_mixed(
+    base: str, named: Sequence[str], others: Sequence[str], *, above: Parts = ()
+) -> InputError:
     """Return the error of folders of which some are named after splits and others are not."""
     has_train = any(split_of_name(name) == "train" for name in named)
     fewer = others if has_train and len(named) >= len(others) else named
     return InputError(
         f"input_base {base!r}: expected folders that are all splits or all classes, got "
         f"{_shown(named)} (named after splits) next to {_shown(others)}. To leave some out: "
-        f"{how_to_set(ignore=[f'{name}/*' for name in fewer])}. {OBEY}",
+        f"{how_to_set(ignore=['/'.join((*above, name, '*')) for name in fewer])}. {OBEY}",
         path=base,
     )
 
@@ -252,7 +254,13 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
             f"{join(base, _folder_of(roles, classes[0]))!r}. ",
         )
     if (alike := _same_folders(roles)) is not None:
-        raise refuse("classes whose folders differ", alike)
+        one, other, shared = alike
+        few = one if _has_word_for_files(one) else other
+        raise refuse(
+            "classes whose folders differ",
+            f"{one!r} and {other!r}, which both contain {_shown(shared)}",
+            f"To leave one of them out: {how_to_set(ignore=[f'{_folder_of(roles, few)}/*'])}. ",
+        )
     labelled = {split for split, names in by_split.items() if split is not None}
     if "train" in labelled:
         for split in sorted(labelled - {"train"}):
@@ -287,8 +295,13 @@ def _folder_of(roles: Mapping[Parts, Role], label: str) -> str:
     return "/".join(parts[: parts.index(label) + 1])
 
 
-def _same_folders(roles: Mapping[Parts, Role]) -> str | None:
-    """Return two classes with the same folders in them, in words; None if there are none."""
+def _has_word_for_files(name: str) -> bool:
+    words = re.findall("[a-z]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    return not _KINDS_OF_FILES.isdisjoint(words)
+
+
+def _same_folders(roles: Mapping[Parts, Role]) -> tuple[str, str, list[str]] | None:
+    """Return two classes with the same folders in them, and these; None if there are none."""
     inner: dict[str, set[str]] = collections.defaultdict(set)
     for parts, role in roles.items():
         if role.label is not None:
@@ -302,7 +315,7 @@ def _same_folders(roles: Mapping[Parts, Role]) -> str | None:
             other = owners.setdefault(name, label)
             shared = several[other] & names
             if other != label and 2 * len(shared) >= min(len(several[other]), len(names)):
-                return f"{other!r} and {label!r}, which both contain {_shown(sorted(shared))}"
+                return other, label, sorted(shared)
     return None
 
 

@@ -1,7 +1,7 @@
 """Speech in folders of speakers with transcripts, as VCTK, LibriTTS and LibriSpeech have it.
 
     wav48/p225/p225_001.wav               # audio; p225 is the speaker
-    txt/p225/p225_001.txt                 # its transcript, in a folder of its own
+    txt/p225/p225_001.txt                 # its transcript, in another folder
     84/121123/84_121123_000007.wav        # or next to it
     84/121123/84_121123_000007.normalized.txt
     84/121123/84-121123.trans.txt          # or one of all clips of a folder: `ID TEXT` lines
@@ -31,7 +31,7 @@ _NORMALIZED = ".normalized"
 _ORIGINAL = ".original"
 _OF_FOLDER = ".trans"
 
-# Transcripts in a file by stem, `""` for its only one, and why a clip has none
+# Transcripts in a file by stem, `""` for its only one, and why a clip lacks one
 _Texts = tuple[dict[str, str], tuple[str, str]]
 _NO_TRANSCRIPT: _Texts = ({}, ("NO_ANNOTATION", "no transcript of the same name"))
 
@@ -70,7 +70,7 @@ def _key(parts: tuple[str, ...]) -> tuple[str, str]:
 
 
 def detect(inputs: LayoutInputs) -> Detection:
-    """Look for clips in folders, most of which have a transcript of the same name."""
+    """Look for clips in folders. Most must have a transcript of the same name."""
     if inputs.root in inputs.files or not (transcripts := _transcripts(inputs)):
         return Detection.miss("no transcripts in folders")
     clips = with_transcript = 0

@@ -7,7 +7,7 @@
 nested ones joined by dots. A field with the name of another file's feature is `json.label` and so
 on. The image with a plain ending is `image`, the first in the order of `FORMATS` if a key has
 several. Each other file that all keys have is a feature named by its ending; of the rest a warning
-has the number. A key is one of its own archive: writers start again with each.
+has the number. Keys are per archive: writers restart them in each.
 
 An archive of archives, as ImageNet's training images come, has a class in each of the inner ones,
 by the name of which it is called. Only headers and small files are read; images stay where they
@@ -179,7 +179,7 @@ def _kind_of(ending: str) -> str | None:
 
 
 def _common_endings(samples: Sequence[_Sample]) -> list[str]:
-    """Return the endings of the files, beside the images, that all samples have, in order.
+    """Return the endings of the files, in addition to the images, that all samples have.
 
     Raises:
         InputError: some samples have an image that others lack.

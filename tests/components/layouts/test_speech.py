@@ -1,4 +1,4 @@
-"""Speech Commands, Common Voice, LJSpeech, VCTK and LibriTTS as they are published."""
+"""Speech Commands, Common Voice, LJSpeech, VCTK, LibriTTS and LibriSpeech as published."""
 
 import csv
 import io
@@ -49,7 +49,7 @@ OTHERS = {
 }
 
 
-def test_splits_of_speech_commands_are_those_of_its_lists(tmp_path):
+def test_splits_of_speech_commands_come_from_its_lists(tmp_path):
     name, listing = listing_of(tmp_path / "in", {**COMMANDS, **LISTS, **OTHERS})
     assert name == "split_lists"
     listed = {

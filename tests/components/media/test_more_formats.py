@@ -124,7 +124,7 @@ def test_a_damaged_heic_is_rejected():
 
 
 @pytest.mark.parametrize("shape", [(30, 40), (30, 40, 3), (30, 40, 4)])
-def test_a_16_bit_png_is_kept_as_it_is(shape):
+def test_a_16_bit_png_is_kept_byte_for_byte(shape):
     data = png_of(deep(*shape))
     stored = store(data, sixteen_bit="keep")
     assert (stored.data, stored.conversions, stored.bits) == (data, (), 16)
