@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from absl import logging
+
 from components.common.advice import how_to_set
 from trainer_utils.format import InputError, canonical_split, split_of_name
 from trainer_utils.format.split_words import words_of
@@ -222,6 +224,7 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
         base: the input base, with the folder that they are in.
         named: the split of all of them, if it is given; other splits may have more classes.
     """
+    _warn_of_joined_splits(roles)
     by_split: dict[str | None, set[str]] = collections.defaultdict(set)
     for role in roles.values():
         if role.label is not None:
@@ -293,6 +296,19 @@ def _folder_of(roles: Mapping[Parts, Role], label: str) -> str:
     """Return the path of the first folder of a class."""
     parts = min(parts for parts, role in roles.items() if role.label == label)
     return "/".join(parts[: parts.index(label) + 1])
+
+
+def _warn_of_joined_splits(roles: Mapping[Parts, Role]) -> None:
+    """Log a warning if folders next to each other, such as test and test2, become one split."""
+    folders: dict[tuple[str, Parts], set[str]] = collections.defaultdict(set)
+    for parts, role in roles.items():
+        for place, name in enumerate(parts):
+            if role.split is not None and split_of_name(name) == role.split:
+                folders[role.split, parts[:place]].add(name)
+                break
+    for (split, _), names in folders.items():
+        if len(names) > 1:
+            logging.warning("the folders %s all become the split %r", _shown(sorted(names)), split)
 
 
 def _has_word_for_files(name: str) -> bool:

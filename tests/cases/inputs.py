@@ -170,7 +170,7 @@ def yolo_of_ultralytics(base: Path) -> None:
 
 
 def captions(base: Path, list_name: str = "captions.txt", folder: str = "") -> None:
-    """Write Flickr8k's form: five captions per image, each on a row of its own."""
+    """Write Flickr8k's form: five captions per image, one on each row."""
     rows = [
         f'p{n}.jpg,"Caption {k} of photo {n} , with a dog ."' for n in range(4) for k in range(5)
     ]
@@ -266,7 +266,7 @@ def photos_in_split_folders(base: Path) -> None:
 
 
 def avif_and_heic_among_jpegs(base: Path, *, with_heic: bool = True) -> None:
-    """Write class folders in which one photo is AVIF and one is a HEIC header without an image."""
+    """Write class folders with one AVIF photo and one HEIC header without an image."""
     for number in range(12):
         kind = "AVIF" if number == 3 else "JPEG"
         name = f"{CATS_AND_DOGS[number % 2]}/p{number}.{'avif' if kind == 'AVIF' else 'jpg'}"
@@ -321,7 +321,7 @@ def tiny_imagenet(base: Path) -> None:
 
 
 def web_dataset_with_restarting_keys(base: Path) -> None:
-    """Write two archives in which the keys restart at 000."""
+    """Write two archives whose keys restart at 000."""
     for shard in range(2):
         members: dict[str, bytes | str] = {}
         for number in range(3):

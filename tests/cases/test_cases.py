@@ -170,7 +170,7 @@ def check_windows(splits: Splits) -> None:
 
 
 def check_cats_and_dogs(count: int, **splits_expected: int) -> Callable[[Splits], None]:
-    """Return a check of `p<n>.jpg` in class folders, of which every second one is a dog."""
+    """Return a check of `p<n>.jpg` in class folders: every second one is a dog."""
 
     def check(splits: Splits) -> None:
         if splits_expected:

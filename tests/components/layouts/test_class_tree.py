@@ -226,3 +226,9 @@ def test_empty_class_folder_is_reported(tmp_path, caplog):
     assert [r.message for r in caplog.records if "no class is made" in r.message] == [
         f"the folder '{base}/train/owl' has no file to read: no class is made of it"
     ]
+
+
+def test_folders_that_become_one_split_are_named(tmp_path, our_messages):
+    files = [f"{top}/{c}/{n}.jpg" for top in ("train", "test", "test2") for n, c in enumerate("ab")]
+    read(write_files(tmp_path, names(*files)))
+    assert our_messages() == ["the folders 'test', 'test2' all become the split 'test'"]
