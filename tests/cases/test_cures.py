@@ -29,7 +29,7 @@ Files = Mapping[str, bytes | str]
 
 @dataclasses.dataclass(frozen=True)
 class Cure:
-    """An input, settings with which it is refused, and the advice that must then work."""
+    """An input, settings that it is refused with, and the advice that must then work."""
 
     files: Callable[[], Files]
     advice: str

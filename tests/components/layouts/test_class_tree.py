@@ -215,3 +215,20 @@ def test_detection_makes_no_table_of_all_paths():
     files = files.select_only(~junk_mask(files, media="image"))
     read_layout(LayoutInputs(base="/nowhere", root="", files=files), layout="auto")
     assert "_places" not in vars(files)
+
+
+def test_empty_class_folder_is_reported(tmp_path, caplog):
+    base = write_files(tmp_path, names("train/cat/1.jpg", "train/dog/2.jpg"))
+    (base / "train/owl").mkdir()
+    (base / "train/.cache").mkdir()
+    with caplog.at_level("WARNING"):
+        read(base)
+    assert [r.message for r in caplog.records if "no class is made" in r.message] == [
+        f"the folder '{base}/train/owl' has no file to read: no class is made of it"
+    ]
+
+
+def test_folders_that_become_one_split_are_named(tmp_path, our_messages):
+    files = [f"{top}/{c}/{n}.jpg" for top in ("train", "test", "test2") for n, c in enumerate("ab")]
+    read(write_files(tmp_path, names(*files)))
+    assert our_messages() == ["the folders 'test', 'test2' all become the split 'test'"]
