@@ -72,7 +72,7 @@ def work_torch(folder: str) -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     first, options = settings(folder)
     data = trainer_utils.torch_dataset(
-        os.path.join(folder, "data"), "train", worker=rank, num_workers=world, **options
+        os.path.join(folder, "data"), "train", rank=rank, world_size=world, **options
     )
 
     def steps() -> Iterator[Step]:

@@ -91,7 +91,12 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
         make_pipeline: makes a Beam pipeline, to whose runner all calls go; None: this machine.
         module: what processes import when they begin.
         starts_early: begin to import it when the runner is entered, and not at the first call.
+
+    Attributes:
+        on_result: is called with each result as it comes, but for those of Beam.
     """
+
+    on_result: Callable[[Any], None] | None = None
 
     def __init__(
         self,
@@ -127,17 +132,9 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
             self.processes, tasks=tasks, seconds=cost.seconds, process_bytes=cost.process_bytes
         )
 
-    def run(
-        self,
-        call: "Call",
-        tasks: Sequence[Task],
-        processes: int,
-        on_result: Callable[[Any], None] | None = None,
-    ) -> list[Any]:
-        """Return what `call` returns for each task, in their order.
-
-        `on_result` is called with each result as it comes, but for those of Beam.
-        """
+    def run(self, call: "Call", tasks: Sequence[Task], processes: int) -> list[Any]:
+        """Return the result of `call` for each task, in their order."""
+        on_result = self.on_result
         if processes == 1:
             results = []
             for task in tasks:
@@ -201,7 +198,8 @@ def map_tasks(
     processes = runner.count(len(tasks), cost, [workspace, *paths])
     try:
         with _show_progress(folder, tasks, unit):
-            return runner.run(call, tasks, processes, on_result)
+            runner.on_result = on_result
+            return runner.run(call, tasks, processes)
     except BaseException as error:
         with contextlib.suppress(Exception):  # the error says more
             there = set(storage.list_names(folder, may_lack=True))

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from absl import logging
+
 from components.common.advice import how_to_set
 from trainer_utils.format import InputError, canonical_split, split_of_name
 from trainer_utils.format.split_words import words_of
@@ -160,7 +162,7 @@ def _visit(
     elif named and split is None:
         if len(named) < len(names):
             others = [name for name in names if words[name] is None]
-            raise refuse_mixed(base, named, others)
+            raise refuse_mixed(base, named, others, above=above)
         _check_one_folder_per_split(names, words, above, base)
         for name in names:
             _visit(node.children[name], (*above, name), words[name], roles, base, known=known)
@@ -192,14 +194,16 @@ def _check_one_folder_per_split(
             )
 
 
-def refuse_mixed(base: str, named: Sequence[str], others: Sequence[str]) -> InputError:
+def refuse_mixed(
+    base: str, named: Sequence[str], others: Sequence[str], *, above: Parts = ()
+) -> InputError:
     """Return the error of folders of which some are named after splits and others are not."""
     has_train = any(split_of_name(name) == "train" for name in named)
     fewer = others if has_train and len(named) >= len(others) else named
     return InputError(
         f"input_base {base!r}: expected folders that are all splits or all classes, got "
         f"{_shown(named)} (named after splits) next to {_shown(others)}. To leave some out: "
-        f"{how_to_set(ignore=[f'{name}/*' for name in fewer])}. {OBEY}",
+        f"{how_to_set(ignore=['/'.join((*above, name, '*')) for name in fewer])}. {OBEY}",
         path=base,
     )
 
@@ -220,6 +224,7 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
         base: the input base, with the folder that they are in.
         named: the split of all of them, if it is given; other splits may have more classes.
     """
+    _warn_of_joined_splits(roles)
     by_split: dict[str | None, set[str]] = collections.defaultdict(set)
     for role in roles.values():
         if role.label is not None:
@@ -252,7 +257,13 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
             f"{join(base, _folder_of(roles, classes[0]))!r}. ",
         )
     if (alike := _same_folders(roles)) is not None:
-        raise refuse("classes whose folders differ", alike)
+        one, other, shared = alike
+        few = one if _has_word_for_files(one) else other
+        raise refuse(
+            "classes whose folders differ",
+            f"{one!r} and {other!r}, which both contain {_shown(shared)}",
+            f"To leave one of them out: {how_to_set(ignore=[f'{_folder_of(roles, few)}/*'])}. ",
+        )
     labelled = {split for split, names in by_split.items() if split is not None}
     if "train" in labelled:
         for split in sorted(labelled - {"train"}):
@@ -287,8 +298,26 @@ def _folder_of(roles: Mapping[Parts, Role], label: str) -> str:
     return "/".join(parts[: parts.index(label) + 1])
 
 
-def _same_folders(roles: Mapping[Parts, Role]) -> str | None:
-    """Return two classes with the same folders in them, in words; None if there are none."""
+def _warn_of_joined_splits(roles: Mapping[Parts, Role]) -> None:
+    """Log a warning if folders next to each other, such as test and test2, become one split."""
+    folders: dict[tuple[str, Parts], set[str]] = collections.defaultdict(set)
+    for parts, role in roles.items():
+        for place, name in enumerate(parts):
+            if role.split is not None and split_of_name(name) == role.split:
+                folders[role.split, parts[:place]].add(name)
+                break
+    for (split, _), names in folders.items():
+        if len(names) > 1:
+            logging.warning("the folders %s all become the split %r", _shown(sorted(names)), split)
+
+
+def _has_word_for_files(name: str) -> bool:
+    words = re.findall("[a-z]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    return not _KINDS_OF_FILES.isdisjoint(words)
+
+
+def _same_folders(roles: Mapping[Parts, Role]) -> tuple[str, str, list[str]] | None:
+    """Return two classes with the same folders in them, and these; None if there are none."""
     inner: dict[str, set[str]] = collections.defaultdict(set)
     for parts, role in roles.items():
         if role.label is not None:
@@ -302,7 +331,7 @@ def _same_folders(roles: Mapping[Parts, Role]) -> str | None:
             other = owners.setdefault(name, label)
             shared = several[other] & names
             if other != label and 2 * len(shared) >= min(len(several[other]), len(names)):
-                return f"{other!r} and {label!r}, which both contain {_shown(sorted(shared))}"
+                return other, label, sorted(shared)
     return None
 
 

@@ -3,8 +3,9 @@
 Hidden files and what operating systems leave behind are skipped and counted.
 """
 
+import collections
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from components.common.entry import (
 from components.common.layout_inputs import LayoutInputs
 from components.layouts.class_tree import (
     OBEY,
+    Parts,
     Role,
     check_classes,
     read_obeyed,
@@ -34,7 +36,7 @@ from components.layouts.meaningful import refuse_foreign_files
 from components.layouts.registry import Detection, Layout, register
 from trainer_utils.format import InputError, split_of_name
 from trainer_utils.format.split_words import SPLIT_WORD_PATTERN
-from trainer_utils.storage import display_path, join, problem_of
+from trainer_utils.storage import display_path, is_remote, join, list_folder, problem_of
 from trainer_utils.storage.file_system import decode_path, encode_path
 
 _TEXT = pa.large_binary()
@@ -70,6 +72,7 @@ def read(inputs: LayoutInputs) -> InputTable:
         found = read_tree(seen, base=base, named=inputs.split)
         check_classes(found, base=base, named=inputs.split)
         roles = [found.get(folder, Role(None, None)) for folder in parts]
+    _warn_of_empty_classes(inputs, dict(zip(parts, roles, strict=True)))
     splits, labels = [role.split for role in roles], [role.label for role in roles]
 
     def of_files(of_folders: Iterable[bool]) -> npt.NDArray[np.bool_]:
@@ -141,6 +144,30 @@ def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
             path=inputs.base,
         )
     return pa.array([named[place] for place in range(len(paths))], pa.string())
+
+
+def _warn_of_empty_classes(inputs: LayoutInputs, found: Mapping[Parts, Role]) -> None:
+    """Warn of folders next to class folders that have no files: such a class is not there."""
+    if is_remote(inputs.base):  # a bucket has no empty folders
+        return
+    above: dict[Parts, set[str]] = collections.defaultdict(set)
+    for parts, role in found.items():
+        if role.label is not None:
+            above[parts[: parts.index(role.label)]].add(role.label)
+    for parts, labels in above.items():
+        place = inputs.base
+        for part in (inputs.root, *parts):
+            place = join(place, part) if part else place
+        try:
+            names = {entry.name for entry in list_folder(place) if entry.is_folder}
+        except FileNotFoundError:  # gone since it was listed
+            continue
+        for name in sorted(names - labels)[:_MOST_LISTS]:
+            if not is_clutter([name]):
+                logging.warning(
+                    "the folder %r has no file to read: no class is made of it",
+                    display_path(join(place, name)),
+                )
 
 
 def _unlabelled_splits(roles: Sequence[Role]) -> set[str | None]:

@@ -236,8 +236,8 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
         word = inputs.media
         rule = f"a column with the files ({', '.join(_MEDIA_COLUMNS[word])})"
         advice = (
-            f"Name it, such as {how_to_set(columns={names[0]: word})}. If it is no "
-            f"list of {WORDS[word]}s, move it away."
+            f"If it is no list of {WORDS[word]}s, leave it out: {how_to_set(ignore=[path])}. "
+            f"Else name the column, such as {how_to_set(columns={names[0]: word})}."
         )
         raise InputError.at(path, expected=rule, got=", ".join(names), advice=advice)
     rows = ListRows.of(table, roles, inputs, files=len(media))

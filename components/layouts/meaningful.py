@@ -11,6 +11,7 @@ import fnmatch
 import itertools
 import posixpath
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -47,6 +48,7 @@ _MOST_SNIFFED = 64  # files of an unknown ending that are opened
 _HEAD_BYTES = 64 << 10
 _MOST_SHOWN = 5
 _LAYOUTS = {": COCO": "coco", ": Pascal VOC": "voc"}
+_LIST_ENDINGS = (".csv", ".tsv", ".jsonl")
 _NOUNS = {"image": "images", "audio": "audio files", "text": "texts"}
 
 
@@ -109,9 +111,24 @@ def _refused(
     patterns = _patterns_of(found) if are_all else [*found[:_MOST_SHOWN]]
     return InputError(
         f"input_base {inputs.base!r}: expected {expected}, got {', '.join(shown)}{more}. "
-        f"{_readers(inputs, found)}To leave them out: {how_to_set(ignore=patterns)}.",
+        f"{_readers(inputs, found)}{_how_to_read_list(inputs, found)}"
+        f"To leave them out: {how_to_set(ignore=patterns)}.",
         path=inputs.base,
     )
+
+
+def _how_to_read_list(inputs: LayoutInputs, found: Sequence[str]) -> str:
+    """Return a sentence on how to read the one table below the top as the list of the files."""
+    tables = [path for path in found if path.lower().endswith(_LIST_ENDINGS)]
+    if len(tables) != 1 or len(inputs.parts_of(tables[0])) == 1:
+        return ""
+    (table,) = tables
+    noun = _NOUNS[inputs.media]
+    if inputs.media == "image":
+        return f"If {display_path(table)!r} lists the {noun}: {how_to_set(csv_path=table)}. "
+    top = f"{inputs.base.rstrip('/')}/"
+    command = shlex.join(["mv", f"{top}{display_path(table)}", top])
+    return f"If it lists the {noun}, move it to the top: {command}. "
 
 
 def _readers(inputs: LayoutInputs, found: Sequence[str]) -> str:

@@ -170,7 +170,7 @@ def yolo_of_ultralytics(base: Path) -> None:
 
 
 def captions(base: Path, list_name: str = "captions.txt", folder: str = "") -> None:
-    """Write Flickr8k's form: five captions per image, each on a row of its own."""
+    """Write Flickr8k's form: five captions per image, one on each row."""
     rows = [
         f'p{n}.jpg,"Caption {k} of photo {n} , with a dog ."' for n in range(4) for k in range(5)
     ]
@@ -266,7 +266,7 @@ def photos_in_split_folders(base: Path) -> None:
 
 
 def avif_and_heic_among_jpegs(base: Path, *, with_heic: bool = True) -> None:
-    """Write class folders in which one photo is AVIF and one is a HEIC header without an image."""
+    """Write class folders with one AVIF photo and one HEIC header without an image."""
     for number in range(12):
         kind = "AVIF" if number == 3 else "JPEG"
         name = f"{CATS_AND_DOGS[number % 2]}/p{number}.{'avif' if kind == 'AVIF' else 'jpg'}"
@@ -321,7 +321,7 @@ def tiny_imagenet(base: Path) -> None:
 
 
 def web_dataset_with_restarting_keys(base: Path) -> None:
-    """Write two archives in which the keys restart at 000."""
+    """Write two archives whose keys restart at 000."""
     for shard in range(2):
         members: dict[str, bytes | str] = {}
         for number in range(3):
@@ -540,3 +540,70 @@ def parquet_with_nanoseconds(base: Path) -> None:
     texts = [f"row {number} of text" for number in range(7)]
     table = pa.table({"text": texts, "at": pa.array(TIMES, pa.timestamp("ns"))})
     pq.write_table(table, base / "t.parquet", version="2.6")
+
+
+# Further exports and downloads
+
+
+def coco_of_roboflow(base: Path) -> None:
+    """Write Roboflow's COCO: `_annotations.coco.json` next to the images of each split."""
+    for split, numbers in (("train", range(6)), ("valid", range(6, 8)), ("test", range(8, 10))):
+        names = [f"p{number}_jpg.rf.{number:08x}.jpg" for number in numbers]
+        boxes = [(place, 1 + place % 2, [32, 24, 64, 48]) for place in range(len(names))]
+        document = coco_document(names, boxes, ids=range(len(names)))
+        files = {f"{split}/{n}": jpeg(k, size=LARGE) for k, n in zip(numbers, names, strict=True)}
+        write_files(base, files)
+        write_files(base, {f"{split}/_annotations.coco.json": json.dumps(document)})
+    write_files(base, {"README.roboflow.txt": "x - v1\n"})
+
+
+def automl_boxes(base: Path) -> None:
+    """Write AutoML Vision's list without a header: two of four corners, relative."""
+    write_files(base, {f"images/{number}.jpg": jpeg(number, size=LARGE) for number in range(6)})
+    rows = [
+        f"{'TRAIN' if number < 4 else 'TEST'},images/{number}.jpg,cat,0.1,0.1,,,0.5,0.5,,"
+        for number in range(6)
+    ]
+    write_files(base, {"annotations.csv": csv_text(*rows)})
+
+
+def classes_numbered_alike(base: Path, wrapper: str = "") -> None:
+    """Write class folders whose files all have the same numbers, as Caltech-101 has them."""
+    for offset, label in enumerate(("accordion", "camera", "lamp")):
+        for number in range(5):
+            name = f"{wrapper}{label}/image_{number:04d}.jpg"
+            write_files(base, {name: jpeg(offset * 50 + number)})
+
+
+def captions_of_coco(base: Path) -> None:
+    """Write COCO's captions: no boxes, five captions per image."""
+    names = [f"{number:012d}.jpg" for number in range(4)]
+    document = {
+        "images": [
+            {"id": number, "file_name": name, "width": 64, "height": 48}
+            for number, name in enumerate(names)
+        ],
+        "annotations": [
+            {"id": 5 * n + k, "image_id": n, "caption": f"caption {k} of {n}"}
+            for n in range(4)
+            for k in range(5)
+        ],
+    }
+    write_files(base, {f"train2017/{n}": jpeg(k, size=SMALL) for k, n in enumerate(names)})
+    write_files(base, {"annotations/captions_train2017.json": json.dumps(document)})
+
+
+def instructions(base: Path) -> None:
+    """Write Alpaca's form: one JSON array of instructions."""
+    rows = [{"instruction": f"do {n}", "input": "", "output": f"done {n}"} for n in range(6)]
+    write_files(base, {"alpaca_data.json": json.dumps(rows)})
+
+
+def nested_copy_of_splits(base: Path) -> None:
+    """Write Kaggle's chest X-rays: the folder of the splits contains a copy of itself."""
+    for split in ("train", "val", "test"):
+        for offset, label in enumerate(("NORMAL", "PNEUMONIA")):
+            for number in range(3):
+                name = f"{split}/{label}/{label}-{number}.jpeg"
+                data = jpeg(offset * 9 + number)
+                write_files(base, {f"chest/{name}": data, f"chest/chest/{name}": data})

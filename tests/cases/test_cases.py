@@ -170,7 +170,7 @@ def check_windows(splits: Splits) -> None:
 
 
 def check_cats_and_dogs(count: int, **splits_expected: int) -> Callable[[Splits], None]:
-    """Return a check of `p<n>.jpg` in class folders, of which every second one is a dog."""
+    """Return a check of `p<n>.jpg` in class folders: every second one is a dog."""
 
     def check(splits: Splits) -> None:
         if splits_expected:
@@ -305,6 +305,44 @@ def _first(values: Any) -> Any:
     return values[0] if values else None
 
 
+def check_roboflow_coco(splits: Splits) -> None:
+    assert counts(splits) == {"train": 6, "eval": 2, "test": 2}
+    for examples in splits.values():
+        for example in examples:
+            ((label, box),) = boxes_in_pixels(example, inputs.LARGE)
+            assert box == (32, 24, 96, 72)
+            assert label == inputs.CATS_AND_DOGS[example["image_id"] % 2]
+
+
+def check_automl(splits: Splits) -> None:
+    assert counts(splits) == {"train": 4, "test": 2}
+    for example in all_of(splits):
+        assert boxes_in_pixels(example, inputs.LARGE) == [("cat", (32, 24, 160, 120))]
+
+
+def check_numbered_classes(splits: Splits) -> None:
+    found = [(e["filename"].split("/")[-2], e["label"]) for e in all_of(splits)]
+    assert sorted(found) == sorted(
+        (c, c) for c in ("accordion", "camera", "lamp") for _ in range(5)
+    )
+
+
+def check_coco_captions(splits: Splits) -> None:
+    assert counts(splits) == {"train": 4}
+    found = {name: example["caption"] for name, example in by_name(splits).items()}
+    assert found == {f"{n:012d}.jpg": [f"caption {k} of {n}" for k in range(5)] for n in range(4)}
+
+
+def check_instructions(splits: Splits) -> None:
+    found = {example["instruction"]: example["output"] for example in all_of(splits)}
+    assert found == {f"do {n}": f"done {n}" for n in range(6)}
+
+
+def check_nested_copy(splits: Splits) -> None:
+    assert counts(splits) == {"train": 6, "eval": 6, "test": 6}
+    assert {example["label"] for example in all_of(splits)} == {"NORMAL", "PNEUMONIA"}
+
+
 # The table of cases
 
 FOLLOWED = {"follow_links": True}
@@ -413,6 +451,22 @@ CASES: Mapping[str, Case] = {
         check_cats_and_dogs(12),
         cure={"ignore": ["*.HEIC"]},
         advice=["IMG_0001.HEIC", "tfx-shards[heif]"],
+    ),
+    "roboflow-coco": Case(inputs.coco_of_roboflow, check_roboflow_coco),
+    "automl-boxes": Case(inputs.automl_boxes, check_automl),
+    "numbered-classes": Case(inputs.classes_numbered_alike, check_numbered_classes),
+    "numbered-classes-in-wrapper": Case(
+        inputs.classes_numbered_alike,
+        check_numbered_classes,
+        arguments={"wrapper": "101_ObjectCategories/"},
+    ),
+    "coco-captions": Case(inputs.captions_of_coco, check_coco_captions),
+    "instructions": Case(inputs.instructions, check_instructions),
+    "nested-copy": Case(
+        inputs.nested_copy_of_splits,
+        check_nested_copy,
+        cure={"ignore": ["chest/chest/*"]},
+        advice=["ignore=['chest/chest/*'] (--ignore 'chest/chest/*')"],
     ),
 }
 

@@ -8,6 +8,7 @@ import ast
 import dataclasses
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ Files = Mapping[str, bytes | str]
 
 @dataclasses.dataclass(frozen=True)
 class Cure:
-    """An input, settings with which it is refused, and the advice that must then work."""
+    """An input, settings that it is refused with, and the advice that must then work."""
 
     files: Callable[[], Files]
     advice: str
@@ -346,6 +347,17 @@ CURES: Mapping[str, Cure] = {
         "ignore=['Meta.csv'] (--ignore Meta.csv)",
         written=3,
     ),
+    "list in a folder of its own": Cure(
+        lambda: (
+            {f"images/{n}.jpg": jpeg(n) for n in range(4)}
+            | {
+                "meta/list.csv": "filename,label\n"
+                + "".join(f"{n}.jpg,{n % 2}\n" for n in range(4))
+            }
+        ),
+        "csv_path='meta/list.csv' (--csv-path meta/list.csv)",
+        written=4,
+    ),
     "column that names no splits": Cure(
         lambda: (
             {f"{n}.jpg": jpeg(n) for n in range(4)}
@@ -417,6 +429,21 @@ def test_cure_works_in_the_component(cure: Cure, source: str, tmp_path: Path) ->
         kind_of_settings.from_properties(properties),
     )
     assert made.manifest.total.written == cure.written
+
+
+def test_list_of_clips_is_read_once_it_is_moved_to_the_top(tmp_path: Path) -> None:
+    rows = "".join(f"{n}.wav,{'ab'[n % 2]}\n" for n in range(4))
+    files = {f"audio/{n}.wav": wav(n) for n in range(4)} | {"meta/a.csv": f"filename,label\n{rows}"}
+    source = write_files(tmp_path / "in", files)
+    with pytest.raises(DatasetError) as refused:
+        pipelines.convert(str(source), str(tmp_path / "out"))
+    found = re.search(r"move it to the top: (mv .*?)\. To leave", str(refused.value))
+    assert found is not None
+    _, old, new = shlex.split(found[1])
+    shutil.move(old, new)
+    splits = read_examples(pipelines.convert(str(source), str(tmp_path / "out")))
+    found_labels = {e["filename"]: e["label"] for part in splits.values() for e in part}
+    assert found_labels == {f"audio/{n}.wav": "ab"[n % 2] for n in range(4)}
 
 
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z_-]+")

@@ -78,7 +78,7 @@ def answers(call: Any, uri: str, name: str, arguments: dict[str, Any]) -> None:
 
 def test_iterate(uri):
     names = [field.name for field in dataclasses.fields(InputOptions)]
-    for name in (*names, "worker", "num_workers", "options", "split"):
+    for name in (*names, "rank", "world_size", "worker", "num_workers", "options", "split"):
         answers(read, uri, name, dict(BASE))
 
 
@@ -140,10 +140,10 @@ def test_what_is_no_setting_of_a_group():
     ("arguments", "setting"),
     [
         ({"artifact_uri": []}, "artifact_uri"),
-        ({"worker": "0"}, "worker"),
-        ({"worker": 2, "num_workers": 2}, "worker"),
-        ({"num_workers": "2"}, "num_workers"),
-        ({"num_workers": 0}, "num_workers"),
+        ({"rank": "0", "world_size": 2}, "rank"),
+        ({"rank": 2, "world_size": 2}, "rank"),
+        ({"rank": 0, "world_size": "2"}, "world_size"),
+        ({"rank": 0, "world_size": 0}, "world_size"),
         ({"options": {"batchsize": 4}}, "batchsize"),
         ({"options": "fast"}, "options"),
         ({"state": {"a": 1}}, "state"),

@@ -17,6 +17,7 @@ from typing import Any
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input, import_framework
+from trainer_utils.frameworks.ranks import choose_rank
 from trainer_utils.machine import run_ahead
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 
@@ -29,8 +30,10 @@ def keras_dataset(
     artifact_uri: Inputs,
     split: str | None = None,
     *,
-    worker: int = 0,
-    num_workers: int = 1,
+    rank: int | None = None,
+    world_size: int | None = None,
+    worker: int | None = None,
+    num_workers: int | None = None,
     options: InputOptions | None = None,
     **settings: Any,
 ) -> Any:
@@ -39,8 +42,7 @@ def keras_dataset(
     Args:
         artifact_uri, split, options, settings: as `iterate` takes them, except `repeat`: `fit`
             takes the number of epochs.
-        worker: the rank of this process in the training job, from 0.
-        num_workers: the number of these processes.
+        rank, world_size, worker, num_workers: as `iterate` takes them.
 
     Returns:
         The batches that `iterate` yields, made in threads. A pass over the dataset has
@@ -58,7 +60,10 @@ def keras_dataset(
         raise ConfigError.of("repeat", chosen.repeat, allowed="False: fit takes epochs=")
     if chosen.batch_size is None:
         raise ConfigError.of("batch_size", None, allowed="a number, since Keras takes batches")
-    source = Input.open(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
+    rank, world_size = choose_rank(
+        rank=rank, world_size=world_size, worker=worker, num_workers=num_workers
+    )
+    source = Input.open(artifact_uri, split, chosen, worker=rank, num_workers=world_size)
     return _keras_class()(source)
 
 

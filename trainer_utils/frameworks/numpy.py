@@ -13,6 +13,7 @@ from typing import Any
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.dataset.selection import Source, class_names_of, numbers_of_classes
 from trainer_utils.format import ConfigError
+from trainer_utils.frameworks.ranks import choose_rank
 from trainer_utils.machine import run_ahead
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.planning import open_input
@@ -33,8 +34,10 @@ def iterate(
     artifact_uri: Inputs,
     split: str | None = None,
     *,
-    worker: int = 0,
-    num_workers: int = 1,
+    rank: int | None = None,
+    world_size: int | None = None,
+    worker: int | None = None,
+    num_workers: int | None = None,
     options: InputOptions | None = None,
     **settings: Any,
 ) -> "Input":
@@ -43,8 +46,10 @@ def iterate(
     Args:
         artifact_uri, split, options, settings: as `input_fn` takes them. Callbacks take and return
             dicts of arrays.
-        worker: which of the workers this is, from 0; its batches are its share of the global ones.
-        num_workers: how many there are.
+        rank, world_size: which of the processes that train together this is, from 0, and their
+            number; its batches are its share of the global ones. None: as `torch.distributed`,
+            `jax.distributed` or torchrun's variables have them, else 0 and 1.
+        worker, num_workers: the former names of these.
 
     Returns:
         What can be iterated over; after an epoch was read to its end, the next one. Images are
@@ -58,7 +63,10 @@ def iterate(
         ConfigError: a setting is not allowed, or the plan is impossible.
     """
     chosen = choose_options(options, settings, of=iterate)
-    return Input.open(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
+    rank, world_size = choose_rank(
+        rank=rank, world_size=world_size, worker=worker, num_workers=num_workers
+    )
+    return Input.open(artifact_uri, split, chosen, worker=rank, num_workers=world_size)
 
 
 class Input(Batches):

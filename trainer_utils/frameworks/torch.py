@@ -1,6 +1,6 @@
 """`torch_dataset`: the batches of a dataset as a map-style `Dataset` of PyTorch.
 
-    dataset = torch_dataset(uri, "train", batch_size=256, num_workers=world_size, worker=rank)
+    dataset = torch_dataset(uri, "train", batch_size=256)  # the rank is torchrun's
     loader = DataLoader(dataset, batch_size=None, num_workers=4)
 
 The index is the step, so that the processes of a DataLoader share the steps and batches come in
@@ -17,6 +17,7 @@ import numpy as np
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input, import_framework
+from trainer_utils.frameworks.ranks import choose_rank
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.reading.batches import Batch
 from trainer_utils.reading.substitute_reports import SubstituteReports
@@ -27,8 +28,10 @@ def torch_dataset(
     artifact_uri: Inputs,
     split: str | None = None,
     *,
-    worker: int = 0,
-    num_workers: int = 1,
+    rank: int | None = None,
+    world_size: int | None = None,
+    worker: int | None = None,
+    num_workers: int | None = None,
     options: InputOptions | None = None,
     **settings: Any,
 ) -> "TorchDataset":
@@ -36,8 +39,8 @@ def torch_dataset(
 
     Args:
         artifact_uri, split, options, settings: as `iterate` takes them.
-        worker: the rank of this process among those that train together, from 0.
-        num_workers: how many of these there are. The processes of a DataLoader do not count here.
+        rank, world_size, worker, num_workers: as `iterate` takes them. The processes of a
+            DataLoader do not count here.
 
     Returns:
         A map-style dataset of batches, for `DataLoader(dataset, batch_size=None)` in their order:
@@ -54,8 +57,11 @@ def torch_dataset(
         rule = "0: DataLoader(num_workers=…) says how many there are"
         raise ConfigError.of("processes", chosen.processes, allowed=rule)
     # A DataLoader's processes open the files anew: mappings are not for sending.
+    rank, world_size = choose_rank(
+        rank=rank, world_size=world_size, worker=worker, num_workers=num_workers
+    )
     return TorchDataset(
-        Input.open(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
+        Input.open(artifact_uri, split, chosen, worker=rank, num_workers=world_size)
     )
 
 

@@ -104,7 +104,8 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
         shown = ", ".join(repr(name) for name in names[:_MOST_SHOWN])
         raise InputError(
             f"source {source!r}: expected images, texts or audio files, found {seen}, such as "
-            f"{shown}. Convert them to a known format first, such as CSV, JSON lines or Parquet.",
+            f"{shown}. Unpack archives, and convert other files to a known format first, such as "
+            "CSV, JSON lines or Parquet.",
             path=source,
         )
     patterns = _patterns_of(name for one, some in found.items() if one != kind for name in some)

@@ -163,9 +163,10 @@ HOST = """
 def test_a_conversion_leaves_the_program_as_it_was(tmp_path, photos):
     from PIL import Image
 
-    (tmp_path / "in/a").mkdir(parents=True)
+    for name in "ab":
+        (tmp_path / "in" / name).mkdir(parents=True)
     for number, photo in enumerate(photos):
-        Image.fromarray(photo).save(tmp_path / f"in/a/{number}.png")
+        Image.fromarray(photo).save(tmp_path / f"in/{'ab'[number % 2]}/{number}.png")
     script = tmp_path / "host.py"
     script.write_text(textwrap.dedent(HOST))
     done = subprocess.run(

@@ -124,7 +124,7 @@ class _Side(Runner):
     def count(self, tasks: int, cost: Cost, paths: Sequence[str] = ()) -> int:
         return min(8, tasks)
 
-    def run(self, call: Any, tasks: Sequence[Any], processes: int) -> list[Any]:
+    def run(self, call: Any, tasks: Sequence[Any], processes: int, *_: Any) -> list[Any]:
         self.names += [task.name for task in tasks]
         made = [call(task) for task in tasks]
         self.made += made
@@ -173,7 +173,7 @@ def test_a_part_that_is_not_what_was_written_becomes_no_shard(tmp_path, monkeypa
     source = str(_photos(tmp_path / "in"))
 
     class Damaging(_Side):
-        def run(self, call: Any, tasks: Sequence[Any], processes: int) -> list[Any]:
+        def run(self, call: Any, tasks: Sequence[Any], processes: int, *_: Any) -> list[Any]:
             made = super().run(call, tasks, processes)
             for part in made:
                 if isinstance(part, EncodedPart):

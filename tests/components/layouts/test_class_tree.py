@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from components.common.layout_inputs import FileTable
+from components.common.layout_inputs import FileTable, LayoutInputs
 from components.layouts.junk import ignored_mask, junk_mask
+from components.layouts.reading import read_layout
 from tests.components.layouts.layout_files import read
 from tests.make import jpeg, photo, write_files
 from trainer_utils.format import InputError
@@ -196,3 +197,38 @@ IGNORED = [
 def test_ignored_files_match_a_pattern(pattern, expected):
     files = FileTable.of(InputFile(n, 1, "") for n in ("a/b/1.json", "2.json", "a/3.jpg", "x+y"))
     assert {*files.select_only(ignored_mask(files, [pattern]))} == {*expected}
+
+
+def test_files_are_found_by_extension_in_any_case():
+    names = ["a.b/c", "x.JPG", "y.tar.gz", "none", ".hidden", "é.png", "z.", "d/e.jpeg"]
+    names.append(f"l.{'x' * 20}")
+    files = FileTable.of(InputFile(name, 1, "") for name in names)
+    assert [*files.ending([".jpg", ".jpeg", ".png"])] == ["d/e.jpeg", "x.JPG", "é.png"]
+    assert [*files.ending([".tar.gz"])] == ["y.tar.gz"]
+    assert [*files.ending([".b", ".hidde"])] == [*FileTable.of([]).ending([".x"])] == []
+
+
+def test_detection_makes_no_table_of_all_paths():
+    """A million entries would take a second and 150 MB, which one hidden file is not worth."""
+    names = (f"{'cat' if n % 2 else 'dog'}/{n:03d}.jpg" for n in range(200))
+    files = FileTable.of(InputFile(name, 1, "") for name in (*names, "cat/.DS_Store"))
+    files = files.select_only(~junk_mask(files, media="image"))
+    read_layout(LayoutInputs(base="/nowhere", root="", files=files), layout="auto")
+    assert "_places" not in vars(files)
+
+
+def test_empty_class_folder_is_reported(tmp_path, caplog):
+    base = write_files(tmp_path, names("train/cat/1.jpg", "train/dog/2.jpg"))
+    (base / "train/owl").mkdir()
+    (base / "train/.cache").mkdir()
+    with caplog.at_level("WARNING"):
+        read(base)
+    assert [r.message for r in caplog.records if "no class is made" in r.message] == [
+        f"the folder '{base}/train/owl' has no file to read: no class is made of it"
+    ]
+
+
+def test_folders_that_become_one_split_are_named(tmp_path, our_messages):
+    files = [f"{top}/{c}/{n}.jpg" for top in ("train", "test", "test2") for n, c in enumerate("ab")]
+    read(write_files(tmp_path, names(*files)))
+    assert our_messages() == ["the folders 'test', 'test2' all become the split 'test'"]

@@ -47,7 +47,7 @@ def test_the_commonest_kind_is_taken_with_a_warning(uri, caplog):
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
-def test_skipping_gives_the_same_records_to_any_number_of_workers(uri, workers):
+def test_skipping_gives_all_numbers_of_workers_the_same_records(uri, workers):
     expected = collections.Counter(n for n in range(COUNT * SHARDS) if n not in BAD)
     expected.update((n + 1) % (COUNT * SHARDS) for n in BAD)  # the next one stands in
     found = read(uri, workers, on_corrupt="skip")

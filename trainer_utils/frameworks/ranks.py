@@ -1,0 +1,108 @@
+"""`choose_rank`: which of the processes that train together this one is, given or detected.
+
+rank, world_size = choose_rank(rank=None, world_size=None)     # those of torchrun, or 0 and 1
+"""
+
+import functools
+import logging
+import os
+import sys
+import warnings
+from typing import Any
+
+from trainer_utils.format import ConfigError
+from trainer_utils.format.settings import is_int, number
+
+_logger = logging.getLogger(__name__)
+_TORCHRUN = ("RANK", "WORLD_SIZE")  # its variables, which Kubeflow's PyTorchJob sets too
+
+
+def choose_rank(
+    *,
+    rank: int | None,
+    world_size: int | None,
+    worker: int | None = None,
+    num_workers: int | None = None,
+) -> tuple[int, int]:
+    """Return the rank of this process, from 0, and the number of processes.
+
+    Args:
+        rank, world_size: as the caller gave them. None for both: `torch.distributed` if it is
+            initialized, else `jax.distributed` if it is, else torchrun's variables, else 0 and 1.
+        worker, num_workers: their former names.
+
+    Raises:
+        ConfigError: one is given without the other, or the rank is not below the world size.
+    """
+    if worker is not None or num_workers is not None:
+        if rank is not None or world_size is not None:
+            rule = "None next to rank and world_size, which are the new names"
+            raise ConfigError.of("worker", (worker, num_workers), allowed=rule)
+        warnings.warn(
+            "worker= and num_workers= are now rank= and world_size=: the number of processes that "
+            "train together, not of a DataLoader's processes",
+            FutureWarning,
+            stacklevel=3,
+        )
+        rank, world_size = worker, num_workers
+    if rank is None and world_size is None:
+        return _detected_rank()
+    if world_size is None:
+        cure = "Give both, or neither to have them detected"
+        rule = "the number of processes, next to rank"
+        raise ConfigError.of("world_size", None, allowed=rule, advice=cure)
+    number(1)("world_size", world_size)
+    if rank is None and world_size > 1:
+        cure = "Processes of a DataLoader do not count: they share what this process reads"
+        rule = f"the number of this process, 0 to {world_size - 1}, next to world_size={world_size}"
+        raise ConfigError.of("rank", None, allowed=rule, advice=cure)
+    rank = 0 if rank is None else rank
+    if not is_int(rank) or not 0 <= rank < world_size:
+        raise ConfigError.of("rank", rank, allowed=f"0 to {world_size - 1}, below world_size")
+    return int(rank), int(world_size)
+
+
+def _detected_rank() -> tuple[int, int]:
+    found = _rank_of_torch() or _rank_of_jax() or _rank_of_variables()
+    if found is None:
+        return 0, 1
+    rank, world_size, source = found
+    _report_rank(rank, world_size, source)
+    return rank, world_size
+
+
+@functools.lru_cache(maxsize=16)  # once for each
+def _report_rank(rank: int, world_size: int, source: str) -> None:
+    if world_size > 1:
+        _logger.info("reading as rank %d of %d, by %s", rank, world_size, source)
+
+
+def _rank_of_torch() -> tuple[int, int, str] | None:
+    distributed: Any = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size(), "torch.distributed"
+
+
+def _rank_of_jax() -> tuple[int, int, str] | None:
+    """Return those of `jax.distributed`; asking JAX before would start its devices."""
+    jax: Any = sys.modules.get("jax")
+    is_initialized = getattr(getattr(jax, "distributed", None), "is_initialized", None)
+    if is_initialized is None or not is_initialized():
+        return None
+    return jax.process_index(), jax.process_count(), "jax.distributed"
+
+
+def _rank_of_variables() -> tuple[int, int, str] | None:
+    given = [os.environ.get(name, "") for name in _TORCHRUN]
+    if not any(given):
+        return None
+    if not all(value.isascii() and value.isdigit() for value in given):
+        rule = "numbers in both of RANK and WORLD_SIZE, which torchrun sets, or neither"
+        cure = "Pass rank= and world_size="
+        raise ConfigError.of("rank", given, allowed=rule, advice=cure)
+    rank, world_size = map(int, given)
+    if rank >= world_size:
+        rule = f"a RANK below WORLD_SIZE, {world_size}"
+        raise ConfigError.of("rank", rank, allowed=rule)
+    return rank, world_size, "the variables RANK and WORLD_SIZE"
