@@ -185,7 +185,7 @@ def _check_one_folder_per_split(
     """Raise an InputError if folders of one split hold different kinds of files, such as masks."""
     for name in names:
         same = [one for one in names if one != name and words[one] == words[name]]
-        if same and _is_kind_of_files(name) and words_of(name) != words_of(same[0]):
+        if same and is_kind_of_files(name) and words_of(name) != words_of(same[0]):
             folder = "/".join((*above, name))
             raise InputError(
                 f"input_base {base!r}: expected one kind of files in each split, got {name!r} next "
@@ -238,7 +238,7 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
             f"input_base {base!r}: expected {expected}, got {got}. {more}{OBEY}", path=base
         )
 
-    kinds = [name for name in classes if _is_kind_of_files(name)]
+    kinds = [name for name in classes if is_kind_of_files(name)]
     if kinds:
         others = _shown(classes, kinds)
         raise refuse(
@@ -274,7 +274,7 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
                 )
 
 
-def _is_kind_of_files(name: str) -> bool:
+def is_kind_of_files(name: str) -> bool:
     """Return whether all words of a name, apart from splits, say what kind of files there are."""
     words = [word for word in words_of(name) if canonical_split(word) is None]
     whole = re.sub(r"[\W\d_]+", "", name.lower())

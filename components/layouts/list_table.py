@@ -154,10 +154,15 @@ def typed_values(
 
 
 def kind_of_list(inputs: LayoutInputs, path: str, *, known: frozenset[str]) -> str | None:
-    """Return the format of a list by its ending; of a text by a first row with a `known` name."""
+    """Return the format of a list by its ending; of a text by a first row with a `known` name.
+
+    A text is a CSV too if the settings name both its columns and what divides them.
+    """
     kind = kind_of_table(path)
     if kind is not None or not path.lower().endswith(".txt"):
         return kind
+    if inputs.column_names and inputs.delimiter:
+        return "csv"
     cache = inputs.cache.setdefault("kinds of texts", {})
     if path not in cache:
         cache[path] = _kind_of_text(inputs, path, known)

@@ -39,9 +39,9 @@ from components.tables.delimited import check_agreement
 from components.tables.hub import check_class_names
 from components.tables.kinds import check_columns
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
-from trainer_utils.format import InputError, canonical_split
+from trainer_utils.format import InputError
 from trainer_utils.format.media_formats import EXTENSIONS
-from trainer_utils.format.split_words import split_of_path
+from trainer_utils.format.split_words import split_of_name, split_of_path
 
 WORDS = {"image": "image", "audio": "sound"}
 _ENDINGS = tuple(SUFFIXES)
@@ -149,7 +149,7 @@ def _split_of_name(inputs: LayoutInputs, path: str) -> str | None:
         parts = inputs.parts_of(path)
         if len(parts) == 2:  # in the folder of a split
             return split_of_path(parts[0])
-    return canonical_split(_word_of(inputs, path))
+    return split_of_name(_word_of(inputs, path))
 
 
 def _likeness_to_list(inputs: LayoutInputs, path: str) -> tuple[bool, int]:

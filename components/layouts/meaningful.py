@@ -36,7 +36,7 @@ _OTHER_MEDIA = {
     ),
     "audio": (".m4a", ".aac", ".wma", ".aif", ".aiff", ".amr", ".ape", ".au", ".caf", ".mka"),
 }
-_DATA_ENDINGS = (
+DATA_ENDINGS = (
     *(".csv", ".tsv", ".tab", ".txt", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow"),
     *(".feather", ".xml", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".names", ".data", ".md"),
     *(".pdf", ".doc", ".docx", ".xls", ".xlsx", ".html", ".htm", ".mat", ".npy", ".npz", ".h5"),
@@ -64,7 +64,7 @@ def refuse_foreign_files(inputs: LayoutInputs) -> None:
     if inputs.label_list is not None:
         files = files.select(~np.asarray(pc.equal(files.paths, encode_path(inputs.label_list))))
     others = _without_endings(files, _endings(inputs.media))
-    foreign = (*_DATA_ENDINGS, *_endings(*EXTENSIONS.keys() - {inputs.media}))
+    foreign = (*DATA_ENDINGS, *_endings(*EXTENSIONS.keys() - {inputs.media}))
     data, unknown = _readable(others.ending(foreign)), _readable(_without_endings(others, foreign))
     found = [*data]
     for path in itertools.islice(unknown, _MOST_SNIFFED):
