@@ -473,8 +473,19 @@ def _files_by_stem(
 
 
 def _check_coverage(inputs: LayoutInputs, path: str, column: str, count: int) -> None:
-    """Raise an InputError if a column that may be the list of files names few of them."""
-    total = sum(1 for _ in inputs.paths_below_root(endings=EXTENSIONS[inputs.media]))
+    """Raise an InputError if a column that may be the list of files names few of them.
+
+    Of a list that is named after a split, files in folders of other splits do not count.
+    """
+    folders = collections.Counter(
+        parts[:-1] for parts, _ in inputs.paths_below_root(endings=EXTENSIONS[inputs.media])
+    )
+    own = _split_of_name(inputs, path)
+    total = sum(
+        number
+        for folder, number in folders.items()
+        if own is None or {own, None}.issuperset(map(split_of_name, folder))
+    )
     if 2 * count < total:
         word = WORDS[inputs.media]
         raise InputError(
