@@ -314,8 +314,12 @@ def _package_of(model: Any) -> str | None:
 
 
 def _updates_of(model: Any) -> int | None:
-    """Return how often a model's optimizer updated it; None if it does not count."""
-    iterations = getattr(getattr(model, "optimizer", None), "iterations", None)
+    """Return the number of steps that a model's optimizer counted; None if it does not count."""
+    optimizer = getattr(model, "optimizer", None)
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+    # Keras 3 divides `iterations` by gradient_accumulation_steps; the variable counts each step.
+    iterations = getattr(optimizer, "_iterations", None)
+    iterations = getattr(optimizer, "iterations", None) if iterations is None else iterations
     return None if iterations is None else int(iterations.numpy())
 
 

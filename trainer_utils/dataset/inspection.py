@@ -231,7 +231,10 @@ def _feature(facts: FeatureFacts, records: int) -> Feature:
     dense &= facts.kind != "string" or longest == 1
     if facts.images is None or not dense:
         one = () if dense and longest == 1 else (longest,)
-        return Feature(type=facts.kind, shape=one, dense=dense)
+        is_optional = facts.kind != "string" and facts.present < records
+        is_optional &= facts.shortest == longest == 1
+        optional: JsonObject = {"optional": True} if is_optional else {}
+        return Feature(type=facts.kind, shape=one, dense=dense, extra=optional)
     images = facts.images
     extra: JsonObject = {"sizes": "fixed" if images.one_size else "mixed"}
     if not DATUM_IMAGE_FORMATS.issuperset(images.formats):

@@ -250,6 +250,9 @@ def merge_descriptions(features: Sequence[Feature]) -> Feature:
     return dataclasses.replace(first, extra=extra)
 
 
+_SINGLE = {(), (1,)}  # shapes of features of one value, of which some records may have none
+
+
 def merge_features(by_input: Mapping[str, Mapping[str, Feature]]) -> dict[str, Feature]:
     """Features that hold for the examples of all inputs together, which are named for messages."""
     found: dict[str, tuple[str, Feature]] = {}
@@ -282,9 +285,15 @@ def _both(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Fe
     if one.dense and other.dense and one.shape == other.shape:
         return both
     sizes = zip(one.shape or (1,), other.shape or (1,), strict=True)
-    return Feature(type=one.type, shape=tuple(map(max, sizes)), dense=False, extra=both.extra)
+    extra = both.extra
+    if any(f.extra.get("optional") for f in (one, other)) and {one.shape, other.shape} <= _SINGLE:
+        extra = {**extra, "optional": True}
+    return Feature(type=one.type, shape=tuple(map(max, sizes)), dense=False, extra=extra)
 
 
 def _sparse(feature: Feature) -> Feature:
     shape = feature.shape if feature.is_image else feature.shape or (1,)
-    return dataclasses.replace(feature, dense=False, shape=shape)
+    extra = feature.extra
+    if feature.dense and not feature.shape:
+        extra = {**extra, "optional": True}
+    return dataclasses.replace(feature, dense=False, shape=shape, extra=extra)

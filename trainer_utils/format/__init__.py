@@ -1,7 +1,7 @@
-"""The on-disk contract of a dataset: framing, manifest, Datum JSON, names, slices and plans.
+"""Define the on-disk format of a dataset: framing, manifest, Datum's JSON, names, slices, plans.
 
-The one place where a file name, a JSON key or a framing constant is written. It takes bytes and
-streams, whatever file system they come from, and imports neither tensorflow, tfx nor beam.
+Only this package contains file names, JSON keys and framing constants. It works on bytes and
+streams of any file system, and imports neither tensorflow, tfx nor beam.
 """
 
 from trainer_utils.format.datum import Feature, parse_shard_info

@@ -1,6 +1,6 @@
-"""`croissant.json`: a dataset's description as catalogues read it, in MLCommons Croissant 1.0.
+"""Write `croissant.json`, the MLCommons Croissant 1.0 description that dataset catalogues read.
 
-Source: https://docs.mlcommons.org/croissant/docs/croissant-spec.html, of version 1.0.
+Source: https://docs.mlcommons.org/croissant/docs/croissant-spec.html, version 1.0.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _TERMS = (
     "jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate "
     "separator source subField transform"
 )
-_CONTEXT: JsonObject = {  # as the specification has it
+_CONTEXT: JsonObject = {  # copied from the specification
     "@language": "en",
     "@vocab": "https://schema.org/",
     **{term: f"cr:{term}" for term in _TERMS.split()},
@@ -34,8 +34,8 @@ _CONTEXT: JsonObject = {  # as the specification has it
 _SHARDS = "shards"
 _ENCODINGS = {".csv": "text/csv", ".json": "application/json", ".jsonl": "application/jsonlines"}
 _DATA_TYPES = {"int": "sc:Integer", "float": "sc:Float", "string": "sc:Text"}
-_SOUND = ("audio", "sample_rate")  # what AudioExampleGen writes: a WAV file, and its rate
-_MOST_NAMED_CLASSES = 1000  # the file of the vocabulary has them all
+_SOUND = ("audio", "sample_rate")  # features of AudioExampleGen: a WAV file and its rate
+_MOST_NAMED_CLASSES = 1000  # larger vocabularies are only in their own file
 
 
 def render_croissant(
@@ -47,15 +47,15 @@ def render_croissant(
     producer: str = "tfx-shards",
     fingerprint: str = "",
 ) -> str:
-    """The description as text.
+    """Return the description as JSON.
 
     Args:
-        features: by name.
-        records: by split, in order.
-        vocabularies: names of the classes of features that are ids, in order.
-        files: texts beside the shards, by path relative to the dataset's uri.
-        producer: what wrote the dataset.
-        fingerprint: of the inputs, hexadecimal; part of the dataset's name.
+        features: the features by name.
+        records: the number of records of each split, in order.
+        vocabularies: the class names of integer features, in the order of their ids.
+        files: the content of text files next to the shards, by path relative to the dataset's uri.
+        producer: the component that wrote the dataset.
+        fingerprint: the hexadecimal fingerprint of the inputs, which is part of the dataset's name.
     """
     classes = {
         name: values
@@ -136,7 +136,7 @@ def _classes(feature: str, values: Sequence[str]) -> JsonObject:
 
 
 def _feature(name: str, feature: Feature, *, is_sound: bool, has_classes: bool) -> JsonObject:
-    """A field, of a name space of its own: a feature may be called `split`, too."""
+    """Return a field with an id in a namespace for features, since one may be named `split`."""
     kind = "sc:ImageObject" if feature.has_pixels else _DATA_TYPES[feature.type]
     kind = "sc:AudioObject" if is_sound else kind
     field = _field(f"examples/features/{_escaped(name)}", name, kind)
@@ -153,5 +153,5 @@ def _field(place: str, name: str, data_type: Json) -> JsonObject:
 
 
 def _escaped(name: str) -> str:
-    """As part of an id, which is an IRI."""
+    """Escape a name for use in an id, which is an IRI."""
     return urllib.parse.quote(name, safe="/")

@@ -1,9 +1,12 @@
-"""What the features are, and how many records each shard holds: Datum's two JSON files, and the
-features as a TensorFlow Metadata schema, `schema.pbtxt`, in protobuf's text format.
+"""Read and write Datum's two JSON files, and render features as a TensorFlow Metadata schema.
 
-A `string` feature of rank 2 or 3 is an encoded image of that height, width and channels; its
-rank says how Datum decodes it (2: one channel, 3: three). Keys of ours Datum ignores. What TFMD has
-no words for, such as an image's size, is JSON in an annotation, after `datum:`.
+Datum's files describe the features and the records of each shard. The schema is `schema.pbtxt` in
+protobuf's text format.
+
+A `string` feature of rank 2 or 3 is an encoded image with that height, width and channels. Datum
+decodes rank 2 with one channel and rank 3 with three, and it ignores the keys that tfx-shards adds.
+Properties that TFMD cannot express, such as an image's size, are JSON in an annotation after
+`datum:`.
 Source: `datum/writer/tfrecord_writer.py` and `datum/reader/parser.py` of datum 1.13;
 `tensorflow_metadata/proto/v0/schema.proto`; protobuf's text format language specification.
 """
@@ -17,11 +20,12 @@ from trainer_utils.format.json_text import Json, parse_json_object, render_json
 from trainer_utils.format.tensors import TensorSpec, TokenSpec
 
 DATUM_IMAGE_FORMATS = frozenset({"GIF", "JPEG", "PNG"})
-"""What Datum decodes, by `tf.io.decode_jpeg`, which takes all three (of GIF those of one picture).
-They may come where an image's `extra` has no `formats`."""
+"""The formats that Datum decodes by `tf.io.decode_jpeg`: all three, a GIF with one frame only.
+An image feature without `formats` in its `extra` may have any of them.
+"""
 
 _TYPES = ("int", "float", "string")
-_MOST_VALUES = 1 << 31  # along one axis; TensorFlow takes no more
+_MOST_VALUES = 1 << 31  # along one axis, the limit of TensorFlow
 SCHEMA_TAG = "datum:"
 _TFMD_TYPES = {"int": "INT", "float": "FLOAT", "string": "BYTES"}
 _ESCAPES = {ord(c): f"\\{e}" for c, e in zip("\n\r\t\"'\\", "nrt\"'\\", strict=True)}
@@ -29,13 +33,14 @@ _ESCAPES = {ord(c): f"\\{e}" for c, e in zip("\n\r\t\"'\\", "nrt\"'\\", strict=T
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Feature:
-    """One feature of every example.
+    """The type and shape of one feature.
 
     Args:
         type: `int` (int64), `float` (float32) or `string` (bytes).
-        shape: of one example; of an image, `(height, width[, channels])` of one of them.
-        dense: every example has it, in that shape; False: any number of values.
-        extra: keys of ours beside Datum's, such as `sizes` of an image.
+        shape: the shape in one example. For images it is `(height, width[, channels])` of a sample
+            image.
+        dense: whether every example has the feature in that shape. False: any number of values.
+        extra: keys of tfx-shards in addition to Datum's, such as `sizes` of an image.
     """
 
     type: str
@@ -60,39 +65,43 @@ class Feature:
 
     @property
     def is_raw_image(self) -> bool:
-        """Whether its bytes are pixels, uint8, of the size `extra["image_shape"]`."""
+        """Whether its bytes are uint8 pixels with the shape `extra["image_shape"]`."""
         return self.extra.get("encoding") == "raw"
 
     @property
     def tensor(self) -> TensorSpec | None:
-        """Of bytes that are an array, a serialized `TensorProto`: what all of these are."""
+        """Dtype and shape if its bytes are arrays (serialized `TensorProto`), else None."""
         said = self.extra.get("tensor")
         return None if said is None else TensorSpec.from_json(said)
 
     @property
     def tokens(self) -> TokenSpec | None:
-        """Of bytes that are a document of tokens: what all of these have in common."""
+        """Common properties of its documents if its bytes are tokens, else None."""
         is_tokens = self.extra.get("encoding") == "tokens"
         return TokenSpec.from_json(self.extra["tokens"]) if is_tokens else None
 
     @property
     def has_pixels(self) -> bool:
-        """Whether it becomes an image."""
+        """Whether it is decoded to an image."""
         return self.is_image or self.is_raw_image
 
     @property
     def is_sequence(self) -> bool:
-        """Whether it is a feature list of `tf.train.SequenceExample`, and `shape` of one step."""
+        """Whether it is a feature list of `tf.train.SequenceExample` (`shape` is for one step)."""
         return "sequence" in self.extra
 
     @property
     def is_fixed_size(self) -> bool:
-        """Of an image: whether all examples have `shape`, as far as is known."""
+        """Whether all images are known to have `shape`."""
         return self.extra.get("sizes") == "fixed"
 
 
 def parse_features(text: str, *, path: str) -> dict[str, Feature]:
-    """Reads `datum_to_type_and_shape_mapping.json`; a DatasetError names the feature and `path`."""
+    """Parse `datum_to_type_and_shape_mapping.json`.
+
+    Raises:
+        DatasetError: an entry is invalid; the message has the feature and `path`.
+    """
     features = {}
     for name, entry in parse_json_object(text, path=path).items():
         try:
@@ -108,7 +117,7 @@ def parse_features(text: str, *, path: str) -> dict[str, Feature]:
 
 
 def render_features(features: Mapping[str, Feature]) -> str:
-    """`datum_to_type_and_shape_mapping.json` as text."""
+    """Render `datum_to_type_and_shape_mapping.json`."""
     return render_json(
         {
             name: {**f.extra, "type": f.type, "shape": list(f.shape), "dense": f.dense}
@@ -118,7 +127,7 @@ def render_features(features: Mapping[str, Feature]) -> str:
 
 
 def parse_shard_info(text: str, *, path: str) -> dict[str, dict[str, int]]:
-    """Reads `shard_info.json`: for each split its shards' paths, in order, and their records."""
+    """Parse `shard_info.json`: for each split, the records of each shard by path, in order."""
     info = parse_json_object(text, path=path)
     for split, shards in info.items():
         counts = shards.values() if isinstance(shards, dict) else [None]
@@ -129,12 +138,12 @@ def parse_shard_info(text: str, *, path: str) -> dict[str, dict[str, int]]:
 
 
 def render_shard_info(records_by_shard: Mapping[str, Mapping[str, int]]) -> str:
-    """`shard_info.json` as text. Shards keep their order, which slices follow."""
+    """Render `shard_info.json`. Shards keep their order, since slices depend on it."""
     return render_json(records_by_shard, sort_keys=False)
 
 
 def schema_tag(feature: Feature, *, shape: Sequence[int], is_dense: bool) -> str | None:
-    """What an entry of this shape does not say of a feature, as JSON; None: nothing."""
+    """Return as JSON the properties that an entry of this shape cannot express, or None."""
     extra = {name: value for name, value in feature.extra.items() if name != "tfmd"}
     if not extra and (feature.shape, feature.dense) == (tuple(shape), is_dense):
         return None
@@ -143,8 +152,13 @@ def schema_tag(feature: Feature, *, shape: Sequence[int], is_dense: bool) -> str
 
 
 def feature_entry(name: str, feature: Feature, *, num_classes: int | None = None) -> list[str]:
-    """A feature as the lines of TFMD's message `Feature`, in the order in which protobuf writes
-    them; `num_classes`: it is their ids."""
+    """Render a feature as the lines of TFMD's message `Feature`, in protobuf's order.
+
+    Args:
+        name: the name of the feature.
+        feature: the feature.
+        num_classes: the number of classes if its values are class ids.
+    """
     shape = () if feature.is_image or not feature.dense else feature.shape
     lines = [f"name: {_quoted(name)}"]
     if not feature.dense:
@@ -165,8 +179,12 @@ def feature_entry(name: str, feature: Feature, *, num_classes: int | None = None
 def render_schema_text(
     features: Mapping[str, Feature], *, vocabularies: Mapping[str, Sequence[str]]
 ) -> str:
-    """`schema.pbtxt` as protobuf writes it, with the values of features that have a vocabulary, of
-    a feature of integers in the order of their ids."""
+    """Render `schema.pbtxt` as protobuf does, including the vocabularies of features.
+
+    Args:
+        features: the features by name.
+        vocabularies: the values by feature; for integer features in the order of their ids.
+    """
     lines = []
     for name, feature in sorted(features.items()):
         is_class = name in vocabularies and feature.type == "int"
@@ -183,7 +201,7 @@ def _message(name: str, *lines: str) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """A string literal; whatever is no plain ASCII as escapes of its UTF-8."""
+    """Quote a string. Bytes that are not printable ASCII become escapes of its UTF-8."""
     octets = text.encode()
     signs = (_ESCAPES.get(n) or (chr(n) if 32 <= n < 127 else f"\\{n:03o}") for n in octets)
     return f'"{"".join(signs)}"'

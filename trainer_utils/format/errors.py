@@ -1,8 +1,8 @@
-"""The exceptions of tfx-shards: a small family under `ValueError`, with data beside their text.
+"""Define the exceptions of tfx-shards: a small family under `ValueError` with data attributes.
 
 except trainer_utils.CorruptShardError as error:
-    print(error)                                    # what happened, where, and how to mend it
-    print(error.path, error.record, error.offset)   # the same as data: nobody parses a message
+    print(error)                                    # what happened, where, and how to fix it
+    print(error.path, error.record, error.offset)   # the same as data: no need to parse a message
 """
 
 import ast
@@ -15,25 +15,25 @@ from typing import Any, TypeVar
 
 from trainer_utils.format.printable import printable
 
-_ALIKE = 0.7  # of `difflib`'s ratio: further apart, a name is another rather than misspelt
+_ALIKE = 0.7  # the least ratio of `difflib` at which a name counts as misspelt
 _Error = TypeVar("_Error", bound="TfxShardsError")
-# PyTorch's DataLoader raises the class of an error of its processes with their traceback as the
-# message. Source: torch/_utils.py, ExceptionWrapper.reraise.
+# PyTorch's DataLoader raises an error of a worker process as the same class, with the traceback
+# as its message. Source: torch/_utils.py, ExceptionWrapper.reraise.
 _OF_LOADER = re.compile(r"Caught \w+ in .*\.\nOriginal Traceback")
 _STRING = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _PLACE = re.compile(rf"^[\w.]+: {_STRING}: .*?(?:\((?:record (\d+))?(?:, )?(?:byte (\d+))?\)|$)")
 
 
 class TfxShardsError(ValueError):
-    """The root: a wrong setting (`ConfigError`) or wrong data (`DatasetError`).
+    """The base class of wrong settings (`ConfigError`) and wrong data (`DatasetError`).
 
-    A terminal or a log can take each line of its text, whatever names are in the data.
+    Its message is printable in a terminal or a log, even with hostile names in the data.
 
     Args:
-        message: what happened, where, and how to mend it.
-        path: the file that it is about.
-        record: the record's number in that file, from 0 on.
-        offset: where that record, or what is wrong, begins in the file, in (decompressed) bytes.
+        message: what happened, where, and how to fix it.
+        path: the file with the error.
+        record: the index of the record in that file.
+        offset: the offset of the record or of the error in the (decompressed) file, in bytes.
         details: further lines of the message, such as one per rejected input.
     """
 
@@ -63,7 +63,7 @@ class TfxShardsError(ValueError):
         offset: int | None = None,
         advice: str = "",
     ) -> _Error:
-        """An error whose message is made of its data; `advice`: whole sentences how to mend it."""
+        """Return an error with a message made of its data. `advice` is in full sentences."""
         numbers = {"record": record, "byte": offset}
         places = ", ".join(f"{what} {n}" for what, n in numbers.items() if n is not None)
         message = f"{path!r}: expected {expected}, got {got}{f' ({places})' * bool(places)}"
@@ -72,7 +72,7 @@ class TfxShardsError(ValueError):
 
     def __str__(self) -> str:
         text = super().__str__()
-        keep = "\n" if _OF_LOADER.match(text) else ""  # its lines are those of a traceback
+        keep = "\n" if _OF_LOADER.match(text) else ""  # keep the lines of the traceback
         return "\n".join((printable(text, keep=keep), *map(printable, self.details)))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -89,17 +89,17 @@ def _place_in(message: str) -> tuple[str | None, int | None, int | None]:
 
 
 class DatasetError(TfxShardsError):
-    """The data at a uri is not a dataset, is incomplete, or lacks what was asked of it."""
+    """The data at a uri is not a dataset, is incomplete, or lacks a requested part."""
 
 
 class CorruptShardError(DatasetError):
-    """A shard's bytes are not what they should be; it names file and byte offset."""
+    """The bytes of a shard are damaged; the error has its path and the byte offset."""
 
 
 class ConfigError(TfxShardsError):
-    """A setting has a value that is not allowed; `allowed` says what it takes, in words.
+    """A setting has an invalid value; `allowed` describes the valid ones.
 
-    It is not a `DatasetError`, so that code which skips bad datasets hides no misspelt setting.
+    It is not a `DatasetError`, so code that skips bad datasets does not hide a misspelt setting.
     """
 
     def __init__(
@@ -116,16 +116,15 @@ class ConfigError(TfxShardsError):
 
     @classmethod
     def of(cls, setting: str, value: object, *, allowed: str, advice: str = "") -> "ConfigError":
-        """An error whose message is made of its data; `advice` ends without a full stop."""
+        """Return an error with a message made of its data. `advice` ends without a full stop."""
         message = f"{setting}: expected {allowed}, got {value!r}{f'. {advice}' * bool(advice)}"
         return cls(message, setting=setting, value=value, allowed=allowed)
 
 
 class InputError(DatasetError):
-    """The raw input cannot be turned into a dataset: missing, empty, or too much of it is bad.
+    """The raw input cannot become a dataset: it is missing, empty, or has too many bad records.
 
-    `rejects` are the rejects of a run that ended before it had read all inputs: split, source, code
-    and detail of each.
+    `rejects` has the split, source, code and detail of each reject if the run ended early.
     """
 
     rejects: Sequence[Sequence[str]] = ()
@@ -133,28 +132,28 @@ class InputError(DatasetError):
 
 @contextlib.contextmanager
 def reading(path: str, expected: str, *, advice: str = "") -> Iterator[None]:
-    """Makes a DatasetError of whatever a damaged file makes its parser raise."""
+    """Convert any exception that a parser raises on a damaged file to a DatasetError."""
     try:
         yield
     except (TfxShardsError, MemoryError):
         raise
-    except Exception as error:  # of as many kinds as parsers have
+    except Exception as error:  # parsers raise many types
         raise DatasetError.at(path, expected=expected, got=repr(error), advice=advice) from error
 
 
 def _plain(value: object) -> object:
-    """A value of JSON's types, or its `repr`: a setting may be given what cannot be sent."""
+    """Return a JSON value unchanged, and `repr` of any other: settings may not be picklable."""
     try:
         json.dumps(value)
-    except Exception:  # of as many kinds as there are classes
+    except Exception:  # any class may raise any exception here
         return repr(value)
     return value
 
 
 def did_you_mean(given: object, known: Iterable[object]) -> str:
-    """` Did you mean 'seed'?`, to end an error about `given`; empty where nothing known is like it.
+    """Return a hint such as ` Did you mean 'seed'?`, or "" if no known name is similar to `given`.
 
-    Of what is given, and of what is known, only texts count.
+    Values that are not strings are ignored.
     """
     if not isinstance(given, str):
         return ""

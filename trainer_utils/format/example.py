@@ -1,10 +1,10 @@
-"""Serialized `tf.train.Example` messages, one at a time. Of many: `example_columns`.
+"""Encode and decode one serialized `tf.train.Example`. `example_columns` decodes many at once.
 
     b"".join(encode_example({"image": data, "label": 3, "xmin": (0.1, 0.5)}))
     decode_example(record, {"label"})             # {'label': [3]}: an image is jumped over
 
-Made in parts, an image is not copied: a protocol buffer object costs it two copies and 35 µs. The
-entries of the map stand sorted by key, as deterministic serialization has it.
+Messages are built in parts, so an image is not copied. A protocol buffer object takes two copies
+and 35 µs. Map entries are sorted by key, as in deterministic serialization.
 Source: `tensorflow/core/example/{example,feature}.proto` and the protocol buffers' encoding guide.
 """
 
@@ -21,23 +21,24 @@ Scalar = bytes | int | float
 
 _SHORT = [bytes([number]) for number in range(1 << 7)]  # varints
 
-# Field number << 3 | 2: all that stands here is length-delimited.
+# Field number << 3 | 2: every field here is length-delimited.
 _FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"
-BYTES_LIST, FLOAT_LIST, INT64_LIST = _FIRST, _SECOND, _THIRD  # of Feature
+BYTES_LIST, FLOAT_LIST, INT64_LIST = _FIRST, _SECOND, _THIRD  # fields of Feature
 
 _VARINT, _FIXED64, DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
-_FEATURES, _FEATURE_LISTS = 1, 2  # of an example, and of a sequence example beside them
-_KEY, _VALUE = 1, 2  # of a map's entry
-_BYTES, _FLOATS, _INTEGERS = 1, 2, 3  # of Feature
+_FEATURES, _FEATURE_LISTS = 1, 2  # fields of SequenceExample; Example has only the first
+_KEY, _VALUE = 1, 2  # fields of a map entry
+_BYTES, _FLOATS, _INTEGERS = 1, 2, 3  # fields of Feature
 
 
 def encode_example(features: Mapping[str, Scalar | Sequence[Scalar]]) -> list[bytes]:
-    """One example, in parts that, joined, are the message; single bytes values are among them as
-    given.
+    """Encode an example as parts that form the message when joined.
+
+    Single bytes values become parts without a copy.
 
     Args:
-        features: by name: bytes, integers of 64 bits, signed, or floats, which are kept with 32
-            bits; or a list of one of these. One without values is left out.
+        features: the values by name: bytes, signed 64-bit integers, floats (stored with 32 bits),
+            or a list of one of these types. Empty lists are left out.
     """
     parts = [b""]
     for name in sorted(features):
@@ -59,10 +60,13 @@ def encode_sequence_example(
     context: Mapping[str, Scalar | Sequence[Scalar]],
     lists: Mapping[str, Sequence[Sequence[Scalar]]],
 ) -> list[bytes]:
-    """One `tf.train.SequenceExample`, in parts: features of the whole, as `encode_example` takes
-    them, and by name for each step its values, of one kind.
+    """Encode a `tf.train.SequenceExample` as parts that form the message when joined.
 
-    Its first field is that of an example, so that whoever parses examples finds the context.
+    Its first field is that of an example, so parsers of examples find the context.
+
+    Args:
+        context: the features of the whole sequence, as for `encode_example`.
+        lists: the values of each step, by feature. Values of one feature have one type.
     """
     parts = encode_example(context)
     entries = b""
@@ -73,7 +77,7 @@ def encode_sequence_example(
 
 
 def _step(values: Sequence[Scalar]) -> bytes:
-    """A Feature; one without values has no kind, and is empty."""
+    """Encode a Feature. Without values it has no kind and is empty."""
     if not values:
         return b""
     kind, body = _values(values)
@@ -87,7 +91,7 @@ def bytes_head(name: str, size: int) -> bytes:
     return entry_head(name, BYTES_LIST, len(head) + size) + head
 
 
-@functools.lru_cache(maxsize=4096)  # sizes and class ids come again and again
+@functools.lru_cache(maxsize=4096)  # the same sizes and class ids occur many times
 def _integer(name: str, value: int) -> bytes:
     return _list(name, (value,))
 
@@ -98,7 +102,7 @@ def _list(name: str, values: Sequence[Scalar]) -> bytes:
 
 
 def _values(values: Sequence[Scalar]) -> tuple[bytes, bytes]:
-    """The kind of a list of values, and its bytes."""
+    """Return the field of the list for these values, and its encoded content."""
     if isinstance(values[0], bytes):
         kind = BYTES_LIST
         body = b"".join(map(_packed, cast(Sequence[bytes], values)))
@@ -124,7 +128,7 @@ def entry_head(name: str, kind: bytes, size: int) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    """A number of 0 or more in base 128, the least significant group first."""
+    """Encode a non-negative number in base 128, least significant group first."""
     if number < 1 << 7:
         return _SHORT[number]
     groups = bytearray()
@@ -138,11 +142,14 @@ def varint(number: int) -> bytes:
 def decode_example(
     record: Buffer, names: Collection[str] | None = None
 ) -> dict[str, list[int] | list[float] | list[memoryview]]:
-    """The values of features by name: int64, float32, or views of bytes; those that are not among
-    `names` (None: all) are jumped over.
+    """Decode the values of features by name: int64, float32, or views of bytes.
+
+    Args:
+        record: the serialized example.
+        names: the features to decode. Others are skipped. None: all features.
 
     Raises:
-        DatasetError: it is no such message; or all is wanted, and it has feature lists too.
+        DatasetError: the record is not an example, or it has feature lists and `names=None`.
     """
     found = decode_context(record, names)
     if names is None and any(_parts(record, 0, len(record), _FEATURE_LISTS)):
@@ -154,19 +161,19 @@ def decode_example(
 
 
 def decode_context(record: Buffer, names: Collection[str] | None = None) -> dict[str, Any]:
-    """The same, of a `tf.train.SequenceExample` too: its context is what features are."""
+    """Decode the features of an example, or the context features of a SequenceExample."""
     return _decode(record, _FEATURES, names, _read_values)
 
 
 def decode_feature_lists(record: Buffer, names: Collection[str] | None = None) -> dict[str, Any]:
-    """The feature lists of a `tf.train.SequenceExample`: by name, the values of each step."""
+    """Decode the feature lists of a SequenceExample: by name, the values of each step."""
     return _decode(record, _FEATURE_LISTS, names, _read_steps)
 
 
 def _decode(
     record: Buffer, field: int, names: Collection[str] | None, read: Callable[..., list[Any]]
 ) -> dict[str, Any]:
-    """A map in a field of a record: what is read of the values of those keys that are wanted."""
+    """Decode the wanted entries of a map that is a field of the record."""
     wanted = None if names is None else {name.encode() for name in names}
     try:
         return {
@@ -180,14 +187,14 @@ def _decode(
 
 
 def _parts(record: Buffer, start: int, stop: int, wanted: int = 1) -> Iterator[Bounds]:
-    """Where the messages are that a message has in one of its fields."""
+    """Yield the bounds of the submessages in one field of a message."""
     for number, wire, begin, end in read_fields(record, start, stop):
         if number == wanted and wire == DELIMITED:
             yield begin, end
 
 
 def _entries(record: Buffer, field: int) -> Iterator[tuple[bytes, Bounds]]:
-    """The keys of a map in a field of a record, and where their values are."""
+    """Yield the keys of a map in a field of a record, and the bounds of their values."""
     for first, last in _parts(record, 0, len(record), field):
         for start, stop in _parts(record, first, last):
             key, bounds = b"", (stop, stop)
@@ -204,7 +211,7 @@ def _read_steps(record: Buffer, start: int, stop: int) -> list[list[Any]]:
 
 
 def _read_values(record: Buffer, start: int, stop: int) -> list[Any]:
-    """Those of a Feature; the last of several kinds counts, as in any protocol buffer."""
+    """Decode the values of a Feature. The last of several kinds counts, as in protocol buffers."""
     values: list[Any] = []
     for kind, wire, begin, end in read_fields(record, start, stop):
         if wire == DELIMITED and kind in (_BYTES, _FLOATS, _INTEGERS):
@@ -218,7 +225,7 @@ def _read_values(record: Buffer, start: int, stop: int) -> list[Any]:
 
 
 def _read_list(kind: int, record: Buffer, wire: int, start: int, stop: int) -> Sequence[Any]:
-    """Values of one kind, packed or a single one."""
+    """Decode the values of one kind from a packed field or a single value."""
     if kind == _BYTES and wire == DELIMITED:
         return [memoryview(record)[start:stop]]
     if kind == _FLOATS and wire in (DELIMITED, _FIXED32):
@@ -234,9 +241,9 @@ def _read_list(kind: int, record: Buffer, wire: int, start: int, stop: int) -> S
 
 
 def read_fields(record: Buffer, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of the message from `start` to `stop`: number, wire type, content's bounds."""
+    """Yield the fields of a message in `[start, stop)`: number, wire type, content bounds."""
     while start < stop:
-        # Most numbers are of one byte, and a call takes as long as all else here.
+        # Most varints have one byte, and a call would take as long as the rest of this loop.
         if (tag := record[start]) < 0x80:
             start += 1
         else:
@@ -261,7 +268,7 @@ def read_fields(record: Buffer, start: int, stop: int) -> Iterator[tuple[int, in
 
 
 def read_varint(record: Buffer, place: int, stop: int) -> tuple[int, int]:
-    """A number of 64 bits in base 128, and where it ends."""
+    """Return the 64-bit base-128 number at `place`, and the position after it."""
     number = shift = 0
     while place < stop and shift < 64 + 6:
         group = record[place]

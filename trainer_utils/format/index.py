@@ -1,8 +1,8 @@
-"""A shard: its writer, and the index by which any of its records is reached without a scan.
+"""Write a shard, and the index that finds any of its records without a scan.
 
     writer = ShardWriter(stream)                      # framed records in, blocks out
     writer.write([example.SerializeToString()])
-    digest, index = writer.finish(), writer.index     # what the manifest says of it; `to_bytes()`
+    digest, index = writer.finish(), writer.index     # for the manifest, and for `to_bytes()`
 
 On disk an index consists of four NumPy arrays (`.npy`), one after the other: the lengths of the
 payloads in the smallest unsigned integer type, the masked CRC-32C of the payloads as in their
@@ -50,9 +50,9 @@ STRIDE = 64
 """Records between two offsets in an index."""
 
 _ADVICE = "It is of another shard, or damaged: write the dataset again."
-_WRITE_BYTES = 1 << 20  # 1 MiB: few system calls, each of which lets another thread in
+_WRITE_BYTES = 1 << 20  # 1 MiB: few system calls, since each one releases the GIL
 _GZIP_CONTAINER = 16 + zlib.MAX_WBITS
-# Not `np.load`: it evaluates the header, and fails in as many ways as Python's parser has.
+# Not `np.load`: it evaluates the header, and raises as many kinds of errors as Python's parser.
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\x00(?P<size>..)\{'descr': '(?P<type><u[248])', 'fortran_order': False, "
     rb"'shape': \((?P<records>\d{1,18}),\), \} *\n",
@@ -62,12 +62,12 @@ _HEADER = re.compile(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecordIndex:
-    """The place of each record of one shard, in file order.
+    """The location of each record of one shard, in file order.
 
     Args:
         lengths: `(records,)` of any integer type, each payload's length in bytes.
-        payload_crcs: `(records,) uint32`, masked; None where nothing says them.
-        name_crcs: `(records,) uint32`, of what each is called (`name_of`); None likewise.
+        payload_crcs: `(records,) uint32`, each payload's masked CRC-32C; None if unknown.
+        name_crcs: `(records,) uint32`, each name's CRC-32C (`name_of`); None if unknown.
     """
 
     lengths: Lengths
@@ -79,9 +79,9 @@ class RecordIndex:
 
     @functools.cached_property
     def offsets(self) -> npt.NDArray[np.int64]:
-        """`(records + 1,) int64`: where each record's frame begins, and where the last one ends.
+        """Offset of each record's frame, and the end of the last one: `(records + 1,) int64`.
 
-        In bytes of the uncompressed file: a gzip shard can be reached so only by decompressing it.
+        These are bytes of the uncompressed file. A gzip shard must be decompressed up to an offset.
         """
         offsets = np.arange(len(self) + 1, dtype=np.int64) * RECORD_OVERHEAD_BYTES
         offsets[1:] += np.cumsum(self.lengths, dtype=np.int64)
@@ -98,7 +98,7 @@ class RecordIndex:
         return int(self.lengths.sum(dtype=np.int64)) + RECORD_OVERHEAD_BYTES * len(self)
 
     def read(self, stream: BinaryIO, number: int, *, path: str) -> bytes:
-        """The payload of a record, verified; `stream` is that of the shard, not compressed."""
+        """Return the verified payload of a record from the uncompressed `stream` of the shard."""
         if not 0 <= number < len(self):
             raise IndexError(f"record {number}: expected 0 <= record < {len(self)} ({path})")
         begin, end = self.offsets[number : number + 2].tolist()
@@ -254,7 +254,7 @@ HEAD_BYTES = 256
 def _parse_npy(
     data: bytes, start: int, path: str
 ) -> tuple[npt.NDArray[np.unsignedinteger[Any]], int]:
-    """The array that begins at `start`, and where it ends."""
+    """Parse the array that begins at `start`; return it and the offset after it."""
     header = _HEADER.match(data, start)
     if header is None or int.from_bytes(header["size"], "little") + 10 != header.end() - start:
         raise _error(path, "an array of unsigned integers in .npy", f"{data[start:][:80]!r}", start)
@@ -270,9 +270,9 @@ def _error(path: str, expected: str, got: str, offset: int | None = None) -> Cor
 
 
 def name_of(features: Mapping[str, Any]) -> bytes | None:
-    """What an example is called, by the first of `NAME_FEATURES` that has a text, or None.
+    """Return the name of an example from the first of `NAME_FEATURES` that has a string, or None.
 
-    `features` are as `encode_example` takes or `decode_example` gives them.
+    `features` may have the types that `encode_example` takes or `decode_example` returns.
     """
     for feature in NAME_FEATURES:
         value = features.get(feature)
@@ -283,20 +283,20 @@ def name_of(features: Mapping[str, Any]) -> bytes | None:
 
 
 def name_crc(name: bytes | None) -> int:
-    """As a record index has it."""
+    """Return the CRC-32C of a name as stored in a record index."""
     return 0 if name is None else int(google_crc32c.value(name))
 
 
 def name_crcs(data: Buffer, begins: Positions, ends: Positions) -> npt.NDArray[np.uint32]:
-    """`name_crc` of the records `[begins, ends)` in some bytes: `(records,) uint32`."""
+    """Return the `name_crc` of the records `[begins, ends)` in a buffer: `(records,) uint32`."""
     try:
         columns = parse_examples(data, begins, ends, NAME_FEATURES)
-    except DatasetError:  # some are none
+    except DatasetError:  # some records are not examples
         view = memoryview(data)  # type: ignore[arg-type]
         bounds = zip(begins.tolist(), ends.tolist(), strict=True)
         return np.array([name_crc(name_in(view[b:e])) for b, e in bounds], np.uint32)
     found = np.zeros(len(begins), np.uint32)
-    for kind, counts, values in reversed(columns.values()):  # the first that has a text counts
+    for kind, counts, values in reversed(columns.values()):  # the first column with a string wins
         rows = np.flatnonzero(counts)
         if kind == "string":
             firsts = values[(np.cumsum(counts) - counts)[rows]]
@@ -305,7 +305,7 @@ def name_crcs(data: Buffer, begins: Positions, ends: Positions) -> npt.NDArray[n
 
 
 def name_in(record: bytes | memoryview) -> bytes | None:
-    """What a serialized example is called; None of what is none, too."""
+    """Return the name of a serialized example, or None if it has no name or is not an example."""
     try:
         return name_of(decode_context(record, NAME_FEATURES))
     except DatasetError:
@@ -313,8 +313,10 @@ def name_in(record: bytes | memoryview) -> bytes | None:
 
 
 class ShardDigest(NamedTuple):
-    """What was written: `bytes` and `crc32c` are of the file, `content` of its records in any
-    order."""
+    """The totals of a finished shard.
+
+    `bytes` and `crc32c` describe the file. `content` is the checksum of its records in any order.
+    """
 
     records: int
     bytes: int
@@ -326,10 +328,10 @@ class ShardWriter:
     """Appends records to a stream. The caller opens, closes and renames the file.
 
     Args:
-        stream: where the bytes go, a MiB or so at a time.
+        stream: the binary stream to write to, about a MiB at a time.
         gzip: whether to compress. The gzip header holds no time and no name, so that equal
             records give equal files.
-        buffer_bytes: what is held back before it is written.
+        buffer_bytes: the number of bytes to buffer before a write.
     """
 
     def __init__(
@@ -346,11 +348,11 @@ class ShardWriter:
         self._bytes = self._crc = 0
 
     def write(self, parts: Sequence[bytes], *, name: bytes | None = None) -> int:
-        """Frames and appends one record; returns its masked CRC-32C.
+        """Frame and append one record; return its masked CRC-32C.
 
         Args:
-            parts: of the payload.
-            name: what it is called (`name_of`); None: that is looked for in it.
+            parts: the parts of the payload.
+            name: the record's name (`name_of`). None: look for it in the payload.
         """
         header, footer = frame_parts(parts)
         self._pending += (header, *parts, footer)
@@ -364,11 +366,11 @@ class ShardWriter:
         return crc
 
     def write_many(self, payloads: Sequence[bytes], names: Sequence[bytes | None]) -> None:
-        """Frame and append records in fewer steps than `write` takes for each.
+        """Frame and append records in fewer steps than one `write` per record.
 
         Args:
             payloads: the records.
-            names: what each is called, or None.
+            names: the name of each record, or None.
         """
         lengths = np.fromiter(map(len, payloads), np.int64, len(payloads))
         sums = np.fromiter(map(google_crc32c.value, payloads), np.uint32, len(payloads))
@@ -389,14 +391,14 @@ class ShardWriter:
         payload_crcs: Sums,
         names: Sums | None = None,
     ) -> None:
-        """Appends records that carry their (verified) frames already, end to end.
+        """Append records that are framed and verified already.
 
         Args:
-            frames: the framed records.
+            frames: the framed records, concatenated.
             lengths: `(records,) int64`, each payload's length in bytes.
             payload_crcs: `(records,) uint32`, each payload's masked CRC-32C.
-            names: `(records,) uint32`, the CRC-32C of what they are called, 0 of one without; None:
-                names are looked for in them.
+            names: `(records,) uint32`, the CRC-32C of each record's name, 0 without a name. None:
+                look for the names in the records.
         """
         self._flush()
         if names is None:
@@ -409,7 +411,7 @@ class ShardWriter:
 
     @property
     def index(self) -> RecordIndex:
-        """Of the records written so far."""
+        """Index of the records written so far."""
         return RecordIndex(
             np.array(self._lengths, np.int64),
             np.array(self._payload_crcs, np.uint32),
@@ -417,7 +419,7 @@ class ShardWriter:
         )
 
     def finish(self) -> ShardDigest:
-        """Writes what is pending. The stream stays open; nothing may be written after this."""
+        """Flush the buffer and return the totals. The stream stays open; write nothing after."""
         self._flush()
         if self._gzip is not None:
             self._emit(self._gzip.flush())

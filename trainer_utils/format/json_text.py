@@ -1,12 +1,12 @@
-"""The text and the JSON of a dataset's own files, read strictly and written in one form.
+"""Read the text and JSON files of a dataset strictly, and write them in one canonical form.
 
     text_of(b"caf\\xe9", path="vocab/label.txt")     # DatasetError: … (byte 3)
-    parse_json_object('{"a": 1}', path="manifest.json")     # refuses what readers disagree about
+    parse_json_object('{"a": 1}', path="manifest.json")     # rejects ambiguous JSON
     json_lines('{"a": 1}\\n{"a": 2}\\n', path="rejects.jsonl")
     seal(text)     # the same with the CRC-32C of its bytes as its `checksum`
 
-Refused are a name that comes twice, NaN and infinities, integers beyond 64 bits, half of a
-surrogate pair, and deep nesting: two readers could make two things of them.
+The parser rejects duplicate names, NaN and infinities, integers beyond 64 bits, unpaired
+surrogates, and deep nesting, since two readers could interpret them differently.
 
 Source: RFC 8259, section 4 on names, 6 on numbers and 8.2 on characters.
 """
@@ -24,17 +24,17 @@ from typing import Any, TypeAlias
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.tfrecord import extend_crc32c
 
-Json: TypeAlias = Any  # what `json.loads` makes: None, bool, int, float, str, list or dict
+Json: TypeAlias = Any  # the results of `json.loads`: None, bool, int, float, str, list or dict
 JsonObject: TypeAlias = dict[str, Json]
 NO_CHECKSUM = "00000000"
 
-# Two blanks of indent are the top level's alone, and no text of JSON holds a newline.
+# Only the top level has an indent of two spaces, and JSON strings contain no newline.
 _CHECKSUM = re.compile(r'\n  "checksum": "([0-9a-f]{8})"')
-_MOST_DIGITS = 20  # of an integer of 64 bits, with its sign
+_MOST_DIGITS = 20  # of a 64-bit integer, including the sign
 
 
 def text_of(data: bytes, *, path: str) -> str:
-    """A file's text; a DatasetError names `path` and the first byte that is not UTF-8."""
+    """Decode a file's text; raise DatasetError with `path` and the first byte that is not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -48,22 +48,22 @@ def text_of(data: bytes, *, path: str) -> str:
 
 
 def parse_json_object(text: str, *, path: str, is_ours: bool = False) -> JsonObject:
-    """What a text of JSON says, which must be an object.
+    """Parse JSON that must be an object.
 
     Args:
-        text: of the file.
-        path: its name, for messages.
-        is_ours: whether its checksum agrees, so that it is as `render_json` wrote it, which
-            writes no name twice: half the time of a manifest of 100,000 shards.
+        text: the content of the file.
+        path: the path of the file, for messages.
+        is_ours: whether its checksum agrees. `render_json` writes no duplicate names, so skipping
+            that check is safe. It halves the time for a manifest of 100,000 shards.
 
     Raises:
-        DatasetError: it is none, or is ambiguous; the message names `path`.
+        DatasetError: the text is not a JSON object, or is ambiguous; the message has `path`.
     """
     hooks = {} if is_ours else _HOOKS
     try:
         value = json.loads(text, parse_float=_finite, parse_constant=_finite, **hooks)
         if "\\u" in text:
-            json.dumps(value, ensure_ascii=False).encode()  # refuses half a pair
+            json.dumps(value, ensure_ascii=False).encode()  # raises for an unpaired surrogate
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
         raise DatasetError(f"{path!r}: expected JSON: {reason}", path=path) from error
@@ -73,9 +73,9 @@ def parse_json_object(text: str, *, path: str, is_ours: bool = False) -> JsonObj
 
 
 def json_lines(text: str, *, path: str) -> list[JsonObject]:
-    """The objects of a file with one a line; a DatasetError names `path` and the line.
+    """Parse a file with one JSON object per line; raise DatasetError with `path` and the line.
 
-    Lines end at a newline alone: `str.splitlines` also splits at characters that a name may hold.
+    Only a newline ends a line. `str.splitlines` also splits at characters that names may contain.
     """
     lines = text.split("\n")
     if lines.pop():
@@ -87,21 +87,22 @@ def json_lines(text: str, *, path: str) -> list[JsonObject]:
 
 
 def render_json(value: Mapping[str, Json], *, sort_keys: bool = True) -> str:
-    """JSON as it lies in a dataset: UTF-8, two blanks a level, a newline at the end."""
+    """Render JSON for a dataset's files: UTF-8, an indent of two spaces, a newline at the end."""
     text = json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False)
     return text + "\n"
 
 
 def from_plain(kind: Any, value: Any) -> Any:
-    """What `dataclasses.asdict` and JSON made of a value, as its annotation has it.
+    """Convert the output of `dataclasses.asdict` or JSON back to the annotated type.
 
     Args:
-        kind: a dataclass, of whose fields those that are not there keep their defaults; `X | None`;
-            a tuple, list or mapping by text, of anything of these; a class of JSON; or Any.
-        value: what JSON says; what it has beside the fields of a dataclass is passed over.
+        kind: a dataclass (missing fields keep their defaults); `X | None`; a tuple, list or
+            mapping with string keys, of any of these; a type of JSON; or Any.
+        value: the plain value. Keys that are not fields of the dataclass are ignored.
 
     Raises:
-        TypeError or ValueError: it is something else.
+        TypeError: the value has another type.
+        ValueError: the value is invalid.
     """
     if kind is Any:
         return value
@@ -122,7 +123,7 @@ def from_plain(kind: Any, value: Any) -> Any:
 
 
 def without_twins(pairs: list[tuple[str, Json]]) -> JsonObject:
-    """A dictionary of pairs; a `ValueError` where a name stands twice."""
+    """Return a dictionary of pairs; raise ValueError if a name is a duplicate."""
     value = dict(pairs)
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
@@ -147,9 +148,10 @@ def _finite(digits: str) -> float:
 
 
 def seal(text: str) -> str:
-    """A text of JSON with its own checksum: the CRC-32C of its bytes with zeros for the digits.
+    """Return JSON text with its own checksum: the CRC-32C of its bytes with zeros as the digits.
 
-    A ValueError where it has no place for one, or two.
+    Raises:
+        ValueError: the text has no line for the checksum, or several.
     """
     places = [found.span(1) for found in _CHECKSUM.finditer(text)]
     if len(places) != 1:
@@ -160,7 +162,7 @@ def seal(text: str) -> str:
 
 
 def is_sealed(text: str) -> bool:
-    """Whether a text has its own checksum, and the right one."""
+    """Return whether a text contains its own checksum, and it is right."""
     try:
         return seal(text) == text
     except ValueError:

@@ -1,7 +1,7 @@
-"""Which files of a folder are a dataset's shards, whoever wrote it, and what its own files say.
+"""Find the shards and metadata of a dataset among the files of a folder, for any writer.
 
-Known are datasets of ours (`manifest.json`), Datum's (`shard_info.json`), TFDS's
-(`dataset_info.json`), stock TFX ones (`Split-*/` folders), and folders of bare TFRecord files.
+It supports datasets of tfx-shards (`manifest.json`), Datum (`shard_info.json`), TFDS
+(`dataset_info.json`) and stock TFX (`Split-*/` folders), and folders of bare TFRecord files.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from trainer_utils.format.tfds import labels_file, parse_tfds_features, parse_tf
 _NUMBERED = re.compile(r"(?P<head>.*)-(?P<index>\d{5,})-of-(?P<count>\d{5,})(?P<tail>[^/]*)")
 _WORDS = re.compile(r"[A-Za-z]+")
 _DEFAULT_SPLIT = "train"
-_MOST_LOOKED_FOR = 100_000  # missing files: a name may say that there are a billion
+_MOST_LOOKED_FOR = 100_000  # missing files: a name may claim a billion files
 
 _Parsed = TypeVar("_Parsed")
 
@@ -28,11 +28,11 @@ class ShardFile(NamedTuple):
     """One file of records.
 
     Args:
-        name: as the dataset names it: relative to its uri, unless it lies elsewhere.
-        records: None where nothing says it and they were not counted.
-        entry: what the manifest says of it, if there is one.
-        path: in full, once it is opened.
-        bytes: of the file as it lies there.
+        name: the name in the dataset, relative to its uri unless the file is elsewhere.
+        records: the number of records; None if no metadata has it and they were not counted.
+        entry: its entry in the manifest, if there is one.
+        path: the full path, once it is opened.
+        bytes: the size of the file as stored.
         is_gzip: whether it is compressed, by gzip or zlib.
     """
 
@@ -45,13 +45,13 @@ class ShardFile(NamedTuple):
 
     @property
     def num_records(self) -> int:
-        """How many records it has, of a dataset that was inspected."""
+        """Number of its records, for a dataset that was inspected."""
         assert self.records is not None, self.path
         return self.records
 
     @property
     def index_path(self) -> str | None:
-        """Where its record index lies if it has one; None of a shard not called as ours are."""
+        """Path of its record index, which may not exist; None if tfx-shards did not name it."""
         uri, _, name = self.path.rpartition(f"/{naming.SPLIT_PREFIX}")
         path = f"{naming.SPLIT_PREFIX}{name}"
         return f"{uri}/{naming.index_file(path)}" if naming.is_shard_file(path) else None
@@ -59,14 +59,14 @@ class ShardFile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetLayout:
-    """What was found of a dataset.
+    """The files and metadata of a dataset.
 
     Args:
-        shards: by split, in order.
-        features: by name; empty where `says_features` is false.
-        says_features: whether its own files say its features, or its records were inspected.
+        shards: the shards by split, in order.
+        features: the features by name; empty if `says_features` is false.
+        says_features: whether its metadata describes the features, or its records were inspected.
         named_in: the file that names the shards, if there is one.
-        manifest: of a dataset of ours.
+        manifest: the manifest of a dataset written by tfx-shards.
         vocabulary_files: the file of each feature's class names, relative to the uri.
     """
 
@@ -81,17 +81,22 @@ class DatasetLayout:
 def find_layout(
     files: Mapping[str, int | None], read_text: Callable[[str], str], *, uri: str
 ) -> DatasetLayout:
-    """Finds a dataset among files: bytes by path relative to `uri`, in it and in the folders there.
+    """Find a dataset among files in its folder and the folders there.
 
-    What JSON of others names lies inside of the folder. The exception is SchemaExport's artifact,
-    known by `example.schema.json`: it describes shards that lie elsewhere.
+    Third-party metadata may only name files inside the folder. The exception is the artifact of
+    SchemaExport, which has an `example.schema.json`: it describes shards elsewhere.
+
+    Args:
+        files: the size of each file in bytes, by path relative to `uri`.
+        read_text: returns the content of a file, given its path relative to `uri`.
+        uri: the uri of the folder.
 
     Raises:
-        DatasetError: there is no dataset, or it is not whole; the message names the problem.
+        DatasetError: there is no dataset, or it is incomplete; the message names the problem.
     """
 
     def parsed(parse: Callable[..., _Parsed], name: str) -> _Parsed:
-        """What a file says; whatever is wrong with it, the error names it."""
+        """Parse a file. Every error has its path."""
         path = f"{uri}/{name}"
         with reading(path, "to read it"):
             text = read_text(name)
@@ -122,7 +127,7 @@ def find_layout(
     if named_in == naming.DATUM_SHARDS_FILE:
         shards = _counted(parsed(parse_shard_info, named_in), files, f"{uri}/{named_in}")
         images = [name for name, feature in (features or {}).items() if feature.is_image]
-        if features and {"image", "label"} <= {*images}:  # of segmentation: pixels are classes
+        if features and {"image", "label"} <= {*images}:  # segmentation: pixels are class ids
             extra = {"label_map": True, **features["label"].extra}
             features["label"] = dataclasses.replace(features["label"], extra=extra)
     elif named_in == naming.TFDS_INFO_FILE:
@@ -145,7 +150,7 @@ def find_layout(
 
 
 def may_be_dataset(files: Collection[str]) -> bool:
-    """Whether any of these may be of a dataset, whole or not."""
+    """Return whether any of these files may belong to a dataset, complete or not."""
     folders = (naming.SPLIT_PREFIX, f"{naming.WORKING_FOLDER}/")
     return any(
         path in naming.DESCRIPTIONS or path.startswith(folders) or naming.is_named_as_records(path)
@@ -154,10 +159,10 @@ def may_be_dataset(files: Collection[str]) -> bool:
 
 
 def layout_of_files(names: Sequence[str], whole: DatasetLayout | None) -> DatasetLayout:
-    """The layout of some files that were named one by one.
+    """Return the layout of files that were given one by one.
 
-    Splits are those of the dataset that they are parts of (`whole`); of files that it does not name
-    as the file's or its folder's name says, else `train`.
+    A file that belongs to a dataset (`whole`) is in its split there. Any other file is in the split
+    that its name or its folder's name contains, or else in `train`.
     """
     shards: dict[str, list[ShardFile]] = {}
     groups = whole.shards.items() if whole is not None else ()
@@ -171,7 +176,7 @@ def layout_of_files(names: Sequence[str], whole: DatasetLayout | None) -> Datase
 
 
 def _split_of_file(path: str) -> str:
-    """As its folder or the first word of its name, or its folder's, that is a usual spelling."""
+    """Return the split of a `Split-` folder, or the first split word in the last two names."""
     folder, name = ["", *path.split("/")][-2:]
     if folder.startswith(naming.SPLIT_PREFIX):
         return folder.removeprefix(naming.SPLIT_PREFIX)
@@ -182,7 +187,7 @@ def _split_of_file(path: str) -> str:
 def _counted(
     info: Mapping[str, Mapping[str, int]], files: Mapping[str, int | None], named_in: str
 ) -> dict[str, list[ShardFile]]:
-    """Shards that JSON of others names, which lie inside of the folder."""
+    """Return the shards that third-party JSON names. They must be inside the folder."""
     for split, shards in info.items():
         if "/" in naming.check_inner_path(split, named_in=named_in):
             raise DatasetError(f"split {split!r}: expected a name without '/' ({named_in})")
@@ -195,7 +200,7 @@ def _counted(
 
 
 def _bare(files: Collection[str], uri: str) -> list[str]:
-    """TFRecord files in the folder or one below it; without an extension where none has one."""
+    """Return the TFRecord files in the folder or one below, or else numbered files."""
     near = [path for path in files if path.count("/") < 2]
     paths = [path for path in near if naming.BARE_RECORDS.search(path)]
     paths = paths or [path for path in near if naming.PLAIN_RECORDS.search(path)]
@@ -213,7 +218,7 @@ def _bare(files: Collection[str], uri: str) -> list[str]:
 def check_numbers(
     paths: Iterable[str], *, is_wanted: Callable[[str], object] = lambda name: True
 ) -> None:
-    """Refuses a gap among files that say how many they are, of those that are wanted."""
+    """Raise DatasetError if a wanted file is missing from a numbered series (`-00001-of-00008`)."""
     seen: dict[tuple[str, str, str], set[int]] = {}
     for path in paths:
         if match := _NUMBERED.fullmatch(path):

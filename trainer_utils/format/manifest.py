@@ -1,18 +1,18 @@
-"""`manifest.json`, written last: its presence says that a dataset is whole; and `lineage.json`.
+"""Read and write `manifest.json`, which marks a dataset as complete, and `lineage.json`.
 
     manifest = Manifest.from_json(text, path=…)
     manifest.shards[0].records, manifest.accounting["train"].rejected
 
-It holds no clock, no host and no absolute path, and its keys are sorted: equal datasets have
-equal manifests, byte for byte.
+The manifest is written last. It contains no time, no host and no absolute path, and its keys are
+sorted. Equal datasets have equal manifests, byte for byte.
 
 It has the size and CRC-32C of every other small file that is published (`files`), and a checksum
-of itself (`checksum`). Format version 3, whose record indices have no offsets, and version 2, whose
-indices have lengths only, can still be read.
+of itself (`checksum`). Two older format versions can still be read: in version 3, record indices
+have no offsets, and in version 2, they have lengths only.
 
-`lineage.json` says which step made the dataset (`Origin`), with what settings, and of which
-datasets, named by the digests of their manifests. It stands apart since it holds the settings as
-they were given, paths among them: whoever gives a dataset away may remove it.
+`lineage.json` records the step that made the dataset (`Origin`), its settings, and its input
+datasets, identified by the digests of their manifests. It is a separate file since it contains the
+settings as given, including paths: remove it before you publish the dataset.
 """
 
 import dataclasses
@@ -51,29 +51,29 @@ _KINDS: Mapping[str, set[type]] = {
     **{"records": {int}, "bytes": {int}, "crc32c": {int}},
     **{"content": {int, type(None)}, "index_crc32c": {int, type(None)}},
 }
-_MOST = 1 << 64  # of any number: none is larger in a manifest that was written
+_MOST = 1 << 64  # an exclusive limit for all numbers in a manifest
 _SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8}  # hexadecimal digits
 
 
 @dataclasses.dataclass(frozen=True)
 class FileDigest:
-    """A small file that is published: its size in bytes, and the CRC-32C of them."""
+    """The size in bytes and the CRC-32C of a small file that is published."""
 
     size: int
     crc32c: int
 
     @classmethod
     def of(cls, data: bytes) -> "FileDigest":
-        """Of a file's content."""
+        """Return the digest of a file's content."""
         return cls(len(data), extend_crc32c(0, data))
 
     def to_entry(self) -> JsonObject:
-        """As the manifest has it."""
+        """Return the manifest's entry for the file."""
         return {"bytes": self.size, "crc32c": f"{self.crc32c:08x}"}
 
     @classmethod
     def from_entry(cls, path: str, entry: Mapping[str, Json]) -> "FileDigest":
-        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
+        """Parse an entry made by `to_entry`; raise ValueError, KeyError or TypeError."""
         check_inner_path(path)
         size = entry["bytes"]
         if type(size) is not int or size < 0:
@@ -86,13 +86,13 @@ class Shard:
     """One file of records.
 
     Args:
-        path: relative to the dataset's uri, with `/`.
+        path: the path relative to the dataset's uri, with `/`.
         split: the split it belongs to.
-        records: how many it holds.
-        bytes: its size as it lies on disk.
-        crc32c: the CRC-32C of all its bytes as they lie on disk.
-        content: the order-free checksum of its records (`multiset_checksum`); None: not known.
-        index_crc32c: the CRC-32C of its record index; None where it has none.
+        records: the number of records.
+        bytes: the size of the file as stored.
+        crc32c: the CRC-32C of all bytes of the file as stored.
+        content: the order-free checksum of its records (`multiset_checksum`); None if unknown.
+        index_crc32c: the CRC-32C of its record index; None without an index.
     """
 
     path: str
@@ -107,7 +107,7 @@ class Shard:
         _check_shards([self])
 
     def to_entry(self) -> JsonObject:
-        """The shard in JSON: checksums in hexadecimal, without what is not known."""
+        """Return the shard as JSON: checksums in hexadecimal, unknown values left out."""
         entry = {name: value for name, value in vars(self).items() if value is not None}
         return entry | {
             name: f"{entry[name]:0{digits}x}" for name, digits in _SUMS.items() if name in entry
@@ -115,9 +115,9 @@ class Shard:
 
     @classmethod
     def from_entries(cls, entries: Sequence[JsonObject]) -> "tuple[Shard, ...]":
-        """Reads what `to_entry` made, whose entries it takes over; raises ValueError or KeyError.
+        """Parse entries made by `to_entry` and keep them; raise ValueError or KeyError.
 
-        Of 100,000, which take some 0.2 s, the fields come all at once and are checked together.
+        It sets the fields of all shards at once and checks them together: 100,000 take about 0.2 s.
         """
         for name in _SUMS:
             for entry in entries:
@@ -131,7 +131,7 @@ class Shard:
 
 
 def _check_shards(shards: Sequence[Shard]) -> None:
-    """Refuses shards whose fields are no texts and counts, or whose path leads elsewhere."""
+    """Raise DatasetError if fields are not strings and counts, or a path leaves the dataset."""
     columns = {name: list(map(operator.attrgetter(name), shards)) for name in _KINDS}
     for name, column in columns.items():
         is_known = {*map(type, column)} <= _KINDS[name]
@@ -144,18 +144,18 @@ def _check_shards(shards: Sequence[Shard]) -> None:
         if index_crc32c is None:
             check_inner_path(path)
         elif not is_shard_file(path):
-            ShardName.parse(path)  # which says what is expected
+            ShardName.parse(path)  # raises an error that describes the expected form
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Accounting:
-    """What became of the inputs: found = written + rejected + skipped.
+    """The number of inputs by outcome: found = written + rejected + skipped.
 
     Args:
-        found: inputs listed.
-        written: examples written.
-        rejected: bad inputs; each is a line of `rejects.jsonl`.
-        skipped: inputs that are not wanted, by a setting or a documented rule.
+        found: the number of inputs listed.
+        written: the number of examples written.
+        rejected: the number of bad inputs; each is a line of `rejects.jsonl`.
+        skipped: the number of inputs left out by a setting or a documented rule.
     """
 
     found: int = 0
@@ -182,22 +182,22 @@ class Accounting:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a dataset holds and how it came to be.
+    """The contents of a dataset and how it was made.
 
     Args:
         shards: every shard, splits in order and shards in order within a split.
-        accounting: by split.
+        accounting: the accounting by split.
         producer: the component that wrote it.
         config: the settings that shaped it, without paths.
-        input_fingerprint: of the names and contents of the inputs, hexadecimal: the same for every
-            conversion of the same inputs, whatever the settings.
-        label_counts: how often each label occurs, by split; empty where there is no label.
-        conversions: inputs that are not kept byte for byte, by what was done to them.
-        reject_counts: rejected inputs by code.
-        versions: of the packages that shaped its bytes.
-        files: every other file that is published, by path relative to the dataset's uri, but for
-            record indices.
-        format_version: of its form.
+        input_fingerprint: a hexadecimal hash of the names and contents of the inputs: the same for
+            every conversion of the same inputs, with any settings.
+        label_counts: the frequency of each label, by split; empty without a label.
+        conversions: the number of inputs that are not kept byte for byte, by the change made.
+        reject_counts: the number of rejected inputs by code.
+        versions: the versions of the packages that shaped its bytes.
+        files: every other published file except record indices, by path relative to the dataset's
+            uri.
+        format_version: the version of the manifest's format.
     """
 
     shards: tuple[Shard, ...]
@@ -214,12 +214,12 @@ class Manifest:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Of the manifest as it lies on disk, hexadecimal: equal datasets have equal ones."""
+        """Hexadecimal hash of the manifest as stored, the same for equal datasets."""
         return _digest(self.to_json())
 
     @property
     def published(self) -> dict[str, FileDigest | None]:
-        """All files but itself and the shards, by path; None where the content is not known."""
+        """All files except the manifest and the shards, by path; None if the content is unknown."""
         indexed = [shard.path for shard in self.shards if shard.index_crc32c is not None]
         return {**self.files, **dict.fromkeys(map(index_file, indexed))}
 
@@ -234,19 +234,19 @@ class Manifest:
         return tuple(self.accounting)
 
     def shards_of(self, split: str) -> tuple[Shard, ...]:
-        """The shards of one split, in order."""
+        """Return the shards of one split, in order."""
         return tuple(shard for shard in self.shards if shard.split == split)
 
     def content_of(self, split: str) -> int | None:
-        """The order-free checksum of a split's records; None where a shard's is not known.
+        """Return the order-free checksum of a split's records; None if a shard's is unknown.
 
-        Equal for two datasets that hold the same records, however ordered and sharded.
+        Two datasets with the same records have the same checksum, in any order and any shards.
         """
         sums = [shard.content for shard in self.shards_of(split)]
         return None if None in sums else combine_checksums(filter(None, sums))
 
     def to_json(self) -> str:
-        """The manifest as it lies on disk: JSON with sorted keys, ending with a newline."""
+        """Return the manifest as stored: JSON with sorted keys, ending with a newline."""
         value = {
             "format_version": self.format_version,
             "producer": self.producer,
@@ -277,9 +277,16 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str, *, path: str, is_checked: bool = True) -> "Manifest":
-        """Reads what `to_json` made; a DatasetError names `path` where it is none, was changed, or
-        is of a newer format. Its own checksum must agree where it `is_checked`, as by whoever
-        relies on it."""
+        """Parse a manifest made by `to_json`.
+
+        Args:
+            text: the content of the file.
+            path: the path of the file, for messages.
+            is_checked: whether its own checksum must agree.
+
+        Raises:
+            DatasetError: it is not a manifest, was changed, or has a newer format; it has `path`.
+        """
         is_whole = is_sealed(text)
         value = parse_json_object(text, path=path, is_ours=is_whole)
         version = value.get("format_version")
@@ -294,7 +301,7 @@ class Manifest:
             if is_checked and not is_whole:
                 raise ValueError("its own checksum does not agree")
             manifest = cls._from_value(value)
-            if is_checked:  # this is how it was written
+            if is_checked:  # the text is then exactly what `to_json` returns
                 vars(manifest)["digest"] = _digest(text)  # 100,000 shards take 2 s to render
             return manifest
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -327,8 +334,16 @@ class Manifest:
         )
 
     def check_text(self, name: str, text: str | bytes, *, path: str) -> None:
-        """Compares the content of a small file, by its relative name, with its checksum, where the
-        manifest has one; a DatasetError with its `path` where it is another."""
+        """Compare the content of a small file with its checksum, if the manifest has one.
+
+        Args:
+            name: the path of the file relative to the dataset's uri.
+            text: the content of the file.
+            path: the full path of the file, for messages.
+
+        Raises:
+            DatasetError: the content differs.
+        """
         digest = self.files.get(name)
         found = FileDigest.of(text.encode() if isinstance(text, str) else text)
         if digest is not None and digest != found:
@@ -337,8 +352,14 @@ class Manifest:
             raise DatasetError.at(path, expected=said, got=got, advice=advice)
 
     def check_files(self, sizes: Mapping[str, int]) -> None:
-        """Compares it with the files in the split folders, bytes by relative path; a DatasetError
-        names a shard that is missing, is extra, or has another size."""
+        """Compare the manifest with the files in the split folders.
+
+        Args:
+            sizes: the size of each file in bytes, by path relative to the dataset's uri.
+
+        Raises:
+            DatasetError: a shard is missing, unexpected, or has another size.
+        """
         expected = {shard.path: shard.bytes for shard in self.shards}
         for path in sorted(expected.keys() | sizes.keys()) if expected != sizes else ():
             size, found = expected.get(path), sizes.get(path)
@@ -372,8 +393,11 @@ def _counts(value: Json) -> Mapping[str, int]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetInput:
-    """A dataset that a step read: the input's name, and the digest of the dataset's manifest, or of
-    its shards' sizes where it had none, by which it is known among the ancestors."""
+    """A dataset that a step read.
+
+    `name` is the name of the input. `digest` identifies the dataset among the ancestors: it is the
+    digest of its manifest, or of its shards' sizes if it has no manifest.
+    """
 
     name: str
     digest: str
@@ -381,8 +405,14 @@ class DatasetInput:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step:
-    """What made a dataset: the component, its settings as they were given, the inputs' base among
-    them, the datasets that it read, and the name of the output that the dataset is."""
+    """The step that made a dataset.
+
+    Args:
+        component: the component.
+        settings: its settings as given, including the inputs' base.
+        inputs: the datasets that it read.
+        output: the name of the output that holds the dataset.
+    """
 
     component: str
     settings: Mapping[str, Json] = dataclasses.field(default_factory=dict)
@@ -392,7 +422,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetSummary:
-    """What a manifest says of a dataset as a whole.
+    """The part of a manifest that describes the dataset as a whole.
 
     `accounting`, `num_shards` and `content`, the order-free checksum of the records, are by split;
     `rejects` are counts by code.
@@ -413,7 +443,7 @@ class DatasetSummary:
 
     @classmethod
     def of(cls, manifest: Manifest) -> "DatasetSummary":
-        """What a manifest says."""
+        """Return the summary of a manifest."""
         sums = {split: manifest.content_of(split) for split in manifest.splits}
         return cls(
             producer=manifest.producer,
@@ -428,7 +458,7 @@ class DatasetSummary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ancestor:
-    """A dataset that was read on the way, by its digest: what its manifest said, and its maker."""
+    """An earlier dataset in the lineage: its digest, the summary of its manifest, and its step."""
 
     digest: str
     summary: DatasetSummary | None = None
@@ -437,24 +467,24 @@ class Ancestor:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Origin:
-    """How a dataset came to be: its last step, and all datasets before, the first made first."""
+    """The lineage of a dataset: its last step, and all datasets before, the oldest first."""
 
     made_by: Step
     ancestors: tuple[Ancestor, ...] = ()
 
     def to_json(self) -> str:
-        """The text of `lineage.json`."""
+        """Return the content of `lineage.json`."""
         value = dataclasses.asdict(self) | {
             "format_version": _LINEAGE_VERSION,
             "checksum": NO_CHECKSUM,
         }
         for one in filter(None, (ancestor["summary"] for ancestor in value["ancestors"])):
-            one["split_order"] = list(one["accounting"])  # keys of JSON are sorted
+            one["split_order"] = list(one["accounting"])  # JSON keys are sorted
         return seal(render_json(value))
 
     @classmethod
     def from_json(cls, text: str, *, path: str) -> "Origin":
-        """Reads what `to_json` made; of anything else a DatasetError names `path`."""
+        """Parse a lineage made by `to_json`; raise DatasetError with `path` if it is invalid."""
         advice = "It was changed: remove it, or write the dataset again."
         with reading(path, "the lineage of a dataset", advice=advice):
             value = parse_json_object(text, path=path)

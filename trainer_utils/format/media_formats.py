@@ -1,10 +1,10 @@
-"""Files of images and sounds: how they begin, what their names end in, what images' headers say.
+"""Detect image and audio formats by signature and extension, and read the size of images.
 
     format_of(head).name            # 'JPEG'
     image_size(data)                # ImageSize(format='JPEG', height=480, width=640, channels=3)
 
-The package `filetype` takes 2 to 20 times as long as this table, and knows neither RF64 nor several
-extensions. No pixel is decoded: a size takes 2 to 4 µs, a tenth of what Pillow takes to open it.
+The package `filetype` takes 2 to 20 times as long as this table, and lacks RF64 and several
+extensions. No pixel is decoded: a size takes 2 to 4 µs, a tenth of the time for Pillow to open it.
 Source: the registrations of IANA and the formats' own standards: PNG (ISO 15948) 5 and 11.2, GIF89a
 18, BITMAPINFOHEADER and its successors; ITU-T T.81, Annex B, and `jdmarker.c` of libjpeg-turbo. MP3
 without ID3 begins with a frame of MPEG 1 or 2, layer III, without a CRC.
@@ -23,12 +23,12 @@ import numpy.typing as npt
 from trainer_utils.format.errors import DatasetError
 
 BMP = b"BM"
-GIF = b"GIF8"  # and then 7a or 9a: as TensorFlow tells them
+GIF = b"GIF8"  # then 7a or 9a; TensorFlow checks the same prefix
 ID3 = b"ID3"
 JPEG = b"\xff\xd8\xff"
 OGG = b"OggS"
 PNG = b"\x89PNG\r\n\x1a\n"
-RIFF = (b"RIFF", b"RF64")  # a size of 4 bytes follows, and then the form
+RIFF = (b"RIFF", b"RF64")  # followed by a size of 4 bytes and the form
 WAVE = b"WAVE"
 COMPRESSIONS = {
     b"\x1f\x8b": "a file packed by gzip",
@@ -36,7 +36,7 @@ COMPRESSIONS = {
     b"\xfd7zXZ\x00": "a file packed by xz",
     b"(\xb5/\xfd": "a file packed by zstd",
 }
-"""How a compressed file begins, and what it is."""
+"""The signatures of compressed files, with a description of each."""
 
 _PACKINGS = {
     **COMPRESSIONS,
@@ -45,7 +45,7 @@ _PACKINGS = {
     b"Rar!": "a RAR archive",
     b"%PDF-": "a PDF document",
 }
-BASELINE, EXTENDED, PROGRESSIVE, LOSSLESS = 0xC0, 0xC1, 0xC2, 0xC3  # kinds of JPEG's frames
+BASELINE, EXTENDED, PROGRESSIVE, LOSSLESS = 0xC0, 0xC1, 0xC2, 0xC3  # kinds of JPEG frames
 DHT, DAC, EOI, SOS, DQT, DNL, DRI = 0xC4, 0xCC, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD
 APP1, COM = 0xE1, 0xFE
 FRAMES = frozenset(range(0xC0, 0xD0)) - {DHT, 0xC8, DAC}
@@ -55,19 +55,20 @@ _MARKER = re.compile(rb"\xff[^\x00\xff]")
 _SEGMENT = struct.Struct(">BBH")
 _FRAME = struct.Struct(">BHHB")
 
-_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type; a palette's are colours
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type; a palette contains RGB colours
 _PNG_COLOURS = {1: 0, 3: 2, 4: 6}  # colour type by channels: grey, RGB, RGBA
-_PNG_UP = 2  # the filter that keeps the difference to the line above
+_PNG_UP = 2  # the filter that stores the difference to the row above
 _BMP_HEADER_BYTES = (40, 52, 56, 64, 108, 124)
 _BMP_UNCOMPRESSED = (0, 3)  # BI_RGB, BI_BITFIELDS
-_BMP_CHANNELS = {8: 1, 24: 3, 32: 4}  # by bits
+_BMP_CHANNELS = {8: 1, 24: 3, 32: 4}  # by bits per pixel
 
 
 @dataclasses.dataclass(frozen=True)
 class MediaFormat:
-    """A format that is taken: `image` or `audio`, by how its files are called and begin.
+    """A supported image or audio format, with its extensions and signatures.
 
-    `name` is Pillow's or libsndfile's, `form` what it is in a RIFF, `brands` in an ISO media file.
+    `kind` is `image` or `audio`. `name` is that of Pillow or libsndfile. `form` is the form type of
+    a RIFF file, and `brands` are the brands of an ISO media file.
     """
 
     name: str
@@ -102,22 +103,22 @@ EXTENSIONS = {
     kind: frozenset(ending for f in FORMATS if f.kind == kind for ending in f.extensions)
     for kind in ("image", "audio")
 }
-"""What names end in, by kind."""
+"""The file extensions by kind."""
 
-# Images that are not taken, to say so: PNM, Photoshop, PostScript, PDF, SVG, JPEG 2000, icons, QOI.
+# Unsupported image formats: PNM, Photoshop, PostScript, PDF, SVG, JPEG 2000, icons, QOI.
 _OTHERS = (
     *(b"P%d" % number for number in range(1, 8)),
     *(b"8BPS", b"%!PS", b"%PDF", b"<svg", b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51", b"\0\0\1\0"),
     b"qoif",
 )
-_FTYP = b"ftyp"  # at byte 4: an ISO media file, whose brands follow
-_GENERAL_BRANDS = (b"mif1", b"msf1")  # of HEIF and AVIF alike
+_FTYP = b"ftyp"  # at byte 4 of an ISO media file, followed by its brands
+_GENERAL_BRANDS = (b"mif1", b"msf1")  # both HEIF and AVIF use these
 
 
 def format_of(head: bytes) -> MediaFormat | None:
     """Return the format of a file by its first bytes; None if it is not a supported one.
 
-    12 bytes are enough, but 64 for an AVIF whose main brand is HEIF's.
+    12 bytes are enough, except for an AVIF with a main brand of HEIF, which takes 64.
     """
     form = head[8:12] if head.startswith(RIFF) else b""
     brand = _main_brand(head) if head[4:8] == _FTYP else b""
@@ -142,17 +143,17 @@ def _main_brand(head: bytes) -> bytes:
 
 
 def is_other_image(head: bytes) -> bool:
-    """Whether a file is an image of a kind that is not taken; blanks before its text may be."""
+    """Return whether a file is an image in an unsupported format, also after leading whitespace."""
     return head[:16].lstrip().startswith(_OTHERS)
 
 
 def packing_of(head: bytes) -> str | None:
-    """What a file is packed as, by the magic numbers of file(1), for a message; or None."""
+    """Describe the packing of a file by the magic numbers of file(1), or return None."""
     return next((name for sign, name in _PACKINGS.items() if head.startswith(sign)), None)
 
 
 class ImageSize(NamedTuple):
-    """A format that TensorFlow decodes, height and width in pixels, and channels."""
+    """An image format that TensorFlow decodes, with height and width in pixels, and channels."""
 
     format: str
     height: int
@@ -161,7 +162,7 @@ class ImageSize(NamedTuple):
 
 
 def image_size(data: bytes) -> ImageSize | None:
-    """What the header says; None where the bytes are no JPEG, PNG, GIF or BMP."""
+    """Return the image size from the header; None if the bytes are not JPEG, PNG, GIF or BMP."""
     try:
         if data.startswith(JPEG):
             frame = read_jpeg_frame(data)
@@ -180,9 +181,9 @@ def image_size(data: bytes) -> ImageSize | None:
 
 
 def _bmp_size(data: bytes) -> ImageSize | None:
-    """Of one whose pixels end where the file does, as TensorFlow's DecodeBmpV2 asks.
+    """Return the size of a BMP if its pixels end at the end of the file, as DecodeBmpV2 requires.
 
-    The file's size in its header is passed over: many programs leave it 0 or wrong.
+    The file size in the header is ignored, since many programs leave it 0 or wrong.
     """
     offset, header_bytes, width, height, _, bits, compression = struct.unpack_from(
         "<iIiiHHI", data, 10
@@ -201,8 +202,11 @@ def _checked(name: str, height: int, width: int, channels: int) -> ImageSize | N
 
 
 class JpegFrame(NamedTuple):
-    """What a frame's header says: where its marker `start`s, the marker (`process`, of `FRAMES`),
-    bits of a sample, height and width in pixels, components of a pixel."""
+    """The header of a JPEG frame.
+
+    `start` is the offset of its marker, and `process` is the marker, one of `FRAMES`. `precision`
+    is in bits per sample, height and width are in pixels, and `components` is per pixel.
+    """
 
     start: int
     process: int
@@ -213,16 +217,17 @@ class JpegFrame(NamedTuple):
 
     @property
     def height_offset(self) -> int:
-        """Where the height stands, in bytes."""
+        """Offset of the height, in bytes."""
         return self.start + _SEGMENT.size + 1
 
 
 def find_segment(data: bytes | memoryview, position: int) -> tuple[int, int, int]:
-    """The first segment from a position on; decoders pass over what is no marker.
+    """Return the first segment at or after a position. Like decoders, skip bytes between segments.
 
     Returns:
-        Where its marker stands, the marker, and the segment's length, without the marker; of a
-        marker that stands alone two bytes of what follows. At the end all is 0 but the first.
+        The offset of its marker, the marker, and the length of the segment without the marker. For
+        a marker without a length, it is the value of the next two bytes. At the end of the data:
+        the size of the data and two zeros.
     """
     if position + _SEGMENT.size <= len(data):
         first, marker, length = _SEGMENT.unpack_from(data, position)
@@ -236,7 +241,7 @@ def find_segment(data: bytes | memoryview, position: int) -> tuple[int, int, int
 
 
 def jpeg_segments(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
-    """The segments from the second on, as `find_segment` has them: until the first scan's head."""
+    """Yield the segments after the first as `find_segment` returns them, up to the first scan."""
     position = 2
     while True:
         start, marker, length = segment = find_segment(data, position)
@@ -249,7 +254,7 @@ def jpeg_segments(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
 
 
 def read_jpeg_frame(data: bytes) -> JpegFrame | None:
-    """The frame's header; None where there is none before the first scan."""
+    """Return the header of the frame, or None if the first scan comes before any frame."""
     for start, marker, _ in jpeg_segments(data):
         if marker in FRAMES:
             return frame_at(data, start, marker)
@@ -257,14 +262,21 @@ def read_jpeg_frame(data: bytes) -> JpegFrame | None:
 
 
 def frame_at(data: bytes | memoryview, start: int, marker: int) -> JpegFrame | None:
-    """The header of the frame whose marker stands at `start`; None where the file ends in it."""
+    """Return the header of the frame with its marker at `start`; None if the data ends in it."""
     if start + _SEGMENT.size + _FRAME.size > len(data):
         return None
     return JpegFrame(start, marker, *_FRAME.unpack_from(data, start + _SEGMENT.size))
 
 
 def encode_png(pixels: npt.NDArray[Any]) -> bytes:
-    """A PNG of `(height, width)` or `(height, width, 1, 3 or 4) uint8`; else a DatasetError."""
+    """Encode pixels as PNG.
+
+    Args:
+        pixels: `(height, width)` or `(height, width, 1, 3 or 4) uint8`.
+
+    Raises:
+        DatasetError: the shape or the dtype is another.
+    """
     shape = pixels.shape if pixels.ndim == 3 else (*pixels.shape, 1)
     if pixels.dtype != np.uint8 or len(shape) != 3 or shape[2] not in _PNG_COLOURS or 0 in shape:
         rule = "(height, width) or (height, width, 1, 3 or 4) uint8"

@@ -1,4 +1,4 @@
-"""The names of files and folders in a dataset, written and parsed in this one place.
+"""Build and parse the names of all files and folders in a dataset.
 
 Source: `tfx.types.artifact_utils.get_split_uri`; Datum keeps its two JSON files at the top.
 """
@@ -23,8 +23,8 @@ TFDS_FEATURES_FILE = "features.json"
 EXAMPLE_SCHEMA_FILE = "example.schema.json"
 REJECTS_FILE = "rejects.jsonl"
 CROISSANT_FILE = "croissant.json"
-LINEAGE_FILE = "lineage.json"  # beside the manifest, which does not name it
-INPUTS_FILE = "inputs.json"  # likewise
+LINEAGE_FILE = "lineage.json"  # next to the manifest, which does not list it
+INPUTS_FILE = "inputs.json"  # not listed in the manifest either
 DATASET_FILES = (
     MANIFEST_FILE,
     DATUM_TYPES_FILE,
@@ -36,27 +36,27 @@ DATASET_FILES = (
     INPUTS_FILE,
 )
 DESCRIPTIONS = (MANIFEST_FILE, DATUM_SHARDS_FILE, TFDS_INFO_FILE)
-"""The files that name a dataset's shards, in the order in which they are believed."""
+"""The files that list a dataset's shards, in order of precedence."""
 BARE_RECORDS = re.compile(r"\.(tfrecords?|tfrec)(\.gz|\.zlib)?$|\.tfrecords?-\d+-of-\d+$")
-"""What names of TFRecord files end in, whoever wrote them."""
+"""Extensions of TFRecord files from any writer."""
 PLAIN_RECORDS = re.compile(r"(?<!\.data)(?<!\.index)-\d{5,}-of-\d{5,}$")
-"""The same, without an extension: `train-00000-of-01024`; `model.data-00000-of-00001` is none."""
+"""Names without extension, such as `train-00000-of-01024` but not `model.data-00000-of-00001`."""
 LABEL_FEATURES = ("label", "labels")
-"""What a record's classes are called: one, or several."""
+"""The features that hold the classes of a record: one, or several."""
 NAME_FEATURES = ("record_id", "filename", "id")
-"""What says where a record is from. Where texts have an `id` of their own, the first is ours."""
+"""The features that name a record's source. `record_id` exists if texts have their own `id`."""
 VOCABULARY_FOLDER = "vocab"
 INDEX_FOLDER = "index"
-WORKING_FOLDER = ".tfx-shards-tmp"  # while a dataset is being written
-RUN_FILE = "run.json"  # in it: of which run, and of which inputs and settings, the rest of it is
+WORKING_FOLDER = ".tfx-shards-tmp"  # exists while a dataset is being written
+RUN_FILE = "run.json"  # in the working folder: identifies the run, its inputs and its settings
 
 _MOST_NAME_BYTES = 255  # NAME_MAX of Linux, macOS and Windows
-_MOST_SPLIT_CHARACTERS = 200  # a shard's name has more than its split's
+_MOST_SPLIT_CHARACTERS = 200  # a shard's name is longer than its split's
 _SPLIT_NAME = re.compile(rf"\w{{1,{_MOST_SPLIT_CHARACTERS}}}", re.ASCII)
-# A path with nothing to look at more closely, as nearly all are: five times faster.
+# Nearly all paths match this and need no further checks: five times faster.
 _PLAIN_PATH = re.compile(r"(?:[\w-][\w.-]{0,99}/)*[\w-][\w.-]{0,99}", re.ASCII)
 _INDEX_PATH = re.compile(rf"{INDEX_FOLDER}/\w+-\d{{5,}}-of-\d{{5,}}(\.names)?\.npy", re.ASCII)
-# Separators, what shells and Windows keep for themselves, and the escape itself.
+# Separators, characters reserved by shells and Windows, and the escape character.
 _RESERVED = frozenset('%/\\<>:"|?*')
 _SHARD_PATH = re.compile(
     rf"{SPLIT_PREFIX}(?P<split>\w+)/{SHARD_PREFIX}"
@@ -76,7 +76,7 @@ SPLIT_SPELLINGS = tuple(_CANONICAL)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardName:
-    """One shard's place in its dataset: a split of word characters, an index below a count."""
+    """The position of a shard: a split of word characters, and an index below a count."""
 
     split: str
     shard_index: int
@@ -91,20 +91,20 @@ class ShardName:
 
     @property
     def path(self) -> str:
-        """The path relative to the dataset's uri, with `/` between its parts."""
+        """Path relative to the dataset's uri, with `/` between its parts."""
         place = f"{self.shard_index:05d}-of-{self.num_shards:05d}"
         suffix = ".gz" if self.gzip else ""
         return f"{SPLIT_PREFIX}{self.split}/{SHARD_PREFIX}-{place}{suffix}"
 
     @classmethod
     def parse(cls, path: str) -> "ShardName":
-        """The name that a relative path spells; a DatasetError where `path` makes no such."""
+        """Parse a relative path; raise DatasetError if it is not the path of a shard."""
         split, index, count, gzip = _parts(path)
         return cls(split=split, shard_index=int(index), num_shards=int(count), gzip=bool(gzip))
 
 
 def _parts(path: str) -> Sequence[str]:
-    """Split, number, count, and `.gz` or None."""
+    """Return the split, the index, the count, and `.gz` or None."""
     if match := _SHARD_PATH.fullmatch(path):
         return match.groups()
     example = f"'{SPLIT_PREFIX}train/{SHARD_PREFIX}-00000-of-00008'"
@@ -112,8 +112,12 @@ def _parts(path: str) -> Sequence[str]:
 
 
 def check_inner_path(path: str, *, named_in: str = "") -> str:
-    """`path` itself, if it leads to a file inside of the folder that it is relative to; else a
-    DatasetError with the file that it is `named_in`."""
+    """Return `path` if it stays inside its folder; else raise DatasetError.
+
+    Args:
+        path: a path relative to the folder.
+        named_in: the file that contains the path, for the message.
+    """
     if _PLAIN_PATH.fullmatch(path):
         return path
     parts = path.split("/")
@@ -134,7 +138,7 @@ def _octets(text: str) -> bytes:
 
 
 def check_feature_names(names: Iterable[str]) -> None:
-    """Refuses, by an InputError, names that are empty, or not Unicode, as half a surrogate pair."""
+    """Raise InputError for names that are empty or invalid Unicode, like unpaired surrogates."""
     for name in names:
         if not name or name.encode(errors="ignore").decode() != name:
             rule = "a name in UTF-8, of 1 character or more"
@@ -142,30 +146,33 @@ def check_feature_names(names: Iterable[str]) -> None:
 
 
 def index_file(shard_path: str) -> str:
-    """The file that says where a shard's records lie, relative to the dataset's uri.
+    """Return the record index file of a shard, relative to the dataset's uri.
 
-    It cannot lie beside the shard, since TFX reads whatever is in a split's folder, and is not
-    called like one, since others look for `data_tfrecord-*` at any depth.
+    It is not next to the shard, since TFX reads every file in a split's folder. Its name differs
+    from a shard's, since other tools look for `data_tfrecord-*` at any depth.
     """
     split, shard_index, num_shards, _ = _parts(shard_path)
     return f"{INDEX_FOLDER}/{split}-{shard_index}-of-{num_shards}.npy"
 
 
 def is_shard_file(path: str) -> bool:
-    """Whether a relative path is one that `ShardName` makes."""
+    """Return whether `ShardName` makes this relative path."""
     return _SHARD_PATH.fullmatch(path) is not None
 
 
 def is_index_file(path: str) -> bool:
-    """Whether a relative path is one that `index_file` makes, or once made for names."""
+    """Return whether `index_file` makes this relative path, or made it in an older version."""
     return _INDEX_PATH.fullmatch(path) is not None
 
 
 def vocabulary_file(feature: str) -> str:
-    """The file of a feature's vocabulary, relative to the uri.
+    """Return the file of a feature's vocabulary, relative to the uri.
 
-    Percent-encoded (RFC 3986, section 2.1) are separators, control and direction marks, what
-    Windows refuses, and dots or blanks at either end. A ConfigError where it gets too long.
+    Separators, control and direction characters, characters that Windows rejects, and dots or
+    spaces at either end are percent-encoded (RFC 3986, section 2.1).
+
+    Raises:
+        ConfigError: the name is empty or too long.
     """
     name = ""
     for place, character in enumerate(feature):
@@ -179,17 +186,17 @@ def vocabulary_file(feature: str) -> str:
 
 
 def vocabulary_of(path: str) -> str | None:
-    """The feature whose vocabulary a relative path is; None where it is another file's."""
+    """Return the feature of a vocabulary file, given its relative path; None for other files."""
     name = re.fullmatch(rf"{VOCABULARY_FOLDER}/(.*)\.txt", path, re.DOTALL)
     try:
         return None if name is None else urllib.parse.unquote(name[1], errors="surrogatepass")
-    except UnicodeDecodeError:  # percent signs of somebody else's
+    except UnicodeDecodeError:  # percent signs from another tool
         return None
 
 
-@functools.lru_cache(maxsize=64)  # of a hundred thousand shards, nearly all have the same
+@functools.lru_cache(maxsize=64)  # nearly all of a hundred thousand shards have the same split
 def check_split_name(split: str) -> str:
-    """`split` itself, if it is of ASCII letters, digits and underscores, and not too long."""
+    """Return `split` if it has only ASCII letters, digits and underscores, and is not too long."""
     if not isinstance(split, str) or not _SPLIT_NAME.fullmatch(split):
         rule = f"letters, digits and underscores, of at most {_MOST_SPLIT_CHARACTERS}"
         shown = split[:1000] if isinstance(split, str) else split
@@ -198,15 +205,15 @@ def check_split_name(split: str) -> str:
 
 
 def canonical_split(name: str) -> str | None:
-    """`train`, `eval` or `test` for any of their usual spellings, None for any other name.
+    """Return `train`, `eval` or `test` for any of their usual spellings, None for any other name.
 
-    `eval` is TFX's own word for what others call val, valid, validation or dev.
+    `eval` is TFX's word for val, valid, validation or dev.
     """
     return _CANONICAL.get(name.lower())
 
 
 def sign_of_dataset(names: Collection[str]) -> str | None:
-    """The file that shows that a folder of these is a dataset already; None for raw files."""
+    """Return the file that shows that a folder is a dataset already; None for raw files."""
     if shards := [name for name in names if _SHARD_OF_RUN.match(name)]:
         return min(shards)
     signs = {DATUM_SHARDS_FILE: DATUM_TYPES_FILE, TFDS_INFO_FILE: TFDS_FEATURES_FILE}
@@ -219,6 +226,6 @@ def sign_of_dataset(names: Collection[str]) -> str | None:
 
 
 def is_named_as_records(path: str) -> bool:
-    """Whether a file is called as files of TFRecords are, with an extension or without."""
+    """Return whether a file has a name of TFRecord files, with an extension or without."""
     name = path.rpartition("/")[2]
     return bool(BARE_RECORDS.search(name) or PLAIN_RECORDS.search(name))

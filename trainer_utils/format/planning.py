@@ -1,4 +1,4 @@
-"""Which split, which place and which shard: pure functions of identities and a seed.
+"""Assign records to splits, positions and shards by pure functions of identities and a seed.
 
 keyed_hash(b"cats/1.jpg", seed=0, purpose="split") % 3
 permute(np.arange(10), num_records=10, seed=0)     # where each record goes
@@ -14,14 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 _ROUNDS = 8  # 4 make a Feistel network pseudo-random (Luby and Rackoff, 1988)
-# A Feistel network over a handful of records cannot reach all orders alike (measured: chi-squared
-# 14 times its mean for 5 records), so few records are sorted by random keys instead.
+# A Feistel network over few records does not reach all orders equally often (measured: chi-squared
+# 14 times its mean for 5 records). Few records are sorted by random keys instead.
 _FEW_RECORDS = 1 << 16
 
 
 def keyed_hash(identity: bytes, *, seed: int, purpose: str) -> int:
-    """A 128-bit hash of an identity, such as a relative path, for a seed of 64 bits and a purpose,
-    up to 16 ASCII characters that keep one use apart from another.
+    """Return the 128-bit hash of an identity.
+
+    Args:
+        identity: the identity, such as a relative path.
+        seed: a signed 64-bit seed.
+        purpose: up to 16 ASCII characters that separate one use from another.
 
     Source: BLAKE2b with its own key and personalisation (RFC 7693).
     """
@@ -31,18 +35,18 @@ def keyed_hash(identity: bytes, *, seed: int, purpose: str) -> int:
 def keyed_digests(
     identities: Iterable[bytes], *, seed: int, purpose: str
 ) -> npt.NDArray[np.uint64]:
-    """`keyed_hash` of each of many: `(n, 2) uint64`, the lower 64 bits of each, and the upper."""
+    """Return the `keyed_hash` of each identity: `(n, 2) uint64`, lower and upper 64 bits."""
     begun = _begun(seed, purpose)
     digests = bytearray()
     for identity in identities:
-        hashed = begun.copy()  # half the time of making one
+        hashed = begun.copy()  # half the time of creating one
         hashed.update(identity)
         digests += hashed.digest()
     return np.frombuffer(digests, "<u8").reshape(-1, 2)
 
 
 def remainders(digests: npt.NDArray[np.uint64], modulus: int) -> npt.NDArray[np.uint64]:
-    """`keyed_hash(…) % modulus` of each of `keyed_digests`; `modulus` is below 2**48."""
+    """Return `keyed_hash(…) % modulus` for each of `keyed_digests`; `modulus` is below 2**48."""
     assert modulus < 1 << 48, "16 more bits would not fit into 64"
     divisor = np.uint64(modulus)
     found = np.zeros(len(digests), np.uint64)
@@ -61,9 +65,13 @@ def _begun(seed: int, purpose: str, identity: bytes = b"") -> "hashlib.blake2b":
 def keyed_hashes(
     numbers: npt.NDArray[np.int64], *, identity: bytes, seed: int, purpose: str
 ) -> npt.NDArray[np.uint64]:
-    """A 64-bit hash of each of many parts of one thing, such as the rows of a file.
+    """Return a 64-bit hash of each part of one thing, such as the rows of a file.
 
-    `numbers` are those of the parts, `(n,) int64`, not negative; the rest is as of `keyed_hash`.
+    Args:
+        numbers: `(n,) int64`, the non-negative numbers of the parts.
+        identity: the identity of the whole, as for `keyed_hash`.
+        seed: a signed 64-bit seed.
+        purpose: up to 16 ASCII characters that separate one use from another.
     """
     start = np.uint64(keyed_hash(identity, seed=seed, purpose=purpose) % 2**64)
     return splitmix64(start, numbers.astype(np.uint64) + np.uint64(1))
@@ -72,9 +80,10 @@ def keyed_hashes(
 def permute(
     positions: npt.NDArray[np.int64], *, num_records: int, seed: int
 ) -> npt.NDArray[np.int64]:
-    """Where a global, seeded shuffle of `num_records` records puts those at `positions`.
+    """Return the new positions of records after a seeded global shuffle of `num_records` records.
 
-    A bijection of [0, num_records), which is at most 2**62; each place is computed alone.
+    It is a bijection of [0, num_records), with at most 2**62 records. Each position is computed
+    independently.
 
     Source: for over 65,536 records a Feistel network over pairs of digits (Black and Rogaway,
     "Ciphers with Arbitrary Finite Domains", 2002), walking on where a pair falls outside; its
@@ -86,7 +95,7 @@ def permute(
 
 
 def _walk(values: npt.NDArray[np.int64], num_records: int, seed: int) -> npt.NDArray[np.int64]:
-    """Each value after one step of the network, or more until it is one of them."""
+    """Apply the network to each value until the result is a valid position."""
     side = np.uint64(math.isqrt(max(num_records - 1, 0)) + 1)  # of a square that holds all
     keys = [
         np.uint64(keyed_hash(number.to_bytes(1, "little"), seed=seed, purpose="permute") % 2**64)
@@ -109,8 +118,11 @@ def splitmix64(
     start: np.uint64 | npt.NDArray[np.uint64],
     steps: np.uint64 | npt.NDArray[np.uint64] | None = None,
 ) -> npt.NDArray[np.uint64]:
-    """The random numbers of a generator begun at `start` after so many steps, `uint64`; of no steps
-    the generator's finalizer, a bijection. Source: splitmix64 (Steele, Lea and Flood, 2014)."""
+    """Return the outputs of a generator with seed `start` after `steps` steps, `uint64`.
+
+    Without steps, return the generator's finalizer, which is a bijection.
+    Source: splitmix64 (Steele, Lea and Flood, 2014).
+    """
     value: npt.NDArray[np.uint64] = np.asarray(start)
     if steps is not None:
         value = value + steps * np.uint64(0x9E3779B97F4A7C15)
@@ -120,7 +132,7 @@ def splitmix64(
 
 
 def shard_bounds(*, num_records: int, num_shards: int) -> npt.NDArray[np.int64]:
-    """Where shards begin and end: `(num_shards + 1,) int64`; sizes differ by one at the most."""
+    """Return the bounds of shards, `(num_shards + 1,) int64`. Sizes differ by at most one."""
     return np.arange(num_shards + 1, dtype=np.int64) * num_records // num_shards
 
 
@@ -132,15 +144,17 @@ def num_shards_for(
     shard_multiple: int = 1,
     num_shards: int | None = None,
 ) -> int:
-    """How many shards bring each closest to the target, none of them empty; at least 1, since TFX's
-    readers expect a file of an empty split.
+    """Return the number of shards that brings each closest to the target size, with none empty.
+
+    It is at least 1, since TFX's readers expect a file even for an empty split.
 
     Args:
-        num_records, num_bytes: of the split.
-        target_shard_bytes: wished for each shard.
-        shard_multiple: the number is rounded up to a multiple of this, such as the number of
-            workers; down where there are not enough records for that.
-        num_shards: wished instead of what the target makes.
+        num_records: the number of records in the split.
+        num_bytes: the size of the split in bytes.
+        target_shard_bytes: the desired size of each shard.
+        shard_multiple: a number, such as the number of workers. The result is rounded up to a
+            multiple of it, or down if there are too few records.
+        num_shards: the desired number of shards, which replaces the target.
     """
     wished = num_shards or max(1, round(num_bytes / target_shard_bytes))
     wished += -wished % shard_multiple
@@ -149,9 +163,9 @@ def num_shards_for(
     return max(1, min(wished, num_records))
 
 
-@functools.lru_cache(maxsize=64)  # 32 MiB of tables at the most
+@functools.lru_cache(maxsize=64)  # 32 MiB of tables at most
 def _small_permutation(num_records: int, seed: int) -> npt.NDArray[np.int64]:
-    """A permutation as a table: the ranks of random 64-bit keys from SHAKE-128 (FIPS 202)."""
+    """Return a permutation table: the ranks of random 64-bit keys from SHAKE-128 (FIPS 202)."""
     stream = hashlib.shake_128(b"permute" + seed.to_bytes(8, "little", signed=True))
     order = np.argsort(np.frombuffer(stream.digest(8 * num_records), "<u8"), kind="stable")
     places = np.empty(num_records, np.int64)

@@ -1,7 +1,7 @@
-"""Texts of the data on their way to a terminal, a log or a line of a file.
+"""Escape strings from the data for a terminal, a log or a line of a file.
 
-Shown as escapes are controls that drive a terminal, ends of lines with which a name would forge
-one, marks that turn the direction of what stands beside it, and halves of surrogate pairs.
+It escapes control characters that drive a terminal, line ends that could forge a line, characters
+that change the direction of the surrounding text, and unpaired surrogates.
 Source: Unicode Technical Report 36, sections 3.6 and 3.7; ECMA-48 for C0 and C1.
 """
 
@@ -15,12 +15,12 @@ _UNPRINTABLE = re.compile(
 
 
 def is_printable(text: str) -> bool:
-    """Whether a text holds nothing that `printable` escapes."""
+    """Return whether `printable` would leave a string unchanged."""
     return _UNPRINTABLE.search(text) is None
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """A text with escapes such as `\\x1b`; what is in `keep`, such as a newline, stays."""
+    """Return a string with escapes such as `\\x1b`, except for characters in `keep`."""
 
     def shown(found: re.Match[str]) -> str:
         return found[0] if found[0] in keep else found[0].encode("unicode_escape").decode()
@@ -29,15 +29,15 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def image_extent(height: int, width: int, channels: int | None = None) -> str:
-    """Return the size of an image as all messages have it: width first, as `640 x 480`."""
+    """Return the size of an image as in all messages: width first, `640 x 480`."""
     return " x ".join(map(str, (width, height, *([] if channels is None else [channels]))))
 
 
 def printable_json(text: str) -> str:
-    """JSON that says the same, in which only ends of lines between values are not printable."""
+    """Return equivalent JSON with unprintable characters escaped, except for line ends and tabs."""
 
     def shown(found: re.Match[str]) -> str:
-        octets = found[0].encode("utf-16-be", "surrogatepass")  # as JSON writes a character
+        octets = found[0].encode("utf-16-be", "surrogatepass")  # the encoding of JSON escapes
         units = (f"\\u{octets[at : at + 2].hex()}" for at in range(0, len(octets), 2))
         return found[0] if found[0] in "\n\r\t" else "".join(units)
 

@@ -1,14 +1,15 @@
-"""A setting is declared once: its kind, default, rule and sentence are one field of a dataclass.
+"""Declare each setting once, with type, default, rule and description, as a dataclass field.
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Resizing(Settings):
-        side: int | None = setting(None, number(1), "shorter side in pixels. Default: as it is.")
+        side: int | None = setting(None, number(1), "shorter side in pixels. Default: unchanged.")
         filter: str = setting("area", one_of("area", "cubic"), "`area`, or `cubic`, sharper.")
 
     Resizing(side=0)                # ConfigError: side: expected int at least 1, got 0
     settings_of(Resizing)["side"]   # Setting(name='side', kind=int | None, default=None, …)
 
-Constructors, execution properties, flags, Kubeflow's functions and the docs' tables are made of it.
+Constructors, execution properties, CLI flags, Kubeflow functions and the docs' tables derive from
+it.
 """
 
 import collections.abc
@@ -32,8 +33,11 @@ _Options = TypeVar("_Options", bound="type[Settings]")
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One declared setting: a field's name, annotation and default, what is allowed, and a sentence
-    that says what it does, as it follows its name and a colon."""
+    """One declared setting.
+
+    It has the field's name, annotation and default, the rule for its values, and a description that
+    reads well after its name and a colon.
+    """
 
     name: str
     kind: Any
@@ -43,12 +47,12 @@ class Setting:
 
     @property
     def is_optional(self) -> bool:
-        """Whether None is a value."""
+        """Whether None is allowed."""
         return type(None) in _members(self.kind)
 
     @property
     def kinds(self) -> tuple[type, ...]:
-        """The classes of its values, but for None."""
+        """Types of its values, except None."""
         members = [member for member in _members(self.kind) if member is not type(None)]
         return tuple(typing.get_origin(member) or member for member in members)
 
@@ -59,12 +63,12 @@ class Setting:
 
     @property
     def choices(self) -> tuple[object, ...]:
-        """The values that there are, where they are few."""
+        """Allowed values if the rule lists them, else empty."""
         return self.rule.choices if isinstance(self.rule, one_of) else ()
 
     @property
     def sentence(self) -> str:
-        """What it does, with the range of a number before what stands for the default."""
+        """Description, with the range of a number inserted before the default."""
         if not isinstance(self.rule, number) or str(self.rule) in self.help:
             return self.help
         what, default, rest = self.help.partition(" Default:")
@@ -72,13 +76,19 @@ class Setting:
 
     @property
     def shown_default(self) -> str:
-        """The default for people, `128 MiB`; empty where there is none."""
-        is_group = isinstance(self.default, Settings)  # whose defaults stand in its own table
+        """Default for people, such as `128 MiB`; empty without a default."""
+        is_group = isinstance(self.default, Settings)  # its defaults are in its own table
         return "" if is_group or self.default in (None, (), {}) else format_value(self.default)
 
 
 def setting(default: object, rule: Rule, help: str = "") -> Any:
-    """A field of a settings class: default, rule (None is always allowed), and what it does."""
+    """Declare a field of a settings class. None is always allowed by its rule.
+
+    Args:
+        default: the default value.
+        rule: the check of its values.
+        help: the description.
+    """
     metadata = {_SETTING: (default, rule, help)}
     if isinstance(default, (dict, list)):
         return dataclasses.field(default_factory=default.copy, metadata=metadata)
@@ -86,19 +96,24 @@ def setting(default: object, rule: Rule, help: str = "") -> Any:
 
 
 def group(options: type["Settings"], *, only: Collection[str] | None = None) -> Any:
-    """A field that holds other settings, all or some, set as if they were this class's own."""
+    """Declare a field that holds other settings, which are set like settings of this class.
+
+    Args:
+        options: the class of the other settings.
+        only: the names to include. None: all of them.
+    """
     names = settings_of(options) if only is None else only
     return dataclasses.field(default=options(), metadata={_GROUP: (options, names)})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Base of the dataclasses of settings: every value is checked where an object is made."""
+    """Base of the dataclasses of settings, which check every value on creation."""
 
     def __post_init__(self) -> None:
         for name, declared in _declared(type(self)).items():
             value = getattr(self, name)
-            if isinstance(value, str) and "\0" in value:  # no path or name may have one
+            if isinstance(value, str) and "\0" in value:  # never valid in a path or name
                 raise ConfigError.of(name, value, allowed="a text without NUL characters")
             if value is not None or not declared.is_optional:
                 object.__setattr__(self, name, declared.rule(name, value))
@@ -108,7 +123,7 @@ class Settings:
 
 
 def settings_of(options: type[Settings]) -> dict[str, Setting]:
-    """The settings of a class by name, those of its groups among them."""
+    """Return the settings of a class by name, including its groups."""
     found = dict(_declared(options))
     for inner, names in groups_of(options).values():
         found |= {name: one for name, one in settings_of(inner).items() if name in names}
@@ -116,20 +131,22 @@ def settings_of(options: type[Settings]) -> dict[str, Setting]:
 
 
 def groups_of(options: type[Settings]) -> dict[str, tuple[type[Settings], Collection[str]]]:
-    """The groups of a class by the field's name: their class, and the names that can be set."""
+    """Return the groups of a class by field name: their class, and the names that can be set."""
     fields = dataclasses.fields(options)
     return {field.name: field.metadata[_GROUP] for field in fields if _GROUP in field.metadata}
 
 
 def _declared(options: type[Settings]) -> Mapping[str, Setting]:
-    """The settings of a class that are fields of itself."""
+    """Return the settings that are fields of the class itself."""
     fields = [field for field in dataclasses.fields(options) if _SETTING in field.metadata]
     return {f.name: Setting(f.name, f.type, *f.metadata[_SETTING]) for f in fields}
 
 
 def documents_settings(options: _Options, *, moved: Mapping[str, str] | None = None) -> _Options:
-    """Adds the settings of a class to its docstring, for `help()`, and has it refuse what is none
-    of them as `check_names` does."""
+    """Add the settings of a class to its docstring, and make it reject unknown names.
+
+    See `check_names` for the error and for `moved`.
+    """
     make: Any = options.__init__
     known = [field.name for field in dataclasses.fields(options)]
 
@@ -160,15 +177,15 @@ def check_names(
     allowed: str | None = None,
     moved: Mapping[str, str] | None = None,
 ) -> None:
-    """Refuses a setting that there is not by a ConfigError that says which name was meant.
+    """Raise ConfigError for an unknown setting, with the name that was probably meant.
 
     Args:
-        taker: what takes the settings, for the message.
-        given: settings by name.
-        known: the names that there are.
-        alternatives: other names that may be meant, such as its positional arguments.
-        allowed: the known names in words; None: a list of them.
-        moved: what took the place of settings that there are no more.
+        taker: the function or class that takes the settings, for the message.
+        given: the settings by name.
+        known: the valid names.
+        alternatives: other names that may be meant, such as positional arguments.
+        allowed: a description of the valid names. None: a list of them.
+        moved: the replacements of removed settings, by name.
     """
     for name, value in given.items():
         if name not in known:
@@ -186,7 +203,7 @@ def _members(kind: Any) -> tuple[Any, ...]:
 
 
 def format_value(value: object) -> str:
-    """A value for people: `128 MiB`, `89,478,485`, `0.01`, `(0.08, 1)`."""
+    """Format a value for people: `128 MiB`, `89,478,485`, `0.01`, `(0.08, 1)`."""
     for bits, unit in ((30, "GiB"), (20, "MiB")):
         if isinstance(value, int) and value and not value % (1 << bits):
             return f"{value >> bits} {unit}"
@@ -198,13 +215,13 @@ def format_value(value: object) -> str:
 
 
 class one_of:
-    """A rule: the value is one of these."""
+    """A rule that allows only the given values."""
 
     def __init__(self, *choices: object) -> None:
         self.choices = choices
 
     def __call__(self, name: str, value: object) -> object:
-        """The value, or a ConfigError."""
+        """Return the value, or raise ConfigError."""
         if not isinstance(value, collections.abc.Hashable) or value not in self.choices:
             allowed = f"one of {', '.join(map(str, self.choices))}"
             advice = did_you_mean(value, self.choices).strip()
@@ -214,7 +231,7 @@ class one_of:
 
 @dataclasses.dataclass(frozen=True)
 class number:
-    """A rule: a number of this kind in [least, most]; an int is a float as well, a bool neither."""
+    """A rule for numbers of a type in [least, most]. An int is also a float; a bool is neither."""
 
     least: float
     most: float = float("inf")
@@ -222,9 +239,9 @@ class number:
     kind: type[float] = int
 
     def __call__(self, name: str, value: Any) -> Any:
-        """The value, or a ConfigError."""
+        """Return the value, or raise ConfigError."""
         if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-            value = int(value)  # of numpy, as a framework counts its steps
+            value = int(value)  # numpy integers, such as the step counts of frameworks
         is_number = is_int(value) or (self.kind is float and isinstance(value, float))
         if not is_number or not self.least <= value <= self.most or value >= -_INT64:
             most = "" if self.most == float("inf") else f" to {self.most}"
@@ -241,7 +258,7 @@ class number:
 
 
 def settings_or_dict(options: type[Settings]) -> Rule:
-    """A rule: the settings of a class, or a dict of them, as JSON has it."""
+    """Return a rule that allows settings of a class, or a dict of them as in JSON."""
 
     def check(name: str, value: Any) -> Any:
         if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
@@ -254,7 +271,7 @@ def settings_or_dict(options: type[Settings]) -> Rule:
 
 
 def where(is_allowed: Callable[[Any], bool], allowed: str) -> Rule:
-    """A rule: what a predicate is true of, in words for the message."""
+    """Return a rule that allows the values with a true predicate; `allowed` describes them."""
 
     def check(name: str, value: Any) -> Any:
         if not is_allowed(value):
@@ -265,11 +282,11 @@ def where(is_allowed: Callable[[Any], bool], allowed: str) -> Rule:
 
 
 def is_int(value: object) -> bool:
-    """Whether a value is a number, and no bool."""
+    """Return whether a value is an int and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 flag = where(lambda value: isinstance(value, bool), "a bool")
-"""A rule: True or False, and not 1 or 0."""
+"""A rule that allows True or False, but not 1 or 0."""
 text = where(lambda value: isinstance(value, str), "a text")
-"""A rule: a text."""
+"""A rule that allows any string."""

@@ -1,4 +1,4 @@
-"""The slices of splits that a reader asks for, and the ranges of files that hold these.
+"""Resolve slices of splits to ranges of records, and record positions to files.
 
     resolve_slices("train[:80%]+eval", {"train": 100, "eval": 20})
     # [SplitRange('train', 0, 80), SplitRange('eval', 0, 20)]
@@ -38,10 +38,14 @@ class SplitRange:
 
 
 def resolve_slices(spec: str, records: Mapping[str, int]) -> list[SplitRange]:
-    """Turns slices joined by `+` into ranges of records, one each, in order.
+    """Resolve slices joined by `+` to one range of records each, in order.
 
-    `val` and the like find the split that goes by another usual spelling, such as `eval`, where no
-    split has that very name.
+    If no split has the exact name, a usual spelling such as `val` finds the split with another
+    spelling, such as `eval`.
+
+    Args:
+        spec: the slices.
+        records: the number of records of each split.
 
     Raises:
         ConfigError: the spec does not parse, or has more than 100%.
@@ -82,7 +86,7 @@ def _find_split(name: str, records: Mapping[str, int]) -> str:
 def _bound(text: str | None, default: int, size: int, percent: bool, part: str) -> int:
     if text is None:
         return default
-    if percent and abs(int(text)) > 100:  # whatever it is rounded to
+    if percent and abs(int(text)) > 100:  # before rounding
         raise ConfigError.of("split", part, allowed="percentages from -100 to 100")
     bound = round(int(text) * size / 100) if percent else int(text)
     if abs(bound) > size:
@@ -91,7 +95,7 @@ def _bound(text: str | None, default: int, size: int, percent: bool, part: str) 
 
 
 class FileRange(NamedTuple):
-    """`take` records of a file, after the first `skip`."""
+    """The `take` records of a file after the first `skip`."""
 
     path: str
     skip: int
@@ -99,14 +103,14 @@ class FileRange(NamedTuple):
 
 
 class RecordName(NamedTuple):
-    """A record: the path of its file, and its number there, from 0."""
+    """A record: the path of its file, and its index there."""
 
     path: str
     number: int
 
 
 class RecordPositions:
-    """Record ranges of files as one long list of records, in which each has a position."""
+    """Record ranges of files as one long list of records, with a position for each."""
 
     def __init__(self, ranges: Sequence[FileRange]) -> None:
         self._ranges = ranges
@@ -115,7 +119,7 @@ class RecordPositions:
         self._shifts = np.array([part.skip for part in ranges], np.int64) - self._starts
 
     def positions_of(self, name: RecordName) -> list[int]:
-        """The positions of a record, in rising order: none, one, or several where ranges repeat."""
+        """Return the positions of a record in ascending order: several if ranges repeat it."""
         return [
             name.number - int(self._shifts[index])
             for index in self._ranges_of_paths.get(name.path, ())
@@ -132,11 +136,11 @@ class RecordPositions:
     def places_of(
         self, positions: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Which range each of `(n,) int64` positions is in, and which record of its file it is."""
+        """Return each position's range index and record index in the file, both `(n,) int64`."""
         indices = np.searchsorted(self._starts, positions, side="right") - 1
         return indices, positions + self._shifts[indices]
 
     def locate(self, positions: npt.NDArray[np.int64]) -> list[RecordName]:
-        """The same by the names of files."""
+        """Return the file path and record index for each position."""
         places = zip(*(one.tolist() for one in self.places_of(positions)), strict=True)
         return [RecordName(self._ranges[index].path, number) for index, number in places]

@@ -1,4 +1,4 @@
-"""Which split a path names: the one function by which names of files and folders are read so.
+"""Determine the split that a path names, from the names of its file and folders.
 
     split_of_path("my_test_0.csv")                      # 'test'
     split_of_path("imagenet1k-validation-00.tar")       # 'eval'
@@ -18,8 +18,9 @@ from trainer_utils.format.naming import SPLIT_SPELLINGS, canonical_split
 _WORD = re.compile(r"[A-Z][a-z]+|[a-z]+|[A-Z]+")
 
 SPLIT_WORD_PATTERN = rf"(?i)(?:^|[^a-z])(?:{'|'.join(SPLIT_SPELLINGS)})(?:$|[^a-z])|[a-z][A-Z]"
-"""A pattern of RE2 that every name with a split's word matches, and some others: it finds the few
-names, among millions, that `split_of_name` has to look at."""
+"""An RE2 pattern that matches every name with a split's word, and some others. It finds the few
+names, among millions, that `split_of_name` has to check.
+"""
 
 
 def words_of(name: str) -> list[str]:
@@ -28,13 +29,13 @@ def words_of(name: str) -> list[str]:
 
 
 def split_word(name: str) -> str | None:
-    """Return the word of a single name that names its split; None if no word or two splits do."""
+    """Return the word of a name that names its split; None without such a word, or for two splits."""
     found = {split: word for word in words_of(name) if (split := canonical_split(word))}
     return next(iter(found.values())) if len(found) == 1 else None
 
 
 def split_of_name(name: str) -> str | None:
-    """Return `train`, `eval` or `test` if a word of a single name says so, else None."""
+    """Return `train`, `eval` or `test` if a word of a single name is a spelling of it, or None."""
     word = split_word(name)
     return None if word is None else canonical_split(word)
 
@@ -59,10 +60,10 @@ def split_of_path(path: str) -> str | None:
 
 
 def splits_of_paths(paths: Iterable[str], *, unit: str = "file") -> dict[str, str | None]:
-    """Return the split of each path: every path names one, or none does.
+    """Return the split of each path. Either every path names one, or no path does.
 
     Args:
-        paths: relative to the root of the inputs, so that folders above it do not count.
+        paths: the paths relative to the root of the inputs, so that folders above do not count.
         unit: the word for one of them in messages, such as `archive`.
 
     Raises:

@@ -1,8 +1,8 @@
-"""Arrays as one value of bytes in an example: tensors of any rank and dtype, documents of tokens.
+"""Store arrays as one bytes value in an example: tensors of any rank and dtype, or tokens.
 
-A tensor's bytes are a `TensorProto`, as `tf.io.serialize_tensor` makes it; what all of a feature
-have in common is its `extra["tensor"]`, a `TensorSpec`. Tokens are unsigned little-endian integers;
-theirs is `extra["tokens"]`, a `TokenSpec`.
+A tensor's bytes are a `TensorProto`, as `tf.io.serialize_tensor` makes it. The common properties of
+a feature's tensors are its `extra["tensor"]`, a `TensorSpec`. Tokens are unsigned little-endian
+integers with a `TokenSpec` in `extra["tokens"]`.
 Source: `tensorflow/core/framework/{tensor,tensor_shape,types}.proto`.
 """
 
@@ -19,7 +19,7 @@ from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.example import DELIMITED, Buffer, read_fields, read_varint, varint
 from trainer_utils.format.json_text import Json
 
-# The numbers of DataType. Texts and bytes are `string`.
+# The numbers of DataType. Both str and bytes are `string`.
 TENSOR_DTYPES = {
     **{"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "string": 7},
     **{"complex64": 8, "int64": 9, "bool": 10, "bfloat16": 14, "uint16": 17, "complex128": 18},
@@ -27,16 +27,16 @@ TENSOR_DTYPES = {
 }
 _NAMES = {number: name for name, number in TENSOR_DTYPES.items()}
 _DTYPE, _SHAPE, _CONTENT, _STRINGS = 1, 2, 4, 8  # fields of TensorProto
-_DIM, _SIZE = 2, 1  # of TensorShapeProto, and of its Dim
+_DIM, _SIZE = 2, 1  # fields of TensorShapeProto, and of its Dim
 _TEXT = re.compile(r"(?P<dtype>\w+)\[(?P<shape>(?:\d+|\?)(?:,(?:\d+|\?))*)?\]")
 _TOKEN_DTYPES = ("uint16", "uint32")
 
 
 @dataclasses.dataclass(frozen=True)
 class TensorSpec:
-    """What the tensors of a feature have in common; `str()` is `float16[3,?]`.
+    """The common dtype and shape of a feature's tensors; `str()` is `float16[3,?]`.
 
-    `dtype` is one of `TENSOR_DTYPES`; `shape` has None along an axis in which they differ.
+    `dtype` is one of `TENSOR_DTYPES`. In `shape`, None marks an axis along which sizes differ.
     """
 
     dtype: str
@@ -51,7 +51,7 @@ class TensorSpec:
 
     @classmethod
     def of(cls, array: npt.NDArray[Any]) -> "TensorSpec":
-        """That of one array; a DatasetError where no tensor has its dtype."""
+        """Return the spec of an array; raise DatasetError if TensorFlow has no such dtype."""
         kind = array.dtype.kind
         if kind in "SU" or (kind == "O" and all(isinstance(v, (bytes, str)) for v in array.flat)):
             return cls("string", array.shape)
@@ -62,7 +62,7 @@ class TensorSpec:
 
     @classmethod
     def parse(cls, text: str) -> "TensorSpec":
-        """The spec that `str()` made a text of; `int8[]` is a scalar."""
+        """Parse a spec from the output of `str()`; `int8[]` is a scalar."""
         match = _TEXT.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise DatasetError(f"expected a dtype and a shape such as 'float16[3,?]', got {text!r}")
@@ -80,28 +80,28 @@ class TensorSpec:
 
     @property
     def num_elements(self) -> int:
-        """Of each tensor, where the shape is fixed."""
+        """Number of elements in each tensor, if the shape is fixed."""
         return math.prod(size or 0 for size in self.shape)
 
     def merge(self, other: "TensorSpec") -> "TensorSpec":
-        """What holds for the tensors of both; a DatasetError where they differ in dtype or rank."""
+        """Return the spec for the tensors of both; raise DatasetError if dtype or rank differ."""
         if (self.dtype, len(self.shape)) != (other.dtype, len(other.shape)):
             raise DatasetError(f"expected tensors of one dtype and rank, as {self}, got {other}")
         pairs = zip(self.shape, other.shape, strict=True)
         return TensorSpec(self.dtype, tuple(a if a == b else None for a, b in pairs))
 
     def to_json(self) -> Json:
-        """As `extra["tensor"]` has it."""
+        """Return the spec as stored in `extra["tensor"]`."""
         return {"dtype": self.dtype, "shape": list(self.shape)}
 
     @classmethod
     def from_json(cls, value: Any) -> "TensorSpec":
-        """Reads what `to_json` made; raises DatasetError, KeyError or TypeError."""
+        """Parse the output of `to_json`; raise DatasetError, KeyError or TypeError."""
         return cls(value["dtype"], tuple(value["shape"]))
 
 
 def tensor_header(dtype: str, shape: tuple[int, ...]) -> bytes:
-    """What stands before the elements of a tensor that has some, and is none of texts."""
+    """Return the bytes before the elements of a tensor, if it has any and is not of strings."""
     dims = b""
     for size in shape:
         inner = b"\x08" + varint(size) if size else b""
@@ -112,14 +112,14 @@ def tensor_header(dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def item_bytes(dtype: str) -> int:
-    """The size of an element; 0 of texts, which have none in common."""
+    """Return the size of an element; 0 for strings, since their sizes differ."""
     if dtype == "string":
         return 0
     return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
 
 
 def encode_tensor(array: npt.NDArray[Any]) -> bytes:
-    """A `TensorProto`, as `tf.io.serialize_tensor` makes it; errors as of `TensorSpec.of`."""
+    """Encode a `TensorProto` like `tf.io.serialize_tensor`; raise the errors of `TensorSpec.of`."""
     spec = TensorSpec.of(array)
     head = tensor_header(spec.dtype, array.shape)
     if spec.dtype != "string":
@@ -130,9 +130,9 @@ def encode_tensor(array: npt.NDArray[Any]) -> bytes:
 
 
 def decode_tensor(data: Buffer) -> npt.NDArray[Any]:
-    """The array, read-only, that a `TensorProto` with its elements in `tensor_content` holds.
+    """Decode a `TensorProto` with its elements in `tensor_content` to a read-only array.
 
-    Of texts it is one of objects, which are bytes; bfloat16 is that of the package `ml_dtypes`.
+    Strings become an array of bytes objects, and bfloat16 has the dtype of the package `ml_dtypes`.
     """
     dtype, shape, content, texts = 0, [], b"", []
     try:
@@ -164,18 +164,18 @@ def _sizes(data: Buffer, start: int, stop: int) -> Iterator[int]:
 
 
 def array_of(values: Sequence[Any], dtype: Any) -> npt.NDArray[Any]:
-    """`(values,)`; in one of objects lists stay lists, and bytes keep the zeros at their end."""
+    """Return `(values,)`. In an object array, lists stay lists and bytes keep their final zeros."""
     array = np.empty(len(values), dtype)
     array[:] = values
     return array
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """What numpy calls a dtype; of texts objects."""
+    """Return the numpy dtype of a name; object for strings."""
     if name == "string":
         return np.dtype(object)
     if name == "bfloat16":
-        import ml_dtypes  # beside TensorFlow and JAX; needed for this dtype alone
+        import ml_dtypes  # installed with TensorFlow and JAX; only needed for this dtype
 
         return np.dtype(ml_dtypes.bfloat16)
     return np.dtype(name)
@@ -183,9 +183,13 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenSpec:
-    """What documents of tokens have in common: `uint16`, or `uint32` of a larger vocabulary; tokens
-    are smaller than its size; `tokenizer` is the SHA-256 of the tokenizer's file, in
-    hexadecimal."""
+    """The common properties of token documents.
+
+    Args:
+        dtype: `uint16`, or `uint32` for a larger vocabulary.
+        vocabulary_size: the size of the vocabulary; all tokens are smaller.
+        tokenizer: the hexadecimal SHA-256 of the tokenizer's file.
+    """
 
     dtype: str
     vocabulary_size: int
@@ -198,24 +202,24 @@ class TokenSpec:
 
     @classmethod
     def of(cls, *, vocabulary_size: int, tokenizer: str) -> "TokenSpec":
-        """That of a tokenizer's documents."""
+        """Return the spec for documents of a tokenizer."""
         dtype = "uint16" if vocabulary_size <= 1 << 16 else "uint32"
         return cls(dtype=dtype, vocabulary_size=vocabulary_size, tokenizer=tokenizer)
 
     @property
     def stored(self) -> np.dtype[Any]:
-        """The dtype as it lies on the disk."""
+        """Dtype as stored on disk."""
         return np.dtype(self.dtype).newbyteorder("<")
 
     def decode(self, data: Any) -> npt.NDArray[Any]:
-        """The tokens that bytes are, read-only."""
+        """Return the tokens in some bytes as a read-only array."""
         return np.frombuffer(data, self.stored)
 
     def to_json(self) -> Json:
-        """As `extra["tokens"]` has it."""
+        """Return the spec as stored in `extra["tokens"]`."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, value: Any) -> "TokenSpec":
-        """Reads what `to_json` made; raises DatasetError, KeyError or TypeError."""
+        """Parse the output of `to_json`; raise DatasetError, KeyError or TypeError."""
         return cls(**{field.name: value[field.name] for field in dataclasses.fields(cls)})

@@ -1,7 +1,7 @@
-"""TFDS's two JSON files, `dataset_info.json` and `features.json`, read.
+"""Parse TFDS's two JSON files, `dataset_info.json` and `features.json`.
 
-TFDS joins the names of nested features by `/`. It keeps one dimension of unknown size as a flat
-list, and two or more as flat values with row lengths beside them.
+TFDS joins the names of nested features by `/`. It stores one dimension of unknown size as a flat
+list, and two or more as flat values with row lengths next to them.
 Source: `tensorflow_datasets/core/{dataset_info,example_serializer,naming}.py` of TFDS 4.9 and
 `core/proto/{dataset_info,feature}.proto`.
 """
@@ -21,12 +21,12 @@ _LEAVES = ("classLabel", "text", "image", "video", "tensor", "boundingBox", "aud
 
 
 def labels_file(feature: str) -> str:
-    """The file of a label's class names, one a line, beside the JSON."""
+    """Return the file of a label's class names, one per line, next to the JSON files."""
     return f"{feature.replace('/', '.')}.labels.txt"
 
 
 def parse_tfds_splits(text: str, *, path: str) -> dict[str, dict[str, int]]:
-    """Reads `dataset_info.json`: for each split its shards' names, in order, and records."""
+    """Parse `dataset_info.json`: the records of each shard by name, in order, for each split."""
     with reading(path, "TFDS's dataset_info.json"):
         info = parse_json_object(text, path=path)
         file_format = info.get("fileFormat", "tfrecord")
@@ -49,19 +49,21 @@ def _shards(info: Mapping[str, Json], split: Mapping[str, Json]) -> dict[str, in
     for index, records in enumerate(lengths):
         fields["SHARD_INDEX"] = f"{index:0{digits}d}"
         fields["SHARD_X_OF_Y"] = f"{fields['SHARD_INDEX']}-of-{fields['NUM_SHARDS']}"
-        # Not `str.format`, by which a template reaches for attributes, or asks for gigabytes.
+        # Not `str.format`: a template could access attributes, or ask for gigabytes of padding.
         shards[_FIELD.sub(lambda found: fields[found[1]], template)] = records
     return shards
 
 
 class _UnknownKindError(Exception):
-    """A feature is of a kind that only its records tell."""
+    """The type of a feature cannot be determined without its records."""
 
 
 def parse_tfds_features(text: str, *, path: str) -> dict[str, Feature] | None:
-    """Reads `features.json`: features by name, nested ones joined by `/`; None where one is of a
-    kind that is not known here, so that only the records can tell. An image of open size has 0 for
-    it."""
+    """Parse `features.json`: features by name, with nested names joined by `/`.
+
+    An image of unknown size has size 0. Return None if a feature has an unknown type, so that the
+    caller has to inspect the records.
+    """
     with reading(path, "TFDS's features.json"):
         try:
             return dict(_features("", parse_json_object(text, path=path), ()))
@@ -72,7 +74,7 @@ def parse_tfds_features(text: str, *, path: str) -> dict[str, Feature] | None:
 def _features(
     name: str, entry: Mapping[str, Json], shape: tuple[int, ...]
 ) -> Iterator[tuple[str, Feature]]:
-    """What an entry holds; `shape` are the dimensions of the sequences round it."""
+    """Yield the features of an entry; `shape` has the dimensions of the enclosing sequences."""
     if "featuresDict" in entry:
         for key, inner in entry["featuresDict"].get("features", {}).items():
             yield from _features(f"{name}/{key}".lstrip("/"), inner, shape)
@@ -96,14 +98,14 @@ def _features(
         type_ = "int"
     elif kind == "video":
         shape = (*shape, _UNKNOWN)
-    elif kind not in ("text", "image"):  # of images, those of which nobody decodes the values
+    elif kind not in ("text", "image"):  # images here have values that nothing decodes
         if leaf.get("encoding", "none").lower() in ("none", ""):
             dtype, shape = leaf["dtype"], (*shape, *sizes)
             type_ = "string" if dtype in ("string", "object") else "int"
             type_ = "float" if dtype.startswith(("float", "bfloat")) else type_
         elif sizes.count(_UNKNOWN) > 1 and shape:
             raise _UnknownKindError
-        elif sizes.count(_UNKNOWN) > 1:  # such an encoded tensor has its shape beside it
+        elif sizes.count(_UNKNOWN) > 1:  # the shape of such an encoded tensor is a separate feature
             yield f"{name}/shape", Feature(type="int", shape=(len(sizes),))
             name = f"{name}/value"
     unknown = shape.count(_UNKNOWN)

@@ -1,12 +1,12 @@
-"""TFRecord files: records framed, found and verified, a block of many at a time; their CRC-32C.
+"""Frame, find and verify records of TFRecord files, many at a time, and compute their CRC-32C.
 
     for block in read_blocks(open("data_tfrecord-00000-of-00008", "rb"), path="…"):
         block.records()            # verified payloads
     unframe(frame, path="…", offset=0)             # one payload, verified
 
 A record is an 8-byte little-endian length, the length's masked CRC-32C, the payload, and the
-payload's masked CRC-32C. google-crc32c sums payloads (by instructions of SSE 4.2 or ARMv8); lengths
-are summed all together, since a call for each would cost more than all else for short records.
+payload's masked CRC-32C. google-crc32c sums payloads, with SSE 4.2 or ARMv8 instructions. Numpy
+sums all lengths together: for short records, a call for each would cost more than everything else.
 
 Source: `tensorflow/core/lib/io/record_writer.h`; the polynomial is Castagnoli's (RFC 3720, appendix
 B.4); the mask, a rotation by 15 bits and a constant, is from `tsl/lib/hash/crc32c.h`.
@@ -29,10 +29,10 @@ from trainer_utils.format.planning import splitmix64
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
 RECORD_OVERHEAD_BYTES = HEADER_BYTES + FOOTER_BYTES
-BLOCK_BYTES = 8 << 20  # 8 MiB: past the point where a larger read is any faster on disk or GCS
+BLOCK_BYTES = 8 << 20  # 8 MiB: larger reads are no faster, on disk or GCS
 
-_MOST_BYTES_A_READ = 256 << 20  # so that a length made up by an attacker allocates no more
-_VIEWED_FROM_BYTES = 4 << 10  # a record: a view costs 184 bytes and as much time as copying these
+_MOST_BYTES_A_READ = 256 << 20  # bounds the allocation for a forged length
+_VIEWED_FROM_BYTES = 4 << 10  # a record: a view takes 184 bytes, and as long as copying these
 _GZIP = b"\x1f\x8b"
 _LENGTH, _CRC = struct.Struct("<Q"), struct.Struct("<I")
 _HEADER = np.dtype([("length", "<i8"), ("crc", "<u4")])
@@ -40,26 +40,26 @@ _HEADER = np.dtype([("length", "<i8"), ("crc", "<u4")])
 _MASK_DELTA = 0xA282EAD8
 _POLYNOMIAL = 0x82F63B78  # Castagnoli, bits reversed
 _ONE = 1 << 31  # x**0, bits reversed
-_FEW = 64  # so few are summed sooner by a call each: numpy's steps take 50 us for however few
+_FEW = 64  # up to this many, single calls are faster: numpy's steps take 50 us for any number
 
-Buffer = bytes | npt.NDArray[np.uint8]  # what google-crc32c takes without a copy
+Buffer = bytes | npt.NDArray[np.uint8]  # the types that google-crc32c takes without a copy
 Sums = npt.NDArray[np.uint32]
 Lengths = npt.NDArray[np.integer[Any]]
 Positions = npt.NDArray[np.int64]
 
 
 def extend_crc32c(crc: int, data: Buffer) -> int:
-    """The CRC-32C of what `crc` is the sum of (0 for nothing), followed by `data`."""
+    """Return the CRC-32C of data with the checksum `crc` (0 if empty) followed by `data`."""
     return int(google_crc32c.extend(crc, data))
 
 
 def combine_crc32c(first: int, second: int, second_bytes: int) -> int:
-    """The CRC-32C of two buffers end to end, of their sums and the second one's length.
+    """Return the CRC-32C of two concatenated buffers from their checksums and the second's length.
 
     Source: `crc32_combine` of zlib 1.2.12 (Mark Adler): the first sum, times x to the power of the
-    bits behind it, modulo the polynomial.
+    bits after it, modulo the polynomial.
     """
-    square, shift = _ONE >> 8, second_bytes  # x**8: a byte
+    square, shift = _ONE >> 8, second_bytes  # x**8: one byte
     while shift:
         if shift & 1:
             first = _multiply(square, first)
@@ -68,7 +68,7 @@ def combine_crc32c(first: int, second: int, second_bytes: int) -> int:
 
 
 def _multiply(one: int, other: int) -> int:
-    """The product of two polynomials modulo Castagnoli's, bits reversed."""
+    """Return the product of two polynomials modulo Castagnoli's, bits reversed."""
     product = 0
     while one:
         if one & _ONE:
@@ -79,7 +79,7 @@ def _multiply(one: int, other: int) -> int:
 
 
 def masked_crc32c(*parts: Buffer) -> int:
-    """The masked CRC-32C of a buffer, or of several end to end, as TFRecord files keep it."""
+    """Return the masked CRC-32C of one or several concatenated buffers, as in TFRecord files."""
     crc = 0
     for part in parts:
         crc = google_crc32c.extend(crc, part)
@@ -87,12 +87,12 @@ def masked_crc32c(*parts: Buffer) -> int:
 
 
 def mask_crc32c(crcs: Sums) -> Sums:
-    """The masked form of `(n,) uint32` sums."""
+    """Return the masked form of `(n,) uint32` checksums."""
     return (crcs >> np.uint32(15) | crcs << np.uint32(17)) + np.uint32(_MASK_DELTA)
 
 
 def masked_crc32c_of_lengths(lengths: npt.NDArray[np.integer[Any]]) -> Sums:
-    """The masked CRC-32C of `(n,)` numbers as frames have them: of 8 bytes, little-endian."""
+    """Return the masked CRC-32C of `(n,)` lengths in a frame's form: 8 bytes, little-endian."""
     octets = lengths.astype("<i8").view(np.uint8).reshape(-1, 8)
     if len(lengths) <= _FEW:
         crcs = np.array([google_crc32c.value(row.tobytes()) for row in octets], np.uint32)
@@ -103,52 +103,55 @@ def masked_crc32c_of_lengths(lengths: npt.NDArray[np.integer[Any]]) -> Sums:
     return mask_crc32c(crcs ^ np.uint32(0xFFFFFFFF))
 
 
-_TABLE: Sums = np.arange(256, dtype=np.uint32)  # by byte
+_TABLE: Sums = np.arange(256, dtype=np.uint32)  # indexed by byte
 for _ in range(8):
     _TABLE = np.where(_TABLE & 1, _TABLE >> 1 ^ np.uint32(_POLYNOMIAL), _TABLE >> 1)
 
 
 def multiset_checksum(lengths: npt.NDArray[np.int64], payload_crcs: Sums) -> int:
-    """A checksum of 64 bits, unsigned, of records that does not depend on their order.
+    """Return an unsigned 64-bit checksum of records that does not depend on their order.
 
-    Length and CRC-32C of each are mixed, and these are added: a lost record, one that is there
-    twice, or one put in another's stead changes the sum. `lengths` are `(records,) int64`, of the
-    payloads in bytes; `payload_crcs` `(records,) uint32`, masked, as frames have them.
+    The length and CRC-32C of each record are mixed and added. A lost, duplicate or replaced record
+    changes the sum.
+
+    Args:
+        lengths: `(records,) int64`, each payload's length in bytes.
+        payload_crcs: `(records,) uint32`, each payload's masked CRC-32C, as in its frame.
     """
     mixed = lengths.astype(np.uint64) << np.uint64(32) | payload_crcs.astype(np.uint64)
     return int(np.sum(splitmix64(mixed, np.uint64(1)), dtype=np.uint64))
 
 
 def combine_checksums(sums: Iterable[int]) -> int:
-    """The `multiset_checksum` of several lots of records together."""
+    """Return the `multiset_checksum` of several groups of records together."""
     return sum(sums) % 2**64
 
 
 def frame_parts(parts: Sequence[Buffer]) -> tuple[bytes, bytes]:
-    """What stands before and after a record that is given in parts, end to end."""
+    """Return the header and the footer of a record that is given in parts."""
     return _header(sum(map(len, parts))), _CRC.pack(masked_crc32c(*parts))
 
 
-@functools.lru_cache(maxsize=4096)  # of short records, whose lengths are few, a third of the time
+@functools.lru_cache(maxsize=4096)  # short records have few lengths: saves a third of the time
 def _header(length: int) -> bytes:
     octets = _LENGTH.pack(length)
     return octets + _CRC.pack(masked_crc32c(octets))
 
 
 def frame_headers(lengths: Lengths) -> npt.NDArray[np.uint8]:
-    """What stands before records of `(n,)` bytes: `(n, 12) uint8`."""
+    """Return the frame headers of records of `(n,)` bytes: `(n, 12) uint8`."""
     headers = np.empty(len(lengths), _HEADER)
     headers["length"], headers["crc"] = lengths, masked_crc32c_of_lengths(lengths)
     return headers.view(np.uint8).reshape(-1, HEADER_BYTES)
 
 
 def frame_footers(crcs: Sums) -> npt.NDArray[np.uint8]:
-    """What stands after records of these CRC-32C, `(n,)`, not masked: `(n, 4) uint8`."""
+    """Return the frame footers of records with these unmasked `(n,)` CRC-32C: `(n, 4) uint8`."""
     return mask_crc32c(crcs).astype("<u4").view(np.uint8).reshape(-1, FOOTER_BYTES)
 
 
 def footers_of(data: Any, stops: Positions) -> Sums:
-    """The masked CRC-32C of the payloads whose frames end at `stops`: `(n,) uint32`."""
+    """Return the masked CRC-32C of payloads with frames that end at `stops`: `(n,) uint32`."""
     octets = np.frombuffer(data, np.uint8)
     return octets[stops[:, None] + np.arange(-FOOTER_BYTES, 0)].view("<u4")[:, 0]
 
@@ -156,11 +159,11 @@ def footers_of(data: Any, stops: Positions) -> Sums:
 def check_frames(
     data: Buffer, starts: Positions, stops: Positions
 ) -> tuple[Sums, npt.NDArray[np.bool_]]:
-    """Verifies the frames `[starts, stops)` in some bytes.
+    """Verify the frames `[starts, stops)` in a buffer.
 
     Returns:
-        `(records,) uint32`, the masked CRC-32C that each says of its payload; `(records,) bool`,
-        whether its length, its payload and their sums are as it says.
+        `(records,) uint32`, the masked CRC-32C that each frame stores for its payload; `(records,)
+        bool`, whether the length, the payload and both checksums of each frame are right.
     """
     footers, is_whole = footers_of(data, stops), _check_headers(data, starts, stops)
     begins, ends = (starts + HEADER_BYTES).tolist(), (stops - FOOTER_BYTES).tolist()
@@ -173,7 +176,7 @@ def check_frames(
 
 
 def _check_headers(data: Buffer, starts: Positions, stops: Positions) -> npt.NDArray[np.bool_]:
-    """Whether the headers of the frames `[starts, stops)` are whole, and say these lengths."""
+    """Return whether the headers of the frames `[starts, stops)` are intact, with these lengths."""
     octets = np.frombuffer(data, np.uint8)[starts[:, None] + np.arange(HEADER_BYTES)]
     headers = octets.view(_HEADER)[:, 0]
     lengths = stops - starts - RECORD_OVERHEAD_BYTES
@@ -183,18 +186,18 @@ def _check_headers(data: Buffer, starts: Positions, stops: Positions) -> npt.NDA
 
 
 def begins_with_frame(data: bytes) -> bool:
-    """Whether there is a record's length at the beginning, with its checksum."""
+    """Return whether data begins with a record's length and the right checksum of it."""
     head = data[:HEADER_BYTES]
     return len(head) == HEADER_BYTES and head == _header(*_LENGTH.unpack_from(head))
 
 
 def begins_with_gzip(head: bytes) -> bool:
-    """Whether a file that begins so, by `HEADER_BYTES`, is gzip: a record's length may look so."""
+    """Return whether a file begins as gzip does, and not with a record of a length like that."""
     return head.startswith(_GZIP) and not begins_with_frame(head)
 
 
 def begins_with_zlib(head: bytes) -> bool:
-    """Whether bytes, some hundred or more, begin a zlib stream of records.
+    """Return whether data, of about a hundred bytes or more, begins a zlib stream of records.
 
     TensorFlow writes such files with `TFRecordOptions("ZLIB")`. Source: RFC 1950.
     """
@@ -208,10 +211,16 @@ def begins_with_zlib(head: bytes) -> bool:
 
 
 def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) -> bytes:
-    """The payload of one frame, verified; the other arguments are for messages.
+    """Return the verified payload of one frame.
+
+    Args:
+        frame: the whole frame.
+        path: the file, for messages.
+        record: the index of the record, for messages.
+        offset: the offset of the frame in bytes, for messages.
 
     Raises:
-        CorruptShardError: it is no whole frame, has another length, or a checksum does not agree.
+        CorruptShardError: the frame is incomplete, has another length, or a checksum is wrong.
     """
     payload = frame[HEADER_BYTES:-FOOTER_BYTES]
     header, footer = frame_parts([payload])
@@ -227,7 +236,7 @@ def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) 
 
 
 def _check_header(data: bytes, path: str, record: int | None, offset: int) -> None:
-    """Refuses a length whose checksum is wrong before anything is allocated for it."""
+    """Raise CorruptShardError if a length's checksum is wrong before memory is allocated for it."""
     if len(data) >= HEADER_BYTES and not begins_with_frame(data):
         if not offset and begins_with_zlib(data):
             raise CorruptShardError.at(
@@ -261,10 +270,10 @@ class RecordBlock:
 
     Args:
         data: the framed records, end to end.
-        starts: `(records,) int64`, where each record's frame begins in `data`.
+        starts: `(records,) int64`, the offset of each record's frame in `data`.
         lengths: `(records,) int64`, each payload's length in bytes.
         payload_crcs: `(records,) uint32`, each payload's masked CRC-32C.
-        file_offset: where `data` begins in its (decompressed) file, in bytes.
+        file_offset: the offset of `data` in its (decompressed) file, in bytes.
     """
 
     data: bytes
@@ -277,18 +286,18 @@ class RecordBlock:
         return len(self.starts)
 
     def records(self) -> list[bytes]:
-        """The payloads, in order."""
+        """Return the payloads, in order."""
         begins = self.starts + HEADER_BYTES
         ends = begins + self.lengths
         return [self.data[b:e] for b, e in zip(begins.tolist(), ends.tolist(), strict=True)]
 
     def record(self, number: int) -> bytes:
-        """One payload."""
+        """Return one payload."""
         begin = int(self.starts[number]) + HEADER_BYTES
         return self.data[begin : begin + int(self.lengths[number])]
 
     def frames(self) -> list[bytes | memoryview]:
-        """The framed records, in order: views of `data` where they are large, else copies."""
+        """Return the framed records, in order: views of `data` if they are large, else copies."""
         ends = self.starts + self.lengths + RECORD_OVERHEAD_BYTES
         large = len(self.data) > _VIEWED_FROM_BYTES * len(self)
         view: bytes | memoryview = memoryview(self.data) if large else self.data
@@ -298,17 +307,18 @@ class RecordBlock:
 def read_blocks(
     stream: BinaryIO, *, path: str, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[RecordBlock]:
-    """Reads and verifies a TFRecord stream, uncompressed, from where it stands to its end, in
-    blocks of about `block_bytes` of whole records; a longer record is held whole.
+    """Read and verify an uncompressed TFRecord stream from its position to its end.
+
+    Yields blocks of whole records with about `block_bytes`. A longer record is one block.
 
     Raises:
-        CorruptShardError: a sum does not agree, or the stream ends inside a record.
+        CorruptShardError: a checksum is wrong, or the stream ends inside a record.
     """
     records = 0
     for data, bounds, offset in _whole_frames(stream, path, block_bytes):
         starts, stops = bounds[:-1], bounds[1:]
         crcs, is_whole = check_frames(data, starts, stops)
-        if not is_whole.all():  # a wrong length leads astray: the first is where the file is bad
+        if not is_whole.all():  # a wrong length misaligns later frames: only the first error counts
             bad = int(is_whole.argmin())
             place, frame = int(starts[bad]), data[starts[bad] : stops[bad]]
             unframe(frame, path=path, record=records + bad, offset=offset + place)
@@ -318,17 +328,17 @@ def read_blocks(
 
 
 def compact(lengths: Lengths) -> Lengths:
-    """The same numbers in the smallest unsigned type, of two bytes or more, that holds them."""
+    """Return lengths as the smallest unsigned type of two bytes or more that can hold them."""
     longest = int(lengths.max(initial=0))
     width = next(n for n in (2, 4, 8) if longest < 1 << 8 * n)
     return lengths.astype(f"<u{width}")
 
 
 def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
-    """The payloads' lengths in bytes, in file order: `(records,)` of the smallest unsigned type.
+    """Return the payloads' lengths in bytes, in file order: `(records,)`, smallest unsigned type.
 
-    The checksums of the lengths are checked, those of the payloads are not: four times as fast as
-    `read_blocks`, whose errors it raises.
+    It checks the checksums of the lengths, not of the payloads: four times as fast as
+    `read_blocks`. It raises the same errors.
     """
     lengths, damage = scan_until_damage(stream, path=path)
     if damage is not None:
@@ -337,7 +347,7 @@ def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
 
 
 def scan_until_damage(stream: BinaryIO, *, path: str) -> tuple[Lengths, CorruptShardError | None]:
-    """As `scan_lengths`, of the records before the first damaged one, and what is wrong there."""
+    """Return the lengths before the first damaged record, and its error; see `scan_lengths`."""
     found: list[Lengths] = [np.zeros(0, np.uint16)]
     records, damage = 0, None
     try:
@@ -356,11 +366,11 @@ def scan_until_damage(stream: BinaryIO, *, path: str) -> tuple[Lengths, CorruptS
 def _whole_frames(
     stream: BinaryIO, path: str, block_bytes: int
 ) -> Iterator[tuple[bytes, Positions, int]]:
-    """Blocks of whole frames: data, where each begins and the last one ends, the data's offset."""
+    """Yield blocks of whole frames: data, offsets of the frames and the end, offset of the data."""
     offset = records = 0
     pending = b""
     while True:
-        missing = 0  # of the record that what is pending begins with
+        missing = 0  # bytes still to read of the first pending record
         if len(pending) >= HEADER_BYTES:
             _check_header(pending, path, records, offset)
             missing = _LENGTH.unpack_from(pending)[0] + RECORD_OVERHEAD_BYTES - len(pending)
@@ -381,7 +391,7 @@ def _whole_frames(
 
 
 def _frame_bounds(data: bytes) -> Positions:
-    """Where each whole frame in `data` begins, and where the last one ends."""
+    """Return the offset of each whole frame in `data`, and the end of the last one."""
     bounds = [0]
     position, size, unpack = 0, len(data), _LENGTH.unpack_from
     while position + RECORD_OVERHEAD_BYTES <= size:

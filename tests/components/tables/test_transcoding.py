@@ -38,7 +38,9 @@ def test_a_file_may_be_in_another_encoding(convert, monkeypatch, encoding, layou
     }
     name, content = files[layout]
     base = name if layout == "lines" else ""
-    dataset = convert({name: content.encode(encoding)}, base=base, encoding=encoding)
+    settings = {"layout": layout} if layout == "folder" else {}  # one class alone is asked about
+    data = content.encode(encoding)
+    dataset = convert({name: data}, base=base, encoding=encoding, **settings)
     (row,) = dataset.by_id().values()
     assert row["text"] == [text.encode()]
     assert not dataset.rejects

@@ -113,6 +113,9 @@ def test_what_datum_wrote_is_opened_by_its_two_json_files(datum_photos):
     assert shard.bytes == Path(shard.path).stat().st_size
 
 
+OPTIONAL = {"optional": True}
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
@@ -120,13 +123,13 @@ def test_what_datum_wrote_is_opened_by_its_two_json_files(datum_photos):
         ([[1], [2]], Feature(type="int")),
         ([[0.5, 1.5], [2.5, 3.5]], Feature(type="float", shape=(2,))),
         ([[b"a", b"b"], [b"c"]], Feature(type="string", shape=(2,), dense=False)),
-        ([[1], None], Feature(type="int", shape=(1,), dense=False)),
+        ([[1], None], Feature(type="int", shape=(1,), dense=False, extra=OPTIONAL)),
         # an empty feature, without a type: a cell of a CSV file that held nothing
-        ([[], [1]], Feature(type="int", shape=(1,), dense=False)),
+        ([[], [1]], Feature(type="int", shape=(1,), dense=False, extra=OPTIONAL)),
     ],
 )
 def test_a_stock_example_gens_features_are_worked_out(tmp_path, serialize, values, expected):
-    """And its records can be read with them: what is not there is zero."""
+    """Lists are padded with zeros; a missing integer, which could be a class, is -1."""
     records = [
         serialize(id=[number], **({} if value is None else {"x": value}))
         for number, value in enumerate(values)
@@ -138,7 +141,8 @@ def test_a_stock_example_gens_features_are_worked_out(tmp_path, serialize, value
         read = np.atleast_1d(row).tolist()
         present = len(value or [])
         assert read[:present] == (value or [])
-        assert not any(read[present:])
+        missing = -1 if expected.extra else 0
+        assert all(one in (missing, b"") for one in read[present:])
 
 
 @pytest.mark.parametrize("name", ["ours", "stock"])
