@@ -1,5 +1,4 @@
-"""The table of the inputs that an ExampleGen found, the reader of their bytes, and their
-fingerprint.
+"""Inputs of an ExampleGen as a table, the reader of their bytes, and their fingerprint.
 
 Each input is an entry, with the values and bytes of its example. The table has one row per example.
 """
