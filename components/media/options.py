@@ -1,4 +1,4 @@
-"""The settings of images and sounds: what is to become of them."""
+"""Settings for storing images and audio."""
 
 import dataclasses
 import importlib.util
@@ -6,11 +6,11 @@ import importlib.util
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import Settings, number, one_of, setting
 
-MAX_PIXELS = 89_478_485  # Pillow's own bound against decompression bombs: 1 GiB as RGB, a third
+MAX_PIXELS = 89_478_485  # Pillow's own limit against decompression bombs: a quarter of a GiB as RGB
 _MOST_PIXELS = 1 << 31
 DESCRIPTIONS = {"image": ("height", "width", "channels"), "audio": ("sample_rate", "num_frames")}
-"""The features that describe the first file of a kind."""
-LARGEST_RATE = 768_000  # Hz; the filter of a larger one alone may take gigabytes
+"""Features that describe the first file of each kind."""
+LARGEST_RATE = 768_000  # Hz; above it, the filter alone could take gigabytes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,14 +51,14 @@ class ImageOptions(Settings):
             raise ConfigError.of("resize_shorter_side", None, allowed=allowed)
 
     def check_compatible(self) -> None:
-        """Raise a ConfigError if two settings contradict each other, before an image is read."""
+        """Raise ConfigError if two settings contradict each other, before an image is read."""
         if self.encoding == "raw" and self.sixteen_bit == "keep":
             allowed = "'scale' for encoding='raw', whose pixels have 8 bits"
             raise ConfigError.of("sixteen_bit", "keep", allowed=allowed)
 
     @property
     def decodes_all(self) -> bool:
-        """Whether every image is decoded, not only those that must be converted."""
+        """Whether every image is decoded, not only images that must be converted."""
         return self.resize_shorter_side is not None or self.verify == "decode"
 
 
@@ -75,7 +75,7 @@ class AudioOptions(Settings):
     channels: int | None = setting(None, one_of(None, 1, 2))
 
     def check_installed(self) -> None:
-        """Asks for the library that resampling needs, before any sound is read."""
+        """Raise ConfigError if resampling needs a missing library, before any clip is read."""
         if self.sample_rate is not None and importlib.util.find_spec("scipy") is None:
             rule, advice = "None without scipy", "Run pip install 'tfx-shards[audio]'"
             raise ConfigError.of("sample_rate", self.sample_rate, allowed=rule, advice=advice)
