@@ -74,7 +74,9 @@ def photos(tmp_path_factory) -> Path:
 
 
 def test_rejects_with_such_names_are_lines_of_their_own_and_the_dataset_is_good(photos, tmp_path):
-    steps.convert(str(photos), str(tmp_path / "out"), ImageSettings(max_reject_fraction=0.9))
+    steps.convert(
+        str(photos), str(tmp_path / "out"), ImageSettings(layout="folder", max_reject_fraction=0.9)
+    )
     text = (tmp_path / "out/rejects.jsonl").read_text("utf-8")
     assert len(text.splitlines()) == 8
     assert not UNPRINTABLE.search(text)
@@ -90,7 +92,7 @@ def test_no_command_passes_such_names_on(photos, labelled, tmp_path):
     from pipelines.cli.app import app
 
     uri = tmp_path / "out\x1b[2J\nError: forged"
-    steps.convert(str(photos), str(uri), ImageSettings(max_reject_fraction=0.9))
+    steps.convert(str(photos), str(uri), ImageSettings(layout="folder", max_reject_fraction=0.9))
     commands = ("inspect", "verify", "plan --workers 2 --batch-size 2", "doctor", "show", "diff")
     for where in (str(uri), str(labelled / "balanced"), str(uri / "gone\u2028\x07")):
         for command in commands:

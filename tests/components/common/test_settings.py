@@ -109,7 +109,7 @@ def test_a_property_that_holds_no_such_value_is_refused():
 _NO_FLAGS, _NO_COUNTS = ["yes", 2, None, [True]], [-1, "x", 1.5, True]
 WRONG = {  # settings: values that no component takes
     **dict.fromkeys(("deduplicate", "keep_shards", "keep_text", "lowercase"), _NO_FLAGS),
-    **dict.fromkeys(("shuffle", "stratify", "tfds"), _NO_FLAGS),
+    **dict.fromkeys(("follow_links", "shuffle", "stratify", "tfds"), _NO_FLAGS),
     **dict.fromkeys(("max_chars", "min_chars", "most", "resize_shorter_side"), _NO_COUNTS),
     **{name: [0, *_NO_COUNTS] for name in ("sample_rate", "sample_records", "shard_multiple")},
     "quality": [0, 101, *_NO_COUNTS],
@@ -124,6 +124,7 @@ WRONG = {  # settings: values that no component takes
     "compression": ["zip", "GZIP", None, 1],
     "max_reject_fraction": ["1%", -0.1, 1.1, None, True],
     "file_roots": ["folder", [1], [""], 3],
+    "ignore": ["*.json", [1], [""], 3],
     "orientation": ["aply", None, True],
     "frames": ["last", None, 1],
     "encoding": ["jpeg2000", None, 8],

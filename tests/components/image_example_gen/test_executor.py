@@ -15,15 +15,14 @@ from tests.components.image_example_gen.image_runs import (
     convert,
     flat,
     photo,
-    read,
     run,
     value,
     write_photos,
     write_tree,
 )
-from tests.components.runs import accounting, input_config, placed, records_of, shards
+from tests.components.runs import input_config, placed, records_of, shards
 from trainer_utils import input_fn
-from trainer_utils.format import RecordIndex, Shard
+from trainer_utils.format import InputError, RecordIndex, Shard
 
 FOLDERS: dict[str, dict[str, tuple[str | None, str | None]]] = {  # None: the hash decides
     "split and class": {
@@ -221,11 +220,9 @@ def test_manifest_index_and_datum_say_of_each_shard_what_its_bytes_say(
     assert artifact.get_int_custom_property("num_shards") == len(found)
 
 
-def test_a_split_of_bad_images_alone_keeps_one_empty_shard(tmp_path):
+def test_named_split_that_loses_every_image_is_an_error(tmp_path):
     files = {"train/1.jpg": photo(1), "train/2.jpg": photo(2), "eval/3.jpg": b"", "eval/4.jpg": b""}
     base = write_tree(tmp_path / "in", files)
-    manifest = convert(base, tmp_path / "out", target_shard_bytes=1, max_reject_fraction=0.5)
-    (only,) = shards(tmp_path / "out", "eval")
-    assert only.name == "data_tfrecord-00000-of-00001"
-    assert read(tmp_path / "out")["eval"] == []
-    assert accounting(manifest["splits"]["eval"]) == dict(found=2, written=0, rejected=2, skipped=0)
+    with pytest.raises(InputError, match="all 2 images of the split 'eval' were rejected"):
+        convert(base, tmp_path / "out", target_shard_bytes=1, max_reject_fraction=0.5)
+    assert not (tmp_path / "out/manifest.json").exists()
