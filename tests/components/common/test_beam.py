@@ -1,4 +1,4 @@
-"""Beam's arguments reach Beam as they were given, and what goes to workers is found by its name."""
+"""Test that Beam's arguments reach Beam unchanged, and that workers can import their tasks."""
 
 import re
 import subprocess
@@ -15,12 +15,12 @@ from components.tfx.executor import LocalFirstBeamExecutor
 from tests.components.runs import run
 from trainer_utils.format import DatasetError
 
-IMAGE = "--sdk_container_image=registry/image:1"  # so that TFX does not pack itself for workers
+IMAGE = "--sdk_container_image=registry/image:1"  # so that TFX does not package itself for workers
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "engines.md"
 
 
 def documented() -> list[str]:
-    """The arguments that the documentation gives for Dataflow."""
+    """Return the arguments that the documentation gives for Dataflow."""
     (block,) = re.findall(
         r"```python\n(beam_pipeline_args = .*?)```", DOCUMENTATION.read_text(), re.DOTALL
     )
@@ -69,7 +69,7 @@ def pipeline_of(arguments: list[str], folder: Path) -> beam.Pipeline:
     ],
     ids=["flink", "portable", "dataflow", "prism"],
 )
-def test_arguments_reach_beam_as_they_are(tmp_path, monkeypatch, arguments):
+def test_arguments_reach_beam_unchanged(tmp_path, monkeypatch, arguments):
     given: list[list[str]] = []
     make = beam.Pipeline
 
@@ -84,7 +84,7 @@ def test_arguments_reach_beam_as_they_are(tmp_path, monkeypatch, arguments):
     assert argv[: len(arguments)] == arguments
     added = argv[len(arguments) :]
     assert {a for a in added if not a.startswith("tfx_")} == {"--labels", "--no_save_main_session"}
-    assert type(made.runner).__name__ in arguments[0] + arguments[1]  # which Beam took, and checked
+    assert type(made.runner).__name__ in arguments[0] + arguments[1]  # accepted by Beam
 
 
 def test_workers_start_without_importing_tfx_or_tensorflow():
@@ -99,9 +99,9 @@ def test_workers_start_without_importing_tfx_or_tensorflow():
     assert shown.strip() == "[]"
 
 
-def test_dataflow_takes_the_whole_job_and_a_run_that_made_nothing_is_an_error(tmp_path):
+def test_dataflow_accepts_the_job_and_no_result_raises(tmp_path):
     (tmp_path / "table.csv").write_text("text,label\n" + "word word,1\n" * 50)
-    # A dry run makes the description of the job, and runs it nowhere.
+    # A dry run creates the job description without running it.
     with pytest.raises(DatasetError, match="expected the part 'inspect-000000', got none"):
         run(TextExecutor, tmp_path / "table.csv", tmp_path / "out", beam_args=DATAFLOW)
     assert list((tmp_path / "out").iterdir()) == []
