@@ -267,7 +267,7 @@ FIELDS = st.text(st.sampled_from('ab ,"\n'), min_size=1, max_size=4)
 
 
 @given(st.lists(st.tuples(FIELDS, FIELDS), max_size=8), st.lists(st.booleans(), max_size=8))
-def test_row_starts_equal_those_of_python_csv(rows, blanks):
+def test_row_starts_equal_python_csv(rows, blanks):
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, quoting=csv.QUOTE_ALL, lineterminator="\n")
     starts = []
