@@ -186,8 +186,7 @@ class reject_errors:
     """Context manager that turns any other error into a `RejectedInputError` with code INTERNAL.
 
     The detail names the exception. KeyboardInterrupt, SystemExit and missing libraries propagate,
-    as
-    do faults of the machine, which `persist` retries inside. This is a class because a generator
+    as do faults of the machine, which `persist` retries inside. This is a class because a generator
     would take three times as long and cannot handle StopIteration.
     """
 

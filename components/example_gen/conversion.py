@@ -101,8 +101,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
         """Return a digest of everything that shards depend on. A run resumes another with its key.
 
         `max_reject_fraction` is not part of it, since no shard depends on it: a run with too many
-        rejects
-        resumes when more are allowed.
+        rejects resumes when more are allowed.
         """
         settings = dataclasses.asdict(self.settings)
         del settings["max_reject_fraction"]
@@ -170,18 +169,12 @@ class Conversion(abc.ABC, Generic[_Plan]):
         """Return the CRC-32C of inputs that are in no shard, for the fingerprint of the inputs.
 
         The fingerprint is an unordered sum over every input file or part of a file, whether it
-        became an
-        example or was rejected. It covers its name relative to the input base, its size and its
-        CRC-32C.
-        Inputs that a layout skips unread (files in no image set) or that cannot be read count with
-        the
-        size only. Junk and ignored files do not count. Therefore it is the same for every
-        conversion of
-        the same inputs, regardless of settings, shards and runner, and it differs if a name or a
-        byte
-        differs. Contents are summed while they are read for conversion. Only Parquet files, and the
-        inputs
-        here, are read for the sum itself.
+        became an example or was rejected. It covers its name relative to the input base, its size
+        and its CRC-32C. Inputs that a layout skips unread (files in no image set) or that cannot be
+        read count with the size only. Junk and ignored files do not count. Therefore it is the same
+        for every conversion of the same inputs, regardless of settings, shards and runner. It
+        differs if a name or a byte differs. Contents are summed while they are read for conversion.
+        Only Parquet files, and the inputs here, are read for the sum itself.
 
         Args:
             excluded: inputs that were rejected or skipped.

@@ -127,8 +127,7 @@ def plan_shards(
         settings: the settings of the ExampleGen.
         find_groups: returns the group of each input that has copies, by name, so that copies share
             a split. None: there are no images or audio files.
-        known: vocabularies by feature. New labels are appended, unless a vocabulary is
-            given.
+        known: vocabularies by feature. New labels are appended, unless a vocabulary is given.
 
     Raises:
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.

@@ -31,8 +31,7 @@ def find_near_duplicates(inputs: InputTable, reader: BlobReader) -> dict[str, st
 
     It is the first name of the group of copies, in byte order. The first image feature is compared,
     or else the first audio feature, where copies have the same bytes. Inputs that cannot be read
-    are
-    left out.
+    are left out.
     """
     kinds = [column.kind for column in inputs.blobs]
     are_images = "image" in kinds

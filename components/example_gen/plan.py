@@ -300,8 +300,7 @@ class SplitRules:
         """Return the inputs rejected before reading, and the number of skipped ones by split.
 
         An input counts in its own split. Otherwise it counts in the first split if inputs name
-        splits, or
-        else in that of its hash.
+        splits, or else in that of its hash.
         """
         rejects: list[Reject] = []
         skipped: collections.Counter[str] = collections.Counter()

@@ -405,8 +405,8 @@ class RowPlanner:
     ) -> tuple[Numbers | None, dict[int, NoSplit]]:
         """Return the split that each row names, and the rows left out because of it.
 
-        The first value has split numbers, with `EXCLUDED` for rows that name no split.
-        Without named splits it is None.
+        The first value has split numbers, with `EXCLUDED` for rows that name no split. The value
+        None means that there are no named splits.
         """
         rules, column = self._rules, self._split_column
         words: list[str | NoSplit | None] = []

@@ -1,4 +1,4 @@
-"""LJSpeech: `metadata.csv` of ids and transcripts, divided by `|`, without header and quotes.
+"""Read LJSpeech: `metadata.csv` has ids and transcripts, separated by `|`, no header or quotes.
 
     metadata.csv: LJ001-0001|Printing, in the only sense|Printing, in the only sense
     wavs/LJ001-0001.wav
@@ -23,7 +23,7 @@ _LINE_BYTES = 16 << 10
 
 
 def _list(inputs: LayoutInputs) -> tuple[str, tuple[str, ...]] | None:
-    """Return the list of ids and transcripts, and the names of its columns; None without one."""
+    """Return the list of ids and transcripts, and its column names; None if there is no list."""
     folders = {folder for folder in inputs.folders if len(folder) == 1}
     for parts, path in inputs.paths_below_root(endings=_ENDINGS):
         if len(parts) > 1 or parts[0].startswith(".") or inputs.files[path].problem is not None:
@@ -47,13 +47,13 @@ def _first_line(inputs: LayoutInputs, path: str) -> str:
         with inputs.open(path) as stream:
             head = stream.read(_LINE_BYTES)
     except OSError as error:
-        problem_of(error, path)  # raises for a machine's fault
+        problem_of(error, path)  # raises if the error is a fault of the machine or storage
         return ""
     return head.decode("utf-8-sig", "replace").split("\n", 1)[0].rstrip("\r")
 
 
 def detect(inputs: LayoutInputs) -> Detection:
-    """Look for a list with `|` whose first id is a file in a folder next to it."""
+    """Look for a list with `|` whose first id is the name of a file in a folder next to it."""
     if inputs.root in inputs.files or not any(len(folder) == 1 for folder in inputs.folders):
         return Detection.miss("no folder of clips")
     if (found := _list(inputs)) is None:
@@ -62,7 +62,7 @@ def detect(inputs: LayoutInputs) -> Detection:
 
 
 def read(inputs: LayoutInputs) -> InputTable:
-    """Read the list; its ids are the files' names without their endings."""
+    """Read the list. Its ids are file names without suffix."""
     if (found := _list(inputs)) is None:
         refuse_layout(inputs, "ljspeech", "metadata.csv of id|transcript next to wavs/")
     path, names = found

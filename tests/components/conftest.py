@@ -1,6 +1,6 @@
-"""Fixtures for tests of texts and tables: TextExampleGen run on files that a test writes.
+"""Fixtures that run TextExampleGen on files that a test writes.
 
-The functions are in `runs`, which imports TFX: only tests that request a fixture wait for it.
+The functions are in `runs`, which imports TFX. Only tests that use a fixture pay for the import.
 """
 
 import itertools
@@ -25,9 +25,9 @@ def run_text() -> "Callable[..., Dataset]":
 
 @pytest.fixture
 def convert(tmp_path) -> "Callable[..., Dataset]":
-    """Return `convert(files, **settings)`, which converts files, `{path: string or bytes}`.
+    """Return `convert(files, **settings)`, which converts files, `{path: text or bytes}`.
 
-    `base=` names the file or folder below them to convert. Each call has its own folders.
+    `base=` names the file or folder below them to start from. Each call uses new folders.
     """
     from tests.components import runs
 

@@ -11,7 +11,7 @@ from tests.docs.markdown import REPOSITORY
 
 
 def begin(script: str, *arguments: object) -> "subprocess.Popen[str]":
-    """Start a script with the arguments converted to strings."""
+    """Start a script with arguments."""
     return subprocess.Popen(
         [sys.executable, "-c", script, *map(str, arguments)],
         cwd=REPOSITORY,
@@ -22,14 +22,14 @@ def begin(script: str, *arguments: object) -> "subprocess.Popen[str]":
 
 
 def finish(process: "subprocess.Popen[str]") -> tuple[str, str]:
-    """Wait for a run that must succeed; return its stdout and stderr."""
+    """Return the stdout and stderr of a run that must succeed."""
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     return out, err
 
 
 def kill_at(process: "subprocess.Popen[str]", uri: Path, *, shards: int) -> dict[str, int]:
-    """Kill a run as soon as it has `shards` shards; return the inodes of the existing shards."""
+    """Kill a run once it has at least `shards` shards; return their inodes by name."""
     while len(shards_at(uri)) < shards and process.poll() is None:
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
@@ -43,7 +43,7 @@ def shards_at(uri: Path) -> dict[str, Path]:
 
 
 def digests_at(uri: Path) -> dict[str, str]:
-    """Return the SHA-256 digest of each shard by name."""
+    """Return the digest of each shard by name."""
     return {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in shards_at(uri).items()}
 
 

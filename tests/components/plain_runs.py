@@ -24,14 +24,14 @@ def write_files(folder: Path, files: dict[str, bytes | str]) -> Path:
 
 
 def convert(source: Path, uri: Path, *, media: str = "text", **settings: Any) -> Any:
-    """Convert in this process; return the result of `steps.convert`."""
+    """Convert in this process, and return the result of `steps.convert`."""
     with Runner(processes=1) as runner:
         selection = InputSelection(base=str(source))
         return steps.convert(selection, str(uri), _SETTINGS[media](**settings), runner=runner)
 
 
 def read_records(uri: Path, converted: Any) -> dict[str, list[dict[str, list[Any]]]]:
-    """Return the decoded records of each split, sorted by their source row."""
+    """Return the decoded records of each split, in the order of the inputs."""
     records: dict[str, list[dict[str, list[Any]]]] = {}
     for shard in converted.manifest.shards:
         found = records.setdefault(shard.split, [])

@@ -1,4 +1,4 @@
-"""Run an ExampleGen's executor as TFX does, and read its output with TensorFlow's reader."""
+"""Run an ExampleGen's executor like TFX does, and read its output with TensorFlow's reader."""
 
 import collections
 import dataclasses
@@ -24,12 +24,12 @@ Row = dict[str, list[Any]]
 
 
 def input_config(**patterns: str) -> str:
-    """Return TFX's property for `input_config(train=pattern, …)`."""
+    """Return TFX's property: `input_config(train=pattern, …)`."""
     return json.dumps({"splits": [{"name": n, "pattern": one} for n, one in patterns.items()]})
 
 
 def output_config(**shares: int) -> str:
-    """Return TFX's property for `output_config(train=2, eval=1)`."""
+    """Return TFX's property: `output_config(train=2, eval=1)`."""
     splits = [{"name": name, "hash_buckets": share} for name, share in shares.items()]
     return json.dumps({"split_config": {"splits": splits}})
 
@@ -46,7 +46,7 @@ def run(
     beam_args: list[Any] | None = None,
     **settings: Any,
 ) -> standard_artifacts.Examples:
-    """Run an executor class; without Beam arguments, in this process."""
+    """Run an executor class; in this process unless there are Beam arguments."""
     artifact = standard_artifacts.Examples()
     artifact.uri = str(uri)
     context = BaseBeamExecutor.Context(
@@ -75,7 +75,7 @@ def shards(uri: Path, split: str) -> list[Path]:
 
 
 def records_of(path: Path) -> Iterator[bytes]:
-    """Iterate over a shard's records with TensorFlow; TFRecordDataset takes 30 ms per file."""
+    """Yield a shard's records with TensorFlow's iterator; a tf.data dataset takes 30 ms a file."""
     options = tf.io.TFRecordOptions("GZIP" if path.suffix else "")
     return tf.compat.v1.io.tf_record_iterator(str(path), options)
 
@@ -111,7 +111,7 @@ def vocabulary(uri: Path, feature: str = "label") -> list[str]:
 
 
 def by_filename(uri: Path) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return the split and values of every example by filename; lists of one value are unpacked."""
+    """Return split and values of every example by filename; single values are not lists."""
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for split, rows in rows_of(uri).items():
         for row in rows:
@@ -122,7 +122,7 @@ def by_filename(uri: Path) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def placed(uri: Path) -> dict[str, tuple[str, str | None]]:
-    """Return the split and label of every example, by filename."""
+    """Return split and label of every example by filename."""
     labels = vocabulary(uri)
     return {
         name: (split, labels[row["label"]] if "label" in row else None)
@@ -137,7 +137,7 @@ def rejects_in(uri: Path) -> list[dict[str, str]]:
 
 
 def check_law(uri: Path) -> None:
-    """Check found = written + rejected + skipped in each split, and that the counts are true."""
+    """Assert that found = written + rejected + skipped in each split, and count the records."""
     splits, total = manifest_of(uri)["splits"], manifest_of(uri)["total"]
     rejected = collections.Counter(line["split"] for line in rejects_in(uri))
     written = {split: len(rows) for split, rows in examples_of(uri).items()}
@@ -166,7 +166,7 @@ class Dataset:
 
     @functools.cached_property
     def features(self) -> dict[str, Any]:
-        """Datum's description of the features."""
+        """Features in Datum's description."""
         return json.loads((self.uri / "datum_to_type_and_shape_mapping.json").read_text())
 
     def shards(self, split: str) -> list[Path]:
@@ -174,11 +174,11 @@ class Dataset:
 
     @functools.cached_property
     def splits(self) -> dict[str, list[Row]]:
-        """The examples of each split, in order."""
+        """Examples of each split, in order."""
         return rows_of(self.uri)
 
     def by_id(self, *, key: str = "id") -> dict[str, Row]:
-        """Return every example's features except the id, by id."""
+        """Return the features of every example, except its id, by id."""
         rows: dict[str, Row] = {}
         for row in itertools.chain.from_iterable(self.splits.values()):
             (name,) = row[key]
@@ -191,18 +191,18 @@ class Dataset:
         return [os.fsdecode(row["id"][0]) for row in self.splits[split]]
 
     def split_of(self) -> dict[str, str]:
-        """Return the split of every example, by id."""
+        """Return the split of every example by id."""
         return {name: split for split in self.splits for name in self.ids(split)}
 
     def texts(self, feature: str = "text") -> dict[str, str]:
-        """Return the values of a feature with one string each, by id."""
+        """Return the value of a string feature by id."""
         return {name: row[feature][0].decode() for name, row in self.by_id().items()}
 
     def vocabulary(self, feature: str = "label") -> list[str]:
         return vocabulary(self.uri, feature)
 
     def labels(self, feature: str = "label") -> dict[str, str]:
-        """Return the class name of a label, by id."""
+        """Return the name of each label by id."""
         words = self.vocabulary(feature)
         return {name: words[row[feature][0]] for name, row in self.by_id().items()}
 
@@ -211,7 +211,7 @@ class Dataset:
         return rejects_in(self.uri)
 
     def counts(self) -> dict[str, int]:
-        """Return the counts of all splits: found, written, rejected and skipped."""
+        """Return the totals found, written, rejected and skipped of all splits."""
         return accounting(self.manifest["total"])
 
 

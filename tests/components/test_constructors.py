@@ -1,4 +1,4 @@
-"""Test the constructors of components, runtime parameters for every setting, and names of TFX."""
+"""The constructors, settings as runtime parameters, and the names in TFX."""
 
 import inspect
 
@@ -38,7 +38,7 @@ DEFAULTS = {int: 1, float: 0.5, str: "x"}
 
 
 def types_of(component):
-    """Yield the value types of each execution property; TFX's messages are JSON strings."""
+    """Return the types of each execution property; TFX's messages are JSON strings."""
     for name, parameter in getattr(components, component).SPEC_CLASS.PARAMETERS.items():
         kinds = parameter.type if isinstance(parameter.type, tuple) else (parameter.type,)
         yield name, [str if issubclass(kind, message.Message) else kind for kind in kinds]
@@ -51,8 +51,8 @@ def make(component, settings):
     return getattr(components, component)(examples=examples, **settings)
 
 
-def test_constructor_lists_and_documents_every_setting():
-    """Test that each setting is a keyword with the dataclass's default and a line in `help()`."""
+def test_constructors_list_every_setting():
+    """Assert that every setting is a documented keyword with the dataclass's default."""
     for component in components.__all__:
         constructor = getattr(components, component).__init__
         parameters = inspect.signature(constructor).parameters
@@ -63,7 +63,7 @@ def test_constructor_lists_and_documents_every_setting():
             assert f"\n    {name}: " in inspect.getdoc(constructor), name
 
 
-def test_settings_have_defaults_and_round_trip():
+def test_arguments_and_defaults_survive_a_constructor():
     for component, settings in SETTINGS.items():
         assert settings.from_properties(make(component, {}).exec_properties) == settings()
     options = {"layout": "csv", "columns": {"grade": "label"}, "quality": 80, "stratify": True}
@@ -97,12 +97,12 @@ def test_old_setting_name_works_with_a_warning():
         ("DatasetReport", "sample_record", "sample_records"),
     ],
 )
-def test_misspelt_setting_raises_with_a_suggestion(component, typo, meant):
+def test_misspelt_setting_is_reported_with_the_right_name(component, typo, meant):
     with pytest.raises(ConfigError, match=f"Did you mean '{meant}'\\?$"):
         make(component, {typo: 1})
 
 
-def test_component_instead_of_its_output_raises():
+def test_component_in_place_of_its_output_is_explained():
     gen = components.ImageExampleGen(input_base="x")
     expected = (
         "examples: expected a channel, got the component ImageExampleGen. "
@@ -121,7 +121,7 @@ def test_component_instead_of_its_output_raises():
 
 @pytest.mark.parametrize("component", EXAMPLE_GENS)
 @pytest.mark.parametrize("splits", [{"train": 8, "eval": 2}, {"train": 0.8, "eval": 0.2}])
-def test_splits_setting_equals_output_config(component, splits):
+def test_splits_are_short_for_output_config(component, splits):
     config = example_gen_pb2.SplitConfig()
     config.splits.add(name="train", hash_buckets=8)
     config.splits.add(name="eval", hash_buckets=2)
@@ -134,7 +134,7 @@ def test_splits_setting_equals_output_config(component, splits):
         assert refused.value.setting == "splits"
 
 
-def test_each_setting_may_be_a_runtime_parameter():
+def test_each_setting_may_be_a_parameter_of_the_run():
     for component in components.__all__:
         for name, kinds in types_of(component):
             for kind in kinds:
@@ -148,11 +148,11 @@ def parameters_of(component):
     return {
         name: RuntimeParameter(f"{component}-{name}", ptype=kinds[0], default=DEFAULTS[kinds[0]])
         for name, kinds in types_of(component)
-        if not name.endswith("_config")  # compiled by TFX itself
+        if not name.endswith("_config")  # TFX compiles these
     }
 
 
-def test_runtime_parameters_compile_for_kubeflow_with_types(tmp_path):
+def test_all_components_compile_for_kubeflow_with_their_types(tmp_path):
     from pipelines.kubeflow import compile_pipeline
 
     (tmp_path / "mine.py").write_text(
@@ -185,7 +185,7 @@ def everything(pipeline_root):
     )
 
 
-def test_property_names_equal_tfx_names():
+def test_names_equal_the_names_in_tfx():
     assert properties.FINGERPRINT == utils.FINGERPRINT_PROPERTY_NAME
     assert (utils.SPAN_PROPERTY_NAME, utils.VERSION_PROPERTY_NAME) == ("span", "version")
     names = [specs.INPUT_BASE_KEY, specs.INPUT_CONFIG_KEY, specs.OUTPUT_CONFIG_KEY]
@@ -193,5 +193,5 @@ def test_property_names_equal_tfx_names():
     assert (specs.RANGE_CONFIG_KEY, specs.EXAMPLES_KEY) == ("range_config", "examples")
 
 
-def test_default_input_config_equals_tfx_default():
+def test_all_files_are_requested_like_in_tfx():
     assert properties.all_files() == utils.make_default_input_config()

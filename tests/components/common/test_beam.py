@@ -1,4 +1,4 @@
-"""Test that Beam's arguments reach Beam unchanged, and that workers can import their tasks."""
+"""Beam's arguments reach Beam unchanged, and functions for workers are pickled by name."""
 
 import re
 import subprocess
@@ -15,12 +15,12 @@ from components.tfx.executor import LocalFirstBeamExecutor
 from tests.components.runs import run
 from trainer_utils.format import DatasetError
 
-IMAGE = "--sdk_container_image=registry/image:1"  # so that TFX does not package itself for workers
+IMAGE = "--sdk_container_image=registry/image:1"  # otherwise TFX packages itself for workers
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "engines.md"
 
 
 def documented() -> list[str]:
-    """Return the arguments that the documentation gives for Dataflow."""
+    """Return the arguments for Dataflow in the documentation."""
     (block,) = re.findall(
         r"```python\n(beam_pipeline_args = .*?)```", DOCUMENTATION.read_text(), re.DOTALL
     )
@@ -34,7 +34,7 @@ DATAFLOW = [*documented(), "--dry_run=True"]
 
 @pytest.fixture(autouse=True)
 def without_pytests_arguments(monkeypatch):
-    monkeypatch.setattr(sys, "argv", sys.argv[:1])  # TFX parses them together with Beam's
+    monkeypatch.setattr(sys, "argv", sys.argv[:1])  # TFX would parse them with Beam's
 
 
 def context(arguments: list[Any], folder: Path) -> BaseBeamExecutor.Context:
@@ -84,11 +84,13 @@ def test_arguments_reach_beam_unchanged(tmp_path, monkeypatch, arguments):
     assert argv[: len(arguments)] == arguments
     added = argv[len(arguments) :]
     assert {a for a in added if not a.startswith("tfx_")} == {"--labels", "--no_save_main_session"}
-    assert type(made.runner).__name__ in arguments[0] + arguments[1]  # accepted by Beam
+    assert (
+        type(made.runner).__name__ in arguments[0] + arguments[1]
+    )  # the runner that Beam chose and checked
 
 
 def test_workers_start_without_importing_tfx_or_tensorflow():
-    # Importing them takes some five seconds, and a worker is a process for each job.
+    # Importing them takes about 5 s, and each job starts a new worker process.
     modules = "common.beam, components.common.tasks, components.balancing.parts"
     code = (
         f"import sys, components.{modules}\n"
@@ -99,9 +101,9 @@ def test_workers_start_without_importing_tfx_or_tensorflow():
     assert shown.strip() == "[]"
 
 
-def test_dataflow_accepts_the_job_and_no_result_raises(tmp_path):
+def test_dataflow_dry_run_takes_the_job_and_raises(tmp_path):
     (tmp_path / "table.csv").write_text("text,label\n" + "word word,1\n" * 50)
-    # A dry run creates the job description without running it.
+    # A dry run writes the description of the job without running it.
     with pytest.raises(DatasetError, match="expected the part 'inspect-000000', got none"):
         run(TextExecutor, tmp_path / "table.csv", tmp_path / "out", beam_args=DATAFLOW)
     assert list((tmp_path / "out").iterdir()) == []

@@ -1,4 +1,4 @@
-"""Test the lineage that a step writes: its settings and its input datasets."""
+"""The lineage that a step records: its settings and its inputs."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from trainer_utils.dataset import open_dataset
 from trainer_utils.format.naming import LINEAGE_FILE
 
 
-def test_stored_settings_are_plain_and_without_passwords():
+def test_settings_are_plain_and_without_passwords():
     for value, written in (
         (0.5, 0.5),
         ('{"train": 8}', {"train": 8}),
@@ -25,7 +25,7 @@ def test_stored_settings_are_plain_and_without_passwords():
         assert b"secret" not in origin.to_json().encode()
 
 
-def test_each_ancestor_dataset_is_listed_once(tmp_path, write_dataset):
+def test_lineage_lists_each_ancestor_once(tmp_path, write_dataset):
     rows = [[{"label": [1]}]]
     raw, others = (
         open_dataset(write_dataset(tmp_path / name, {"train": rows * count}, {}))

@@ -1,4 +1,4 @@
-"""Run ImageExampleGen's executor and read its output."""
+"""Run ImageExampleGen's executor, and read its output."""
 
 import functools
 from pathlib import Path
@@ -23,18 +23,18 @@ def photo(
 
 
 def write_photos(base: Path, *names: str) -> Path:
-    """Write a different photo under each name; return the folder."""
+    """Write a different photo under each name."""
     return write_tree(base, {name: photo(number) for number, name in enumerate(names)})
 
 
 def convert(base: Path | str, uri: Path, **properties: Any) -> dict[str, Any]:
-    """Run the executor; return the manifest."""
+    """Run the executor, and return the manifest."""
     run(base, uri, **properties)
     return runs.manifest_of(uri)
 
 
 def value(example: tf.train.Example, name: str) -> Any:
-    """Return the single bytes or int value of a feature."""
+    """Return the single value of a feature, bytes or an int."""
     (only,) = runs.values_of(example)[name]
     return only
 

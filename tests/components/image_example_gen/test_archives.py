@@ -1,4 +1,4 @@
-"""Test conversion of WebDatasets with several files per key, which are named by their suffixes."""
+"""Conversions of WebDatasets with several files per key, which are named by suffix."""
 
 import io
 import wave
@@ -25,7 +25,7 @@ def wav(number: int) -> bytes:
     return stream.getvalue()
 
 
-def test_each_file_of_a_key_becomes_a_feature(tmp_path):
+def test_every_file_of_a_key_becomes_a_feature(tmp_path):
     for shard in range(2):
         files = {}
         for key in range(3):

@@ -1,4 +1,4 @@
-"""Test that ImageExampleGen's bytes depend on no runner, file system or interrupted run."""
+"""ImageExampleGen writes the same bytes with any runner or file system, and after a failed run."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.make import everything, photo
 from tests.make import write_files as write_tree
 from trainer_utils.format.json_text import seal
 
-# Photos in seven classes, four bad files and one hidden file.
+# Photos in seven classes, four bad files and a hidden one.
 FILES = {
     **{f"class-{number % 7}/{number:03d}.jpg": photo(number) for number in range(120)},
     "class-1/empty.jpg": b"",
@@ -29,7 +29,7 @@ FILES = {
 
 
 def convert(base: Path, uri: Path, *arguments: str) -> dict[str, bytes]:
-    """Run the executor with Beam arguments as TFX passes them; return all output files."""
+    """Run the executor with Beam's arguments as TFX passes them; return all files by name."""
     settings: dict[str, Any] = {"max_reject_fraction": 0.5, "target_shard_bytes": 10_000}
     run(Executor, base, uri, beam_args=[*arguments] or None, **settings)
     return everything(uri)
@@ -42,14 +42,14 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def reference(folder, tmp_path_factory) -> dict[str, bytes]:
-    """Return the files of a reference run: several shards per split, rejects and a vocabulary."""
+    """Return the files of one plain run: several shards per split, rejects, a vocabulary."""
     made = convert(folder, tmp_path_factory.mktemp("reference"))
     assert sum(name.startswith("Split-") for name in made) > 5
     assert {"manifest.json", "rejects.jsonl", "vocab/label.txt"} < made.keys()
     return made
 
 
-def test_second_run_at_the_same_uri_gives_equal_bytes(folder, reference, tmp_path):
+def test_second_run_into_the_same_uri_writes_the_same_bytes(folder, reference, tmp_path):
     convert(folder, tmp_path / "out")
     assert convert(folder, tmp_path / "out") == reference
 
@@ -63,11 +63,11 @@ def test_second_run_at_the_same_uri_gives_equal_bytes(folder, reference, tmp_pat
     ],
     ids=["in memory", "a thread a core", "processes"],
 )
-def test_bytes_do_not_depend_on_runner_and_workers(
+def test_the_runner_and_its_workers_do_not_change_a_byte(
     folder, reference, tmp_path, monkeypatch, arguments
 ):
-    monkeypatch.setattr(sys, "argv", sys.argv[:1])  # TFX parses it together with Beam's arguments
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))  # for worker processes
+    monkeypatch.setattr(sys, "argv", sys.argv[:1])  # TFX would parse it with Beam's arguments
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))  # for workers in other processes
     monkeypatch.setattr(processes, "_WORTH_SECONDS", 0.0)
     used, map_them = [], processes.Pool.map
 
@@ -81,7 +81,7 @@ def test_bytes_do_not_depend_on_runner_and_workers(
         assert used == [3]
 
 
-def test_bytes_do_not_depend_on_place_time_and_order_of_photos(folder, reference, tmp_path):
+def test_place_times_and_order_of_photos_do_not_matter(folder, reference, tmp_path):
     files = list(FILES.items())
     random.Random(0).shuffle(files)
     base = write_tree(tmp_path / "else where" / "ü", dict(files))
@@ -90,7 +90,7 @@ def test_bytes_do_not_depend_on_place_time_and_order_of_photos(folder, reference
     made = convert(base, tmp_path / "out")
     said = made["lineage.json"].decode().replace(str(base), str(folder))
     made["lineage.json"] = seal(said).encode()
-    # An update recognises unchanged files by their modification times, so these are stored.
+    # Updates use the times of files, so `listing` differs.
     shards = [json.loads(files.pop("inputs.json"))["shards"] for files in (made, {**reference})]
     assert [{**shard, "listing": None} for shard in shards[0]] == [
         {**shard, "listing": None} for shard in shards[1]

@@ -1,4 +1,4 @@
-"""Test ImageExampleGen's driver: the fingerprint that decides whether TFX reuses the cache."""
+"""ImageExampleGen's driver: the fingerprint that decides if TFX runs again or uses its cache."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def properties_of(base: Path, config: str | None, range_config: str | None) -> d
 def drive(
     base: Path, config: str | None = None, range_config: str | None = None, **settings: str
 ) -> dict:
-    """Return the execution properties that TFX's launcher gets from the component's driver."""
+    """Return the execution properties that the component's driver gives to TFX's launcher."""
     driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]  # needs no metadata here
     return driver.resolve(properties_of(base, config, range_config) | settings)
 
@@ -45,10 +45,10 @@ def fingerprint(base: Path, config: str | None = None, **settings: str) -> str:
 
 
 def edit(path: Path) -> None:
-    """Change one byte in place; size, modification time and access time stay the same."""
+    """Change one byte in place, with the same size, modification and access time."""
     before, probe = path.stat(), path.with_name("probe")
     probe.write_bytes(b"x")
-    while probe.stat().st_ctime_ns <= before.st_ctime_ns:  # file timestamps are coarse
+    while probe.stat().st_ctime_ns <= before.st_ctime_ns:  # file times have a coarse resolution
         probe.write_bytes(b"x")
     probe.unlink()
     data = bytearray(path.read_bytes())
@@ -61,7 +61,7 @@ def edit(path: Path) -> None:
 
 
 def write_base(folder: Path) -> Path:
-    """Write photos in folders three deep, where TFX's own driver does not look."""
+    """Write photos in folders three levels deep, which TFX's driver ignores."""
     names = ["train/cat/1.jpg", "train/cat/2.jpg", "train/dog/deep/3.jpg", "eval/dog/4.jpg"]
     return write_photos(folder / "in", *names)
 
@@ -106,7 +106,7 @@ OTHERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_only_changes_of_the_photos_change_the_fingerprint(tmp_path):
+def test_fingerprint_changes_only_with_the_photos(tmp_path):
     for name, change in CHANGES.items():
         base = write_base(tmp_path / name)
         before = fingerprint(base)
@@ -119,7 +119,7 @@ def test_only_changes_of_the_photos_change_the_fingerprint(tmp_path):
         assert fingerprint(base) == before, name
 
 
-def test_fingerprint_depends_on_matched_files_and_split_names(tmp_path):
+def test_fingerprint_covers_selected_files_and_pattern_names(tmp_path):
     base = write_base(tmp_path)
     one, two, other = {"train": "train/*"}, {"eval": "eval/*"}, {"eval": "train/*"}
     configs = [one | two, one | {"test": "eval/*"}, {"train": "eval/*"} | other]
@@ -135,7 +135,7 @@ def test_fingerprint_depends_on_matched_files_and_split_names(tmp_path):
     assert fingerprint(base, input_config(**configs[3])) != before[3]
 
 
-def test_edited_csv_or_listed_file_changes_the_fingerprint(tmp_path):
+def test_fingerprint_changes_with_a_csv_or_its_listed_files(tmp_path):
     base = write_photos(tmp_path / "x" / "in", "photos/cat/1.jpg", "photos/dog/2.jpg")
     text = "TRAIN,../../photos/cat/1.jpg,cat\nTEST,../../photos/dog/2.jpg,dog\n"
     path = write_files(base, {"lists/mine/list.csv": text}) / "lists/mine/list.csv"
@@ -165,7 +165,7 @@ def spans(tmp_path) -> Path:
     return write_photos(tmp_path / "x" / "in", *names)
 
 
-def test_only_a_later_span_changes_the_fingerprint(spans):
+def test_fingerprint_changes_only_with_a_later_span(spans):
     config = input_config(**PATTERNS)
     before = fingerprint(spans, config)
     edit(spans / "span-01/v1/x/cat/1.jpg")
@@ -176,14 +176,14 @@ def test_only_a_later_span_changes_the_fingerprint(spans):
 
 
 def convert(properties: dict, uri: Path) -> bytes:
-    """Run the executor with the driver's properties; return the shard of the train split."""
+    """Run the executor with the driver's result, and return the shard of the train split."""
     artifact = standard_artifacts.Examples()
     artifact.uri = str(uri)
     Executor().Do({}, {"examples": [artifact]}, properties)
     return (uri / "Split-train/data_tfrecord-00000-of-00001").read_bytes()
 
 
-def test_executor_reads_the_span_that_the_driver_resolved(spans, tmp_path):
+def test_executor_reads_the_resolved_span_despite_a_later_one(spans, tmp_path):
     resolved = drive(spans, input_config(**PATTERNS))
     write_photos(spans, "span-03/v1/x/cat/1.jpg", "span-03/v1/y/cat/1.jpg")
     resolved_later = drive(spans, input_config(**PATTERNS))
@@ -192,7 +192,7 @@ def test_executor_reads_the_span_that_the_driver_resolved(spans, tmp_path):
 
 
 def run_as_pipeline(driver_class: type, properties: dict) -> driver_output_pb2.DriverOutput:
-    """Return the driver output for TFX's launcher, without the fingerprint, which may differ."""
+    """Return the driver's output for TFX's launcher, without the fingerprint, which differs."""
     examples = standard_artifacts.Examples()
     examples.uri = "somewhere"
     info = portable_data_types.ExecutionInfo(
@@ -206,7 +206,7 @@ def run_as_pipeline(driver_class: type, properties: dict) -> driver_output_pb2.D
 
 
 def run_in_notebook(driver_class: type, properties: dict, root: Path) -> tuple:
-    """Return the URI and properties for TFX's interactive context, without the fingerprint."""
+    """Return the uri and properties for TFX's interactive context, without the fingerprint."""
     pipeline_info = data_types.PipelineInfo("name", str(root))
     component_info = data_types.ComponentInfo("type", "id", pipeline_info)
     driver = driver_class(None)
@@ -220,12 +220,12 @@ def run_in_notebook(driver_class: type, properties: dict, root: Path) -> tuple:
     assert examples.mlmd_artifact.custom_properties.pop(utils.FINGERPRINT_PROPERTY_NAME)
     assert Path(examples.uri).is_dir()
     properties = examples.mlmd_artifact.custom_properties
-    # TFX's core also sets a name and a producer, except for TFX's own ExampleGens.
+    # TFX also sets a name and a producer, but only for its own ExampleGens.
     return examples.uri, {n: properties[n] for n in ("span", "version") if n in properties}
 
 
 @pytest.mark.parametrize("has_list", [False, True])
-def test_pipeline_root_among_the_inputs_raises(tmp_path, has_list):
+def test_a_pipeline_root_among_the_inputs_is_refused(tmp_path, has_list):
     base = write_photos(tmp_path / "in", *(f"{c}/{n}.jpg" for c in "ab" for n in range(2)))
     given = base
     if has_list:
@@ -247,7 +247,7 @@ def test_pipeline_root_among_the_inputs_raises(tmp_path, has_list):
     assert driver.run(info).exec_properties
 
 
-def test_output_that_no_pattern_matches_is_allowed(tmp_path):
+def test_an_output_that_no_pattern_selects_is_allowed(tmp_path):
     base = write_photos(tmp_path / "in", *(f"a/{n}.jpg" for n in range(2)))
     properties = properties_of(base, input_config(train="a/*"), None)
     driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]
@@ -276,7 +276,7 @@ def test_driver_sets_the_same_properties_as_tfx(spans, tmp_path, patterns, range
     assert one == other
 
 
-def test_only_listed_files_of_a_file_root_are_fingerprinted(tmp_path):
+def test_only_named_files_of_a_file_root_count(tmp_path):
     there = write_photos(tmp_path / "there", "1.jpg", "2.jpg", "unnamed.jpg")
     base = tmp_path / "in"
     base.mkdir()

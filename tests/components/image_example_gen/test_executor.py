@@ -1,4 +1,4 @@
-"""Test ImageExampleGen's output against TensorFlow's reader and PIL."""
+"""ImageExampleGen's executor: its output compared with TensorFlow's reader and PIL."""
 
 import gzip
 import io
@@ -15,15 +15,14 @@ from tests.components.image_example_gen.image_runs import (
     convert,
     flat,
     photo,
-    read,
     run,
     value,
     write_photos,
     write_tree,
 )
-from tests.components.runs import accounting, input_config, placed, records_of, shards
+from tests.components.runs import input_config, placed, records_of, shards
 from trainer_utils import input_fn
-from trainer_utils.format import RecordIndex, Shard
+from trainer_utils.format import InputError, RecordIndex, Shard
 
 FOLDERS: dict[str, dict[str, tuple[str | None, str | None]]] = {  # None: the hash decides
     "split and class": {
@@ -73,7 +72,7 @@ OBEYED: dict[str, dict[str, tuple[str | None, str | None]]] = {
     ("case", "settings"),
     [*((case, {}) for case in FOLDERS), *((case, {"layout": "folder"}) for case in OBEYED)],
 )
-def test_folders_give_the_split_and_label_of_each_file(tmp_path, case, settings):
+def test_folders_give_split_and_label_of_each_file(tmp_path, case, settings):
     expected = (OBEYED if settings else FOLDERS)[case]
     base, uri = tmp_path / case / "in", tmp_path / case / "out"
     manifest = convert(write_photos(base, *expected), uri, **settings)
@@ -109,7 +108,7 @@ TREE = ["a/cat/1.jpg", "a/dog/2.jpg", "b/dog/3.jpg", "b/emu/x/4.jpg", "c/5.jpg",
     ],
     ids=["folders", "files", "a folder itself"],
 )
-def test_each_input_config_pattern_is_a_split(tmp_path, patterns, expected):
+def test_each_pattern_of_input_config_is_a_split(tmp_path, patterns, expected):
     manifest = convert(
         write_photos(tmp_path / "in", *TREE),
         tmp_path / "out",
@@ -129,7 +128,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("settings", [{}, {"target_shard_bytes": 2000, "compression": "gzip"}])
-def test_photos_are_stored_once_with_sizes_of_pil_and_tensorflow(tmp_path, settings):
+def test_each_photo_is_written_once_and_agrees_with_pil(tmp_path, settings):
     files = {f"{label}/{name}": data for label in ("b", "a") for name, data in KINDS.items()}
     files |= {f"b/{number}.jpg": photo(number) for number in range(30)}
     convert(write_tree(tmp_path / "in", files), tmp_path / "out", layout="folder", **settings)
@@ -163,7 +162,7 @@ def test_vocabulary_has_the_sorted_labels_of_all_splits(tmp_path):
     [(["RGB", "RGB"], [24, 40, 3]), (["L", "L"], [24, 40]), (["L", "RGB"], [24, 40, 3])],
     ids=["RGB", "grey", "grey and RGB"],
 )
-def test_datum_mapping_has_the_image_shape_and_images_batch(tmp_path, modes, shape):
+def test_datum_mapping_has_the_common_shape_of_images(tmp_path, modes, shape):
     files = {f"{number}": photo(number, mode=mode) for number, mode in enumerate(modes)}
     convert(write_tree(tmp_path / "in", files), tmp_path / "out")
     types = json.loads((tmp_path / "out/datum_to_type_and_shape_mapping.json").read_text())
@@ -181,7 +180,7 @@ def test_datum_mapping_has_the_image_shape_and_images_batch(tmp_path, modes, sha
 
 
 @pytest.mark.parametrize(("compression", "suffix"), [("none", ""), ("gzip", ".gz")])
-def test_manifest_index_and_datum_match_the_shard_bytes(tmp_path, compression, suffix):
+def test_manifest_index_and_datum_agree_with_the_shards(tmp_path, compression, suffix):
     names = [f"class-{number % 12:02d}/{number:03d}.jpg" for number in range(300)]
     many = write_photos(tmp_path / "in", *names)
     artifact = run(many, tmp_path / "out", compression=compression, target_shard_bytes=20_000)
@@ -219,11 +218,9 @@ def test_manifest_index_and_datum_match_the_shard_bytes(tmp_path, compression, s
     assert artifact.get_int_custom_property("num_shards") == len(found)
 
 
-def test_split_with_only_bad_images_has_one_empty_shard(tmp_path):
+def test_named_split_that_loses_every_image_is_an_error(tmp_path):
     files = {"train/1.jpg": photo(1), "train/2.jpg": photo(2), "eval/3.jpg": b"", "eval/4.jpg": b""}
     base = write_tree(tmp_path / "in", files)
-    manifest = convert(base, tmp_path / "out", target_shard_bytes=1, max_reject_fraction=0.5)
-    (only,) = shards(tmp_path / "out", "eval")
-    assert only.name == "data_tfrecord-00000-of-00001"
-    assert read(tmp_path / "out")["eval"] == []
-    assert accounting(manifest["splits"]["eval"]) == dict(found=2, written=0, rejected=2, skipped=0)
+    with pytest.raises(InputError, match="all 2 images of the split 'eval' were rejected"):
+        convert(base, tmp_path / "out", target_shard_bytes=1, max_reject_fraction=0.5)
+    assert not (tmp_path / "out/manifest.json").exists()

@@ -1,4 +1,4 @@
-"""Test conversion of 16-bit images, and of formats whose reader may be missing."""
+"""Conversions of 16-bit images, and of formats whose reader may be missing."""
 
 import logging
 import sys
@@ -23,7 +23,7 @@ def deep_pngs(folder, most):
 
 
 @pytest.mark.parametrize(("most", "warns"), [(4095, True), (16_382, True), (65_535, False)])
-def test_16_bit_images_of_low_values_warn_with_their_range(tmp_path, caplog, most, warns):
+def test_16_bits_of_low_values_warn_with_their_range(tmp_path, caplog, most, warns):
     with caplog.at_level(logging.WARNING, "absl"):
         convert(deep_pngs(tmp_path / "in", most), str(tmp_path / "out"), splits={"train": 1})
     found = [record.getMessage() for record in caplog.records if "16 bits" in record.getMessage()]
@@ -33,7 +33,7 @@ def test_16_bit_images_of_low_values_warn_with_their_range(tmp_path, caplog, mos
         assert "sixteen_bit='keep'" in found[0]
 
 
-def test_heic_without_its_package_fails_before_writing(tmp_path, monkeypatch):
+def test_heic_without_its_package_ends_the_run_early(tmp_path, monkeypatch):
     files = {f"cat/{k}.jpg": photo(k) for k in range(3)} | {
         "dog/IMG_1.HEIC": b"any",
         "dog/2.jpg": photo(4),

@@ -1,4 +1,4 @@
-"""Test which inputs ImageExampleGen rejects, skips or refuses, and the limit of rejects."""
+"""Inputs that ImageExampleGen rejects, skips or refuses, and the limit of rejects."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def test_inputs_are_counted_in_manifest_artifact_and_log(
         max_reject_fraction=0.5,
         target_shard_bytes=target_shard_bytes,
     )
-    some = len(CLUTTER)  # outside the split folders, so counted in the first split
+    some = len(CLUTTER)  # outside split folders, so they count in the first split
     expected = {
         "train": dict(found=14 + some, written=11, rejected=3, skipped=some),
         "eval": dict(found=3, written=1, rejected=1, skipped=1),
@@ -84,7 +84,7 @@ BAD_FILES = {
 }
 
 
-def test_bad_file_is_one_reject_with_one_code(tmp_path):
+def test_bad_file_is_one_reject_with_a_code(tmp_path):
     files: dict[str, bytes] = {"train/b/other.jpg": photo(9)}
     files |= {f"train/a/{name}.jpg": data for name, (data, _) in BAD_FILES.items()}
     base = write_tree(tmp_path / "in", {"train/a/good.jpg": photo(0), **files})
@@ -100,7 +100,7 @@ def test_bad_file_is_one_reject_with_one_code(tmp_path):
     assert labels_of(tmp_path / "out") == {"train/a/good.jpg": "a", "train/b/other.jpg": "b"}
 
 
-def test_broken_links_and_pipes_are_rejected(tmp_path):
+def test_links_to_nowhere_and_special_files_are_rejected(tmp_path):
     base = write_photos(tmp_path / "in", "train/a/good.jpg", "train/b/other.jpg")
     links = {"nowhere": ("nowhere.jpg", "UNREADABLE"), "itself": ("itself.jpg", "UNREADABLE")}
     for name, (target, _) in links.items():
@@ -128,7 +128,7 @@ def link_to_a_folder(base: Path) -> None:
     ("make", "path", "label"),
     [(link_to_a_file, "a/link.jpg", "a"), (link_to_a_folder, "c/1.jpg", "c")],
 )
-def test_links_are_followed_ignored_or_end_the_run(tmp_path, make, path, label):
+def test_links_are_followed_or_end_the_run(tmp_path, make, path, label):
     base = write_photos(tmp_path / "in", "a/5.jpg", "b/6.jpg")
     make(base)
     linked = path if label == "a" else label
@@ -169,7 +169,7 @@ def test_too_many_rejects_fail_with_count_and_first_ten(tmp_path, good, bad, set
     files = {f"{number:03d}.jpg": photo(number) for number in range(good)}
     files |= {f"bad-{number:03d}.jpg": b"" for number in range(bad)}
     base, out = write_tree(tmp_path / "in", files), tmp_path / "out"
-    one_split = output_config(all=1)  # because rejects are listed split by split
+    one_split = output_config(all=1)  # because rejects are listed by split
     settings = {**settings, "output_config": one_split}
     if are_allowed:
         counts = dict(found=good + bad, written=good, rejected=bad, skipped=0)
@@ -196,11 +196,11 @@ FOLDERS = dict.fromkeys(["val/1.jpg", "val/2.jpg", "train/cat/3.jpg", "train/dog
 
 
 def csv(text: str) -> dict[str, bytes]:
-    """Return the files 1.jpg, 2.jpg and a CSV file in Latin-1."""
+    """Return a CSV in Latin-1, 1.jpg and 2.jpg."""
     return {**TWO, "list.csv": text.encode("latin-1")}
 
 
-# Files, settings, and words of the message.
+# Files, settings, and words of the message
 NO_DATASET: dict[str, tuple[dict[str, bytes], dict[str, Any], list[str]]] = {
     "a plain list": (
         {**FOLDERS, "val.txt": b"1.jpg 65\n"},
@@ -260,7 +260,7 @@ def refused(base: Any, out: Any, words: list[str], **settings: Any) -> None:
     assert not (out / "manifest.json").exists()
 
 
-def test_unusable_input_raises_in_one_sentence(tmp_path):
+def test_unusable_input_is_refused_in_one_sentence(tmp_path):
     for case, (files, settings, words) in NO_DATASET.items():
         refused(write_tree(tmp_path / case, files), tmp_path / "out", words, **settings)
     (tmp_path / "empty").mkdir()
