@@ -186,7 +186,7 @@ class FileTable(Mapping[str, storage.InputFile]):
         return FileTable(self.table.filter(pa.array(mask)))
 
     def select(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
-        """Return the files selected by a mask `(n,) bool`; this table itself if it has no others."""
+        """Return the files selected by a mask `(n,) bool`; this table itself if all are."""
         return self if mask.all() else FileTable(self.table.filter(pa.array(mask)))
 
 
@@ -353,7 +353,7 @@ class LayoutInputs:
     def problem_of(self, path: str) -> tuple[str, str] | None:
         """Return a reject code and detail if a listed file cannot be opened, else None."""
         problem = self.files[path].problem
-        if problem is not None or storage.is_remote(self.base):  # a bucket gives what it lists
+        if problem is not None or storage.is_remote(self.base):  # a listed object exists
             return problem
         try:
             with self.open(path):
