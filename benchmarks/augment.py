@@ -1,11 +1,11 @@
-"""Chains of augmentation of 224 x 224 photos: ours against the same in Keras's layers.
+"""Compare chains of augmentation of 224 x 224 photos with the same layers of Keras.
 
     python benchmarks/augment.py        # 256 photos from scikit-learn's two, in batches of 64
 
-What is measured is the chain alone, on decoded pixels in memory: us of CPU an image, all threads
-together, the best of several turns one after the other; Keras's as `tf.data` runs them. Its layers
-draw for a batch from a generator of their own, so an image's changes depend on the batch
-that it is in; MixUp and CutMix of ours are measured with their pairs and labels.
+Only the chain is measured, on decoded pixels in memory: us of CPU per image, over all threads. The
+result is the best of several alternating runs; Keras's layers run in `tf.data`. Their generator
+draws for a batch, so an image's changes depend on its batch. MixUp and CutMix are measured with
+their pairs and labels.
 """
 
 import argparse
@@ -26,7 +26,7 @@ Change = Callable[[list[Batch]], None]
 
 
 def ours(chain: list[object]) -> Change:
-    """As `input_fn` does it."""
+    """Return a function that applies a chain like `input_fn`."""
     parsed = Augmentation.of(chain)
 
     def change(batches: list[Batch]) -> None:
@@ -44,7 +44,7 @@ def ours(chain: list[object]) -> Change:
 
 
 def kerass(layer: keras.layers.Layer, *, mixes: bool = False) -> Change:
-    """The same of a layer of Keras's."""
+    """Return a function that applies a Keras layer."""
 
     def apply(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         if mixes:
@@ -67,7 +67,7 @@ def kerass(layer: keras.layers.Layer, *, mixes: bool = False) -> Change:
 
 
 def peers() -> dict[str, tuple[Change, Change | None]]:
-    """Ours and Keras's by name; None where this Keras has no such layer."""
+    """Return our chain and Keras's layer by name; None if this Keras lacks the layer."""
 
     def keras_or_none(name: str, *, mixes: bool = False, **settings: object) -> Change | None:
         layer = getattr(keras.layers, name, None)
@@ -110,7 +110,7 @@ def peers() -> dict[str, tuple[Change, Change | None]]:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure all peers and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=4)
     parser.add_argument("--runs", type=int, default=5)
@@ -137,14 +137,14 @@ def main() -> None:
 
 
 def cpu_of(work: Callable[[], None]) -> float:
-    """Seconds of CPU that it takes."""
+    """Return the seconds of CPU that a function takes."""
     started = time.process_time()
     work()
     return time.process_time() - started
 
 
 def photos(count: int) -> np.ndarray:
-    """Different parts of two photos, `(count, 224, 224, 3) uint8`."""
+    """Cut `count` different parts out of two photos, `(count, 224, 224, 3) uint8`."""
     random = np.random.default_rng(0)
     sources = load_sample_images().images
     return np.stack(

@@ -1,4 +1,4 @@
-"""What the benchmarks share: photos, medians of alternating runs, a table.
+"""Shared helpers of the benchmarks: photos, medians of alternating runs, a table.
 
 photos = make_jpegs(folder, count=3000)
 compare({"ours": run_ours, "plain loop": run_loop}, records=3000, megabytes=321.0, target=…)
@@ -22,7 +22,7 @@ _PACKAGES = ("tensorflow", "tfx", "apache-beam", "numpy", "pillow")
 
 
 def texts_of_this_machine(*, count: int, characters: int) -> list[str]:
-    """Real English: different pieces of the texts that come with the installed packages."""
+    """Return real English: different pieces of the texts of the installed packages."""
     words: list[str] = []
     for package in sorted(metadata.distributions(), key=lambda d: d.metadata["Name"].lower()):
         words += (package.read_text("METADATA") or "").split()
@@ -41,14 +41,16 @@ def compare(
     runs: int = 3,
     others_cpu_seconds: Callable[[], float] = lambda: 0.0,
 ) -> dict[str, float]:
-    """Runs all peers in turn, `runs` times after a first that does not count, and prints a table.
+    """Run all peers in turn, `runs` times after a warm-up, and print a table.
 
     Args:
-        peers: by name, the first of them the one that the others are compared with. Each gets an
-            empty folder to write to; making and removing it is not timed.
-        records, megabytes: that one run handles.
-        target: that folder.
-        others_cpu_seconds: what processes have spent that work for a peer, and go on.
+        peers: the functions by name. The others are compared with the first one. Each gets an empty
+            folder to write to; creating and removing it is not timed.
+        records: the number of records that one run handles.
+        megabytes: the MB that one run handles.
+        target: the folder to write to.
+        runs: the number of timed runs of each peer.
+        others_cpu_seconds: returns the CPU seconds of long-running processes that work for a peer.
 
     Returns:
         Records per second by name, from the median of the runs.
@@ -58,7 +60,7 @@ def compare(
     cpu_seconds = lambda: _cpu_seconds() + others_cpu_seconds()  # noqa: E731
     for run in range(runs + 1):
         for name, work in peers.items():
-            shutil.rmtree(target, ignore_errors=True)  # of a run that was broken off
+            shutil.rmtree(target, ignore_errors=True)  # left by an interrupted run
             target.mkdir(parents=True)
             started, cpu = time.perf_counter(), cpu_seconds()
             work(target)
@@ -75,7 +77,7 @@ def compare(
     print(f"|{'-' * 34}|----------:|-----:|--------:|----------:|")
     for name, rate in rates.items():
         speed = rate * megabytes / records
-        # What a busy machine changes least.
+        # CPU time depends least on how busy the machine is.
         cpu = statistics.median(spent[name]) / records * 1e6
         print(f"| {name:32} | {rate:9.0f} | {speed:4.0f} | {first / rate:6.2f}x | {cpu:9.0f} |")
     print()
@@ -83,6 +85,6 @@ def compare(
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of those that it has waited for."""
+    """Return the CPU seconds of this process and of the children that it waited for."""
     spent = os.times()
     return spent.user + spent.system + spent.children_user + spent.children_system

@@ -1,11 +1,11 @@
-"""Where the processor's time of a photo goes: ImageExampleGen's engine against a plain loop.
+"""Profile the CPU time per photo of ImageExampleGen's engine against a plain loop.
 
     python benchmarks/conversion_cpu.py --workdir bench --target /dev/shm/bench --count 1000
 
-Both run in this process, in turn, in one thread and without TFX, so that their ratio means
-something on a machine that others use as well. The loop reads a file, encodes an example of two
-features, frames it with google-crc32c and writes it; with `--tensorflow` one of TensorFlow's writer
-runs as well. `list and plan` is what the process does by itself that hands out the work.
+Both run in this process, in turn, in one thread and without TFX. So their ratio is meaningful even
+on a busy machine. The loop reads a file, encodes an example of two features, frames it with
+google-crc32c and writes it. With `--tensorflow` a loop with TensorFlow's writer runs as well. `list
+and plan` is the part of the process that hands out the work.
 
 The goals: 1.3 times the loop of TensorFlow's writer, and 10 µs a photo to list and plan.
 """
@@ -36,7 +36,7 @@ def _masked(data: bytes) -> bytes:
 
 
 def run_loop(photos: Path, target: Path) -> dict[str, float]:
-    """The least that anybody can do: no split, no order, no look at a photo, no reading back."""
+    """Write photos with the least work: no split, no order, no decoding, no reading back."""
     with (target / "data").open("wb") as stream:
         for path in sorted(photos.rglob("*.jpg")):
             with path.open("rb", buffering=0) as photo:
@@ -49,7 +49,7 @@ def run_loop(photos: Path, target: Path) -> dict[str, float]:
 
 
 def run_tensorflow_loop(photos: Path, target: Path) -> dict[str, float]:
-    """The same by TensorFlow's writer, as a stock ExampleGen's author would write it."""
+    """Write photos with TensorFlow's writer, like the author of a stock ExampleGen."""
     from plain_loops import run_loop as run
 
     run(photos, target)
@@ -57,7 +57,7 @@ def run_tensorflow_loop(photos: Path, target: Path) -> dict[str, float]:
 
 
 def run_engine(photos: Path, target: Path) -> dict[str, float]:
-    """One process, and what of it is the launcher's."""
+    """Run the engine in one process; return its times, including the launcher's part."""
     from components.common.tasks import Runner
 
     uri, runner = str(target / "examples"), Runner(processes=1)
@@ -72,7 +72,7 @@ def run_engine(photos: Path, target: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure all peers and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workdir", type=Path, default=Path("bench"))
     parser.add_argument("--target", type=Path, default=Path("/dev/shm/bench"))

@@ -1,16 +1,15 @@
-"""A job that grows and shrinks while it trains: does each record come exactly once an epoch?
+"""Check that each record comes exactly once per epoch in a job that grows and shrinks.
 
-And how long does each change stop it?
+It also measures the pause of each change.
 
     python benchmarks/elastic.py torch --seconds 300 --every 20
     python benchmarks/elastic.py jax
     python benchmarks/elastic.py tensorflow
 
-Every 20 seconds a process is killed or one more is wanted, and all are started anew, as torchrun, a
-JobSet or a TrainJob does. Each worker notes the records of its rows
-before the collective operation of a step, and the first one keeps the token after it: a step counts
-once its token is kept. What is printed: the changes, the pause that each made, and the epochs, of
-which each record came exactly once in every one that was read to its end.
+Every 20 seconds a process is killed or one is added, and all are restarted, like torchrun, a JobSet
+or a TrainJob does. Each worker logs the records of its rows before the collective operation of a
+step. The first worker saves the token after it, and a step counts once its token is saved. The
+output lists the changes, the pause of each, and the complete epochs with each record exactly once.
 """
 
 import collections
@@ -36,11 +35,11 @@ import trainer_utils
 
 RECORDS, BATCH, STEP_SECONDS, MOST = 5_000, 24, 0.02, 4  # 24 rows divide among 1 to 4 workers
 TOKEN = "token.json"
-Step = tuple[int, list[int], Callable[[], None]]  # its number, the rows here, what all do together
+Step = tuple[int, list[int], Callable[[], None]]  # number, rows here, the collective operation
 
 
 def settings(folder: str) -> tuple[int, dict[str, Any]]:
-    """The step that comes next, and the input's settings in any framework: it goes on there."""
+    """Return the next step, and settings that resume the input at it in any framework."""
     kept: dict[str, Any] = {"step": 0, "token": None}
     with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, TOKEN)) as stream:
         kept = json.load(stream)
@@ -49,7 +48,7 @@ def settings(folder: str) -> tuple[int, dict[str, Any]]:
 
 
 def train(folder: str, rank: int, run: str, steps: Iterator[Step], save: Any) -> None:
-    """Notes the rows of each step, and lets the first worker keep the token after it."""
+    """Log the rows of each step; the first worker saves the token after it."""
     with open(os.path.join(folder, f"seen-{uuid.uuid4().hex}.jsonl"), "a", buffering=1) as seen:
         for step, rows, together in steps:
             seen.write(json.dumps({"run": run, "step": step, "rows": rows}) + "\n")
@@ -64,7 +63,7 @@ def train(folder: str, rank: int, run: str, steps: Iterator[Step], save: Any) ->
 
 
 def work_torch(folder: str) -> None:
-    """One of the processes of a PyTorch job, whether torchrun starts it or not."""
+    """Run one process of a PyTorch job, with or without torchrun."""
     import torch
     import torch.distributed as dist
 
@@ -83,7 +82,7 @@ def work_torch(folder: str) -> None:
 
 
 def work_jax(folder: str) -> None:
-    """One of the processes of a JAX job."""
+    """Run one process of a JAX job."""
     import jax
     import jax.numpy as jnp
 
@@ -104,7 +103,7 @@ def work_jax(folder: str) -> None:
 
 
 def work_tensorflow(folder: str) -> None:
-    """One of the processes of a MultiWorkerMirroredStrategy."""
+    """Run one process of a MultiWorkerMirroredStrategy."""
     import tensorflow as tf
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -131,7 +130,7 @@ def work_tensorflow(folder: str) -> None:
 
 
 def notes(folder: str) -> Iterator[dict[str, Any]]:
-    """What the workers wrote; the last line of one that was killed may be torn."""
+    """Yield the workers' log entries; the last line of a killed one may be torn."""
     for path in glob.glob(os.path.join(folder, "seen-*.jsonl")):
         with open(path) as stream:
             for line in stream:
@@ -139,31 +138,31 @@ def notes(folder: str) -> Iterator[dict[str, Any]]:
                     yield json.loads(line)
 
 
-# Who starts and kills them ------------------------------------------------------------------------
+# Starting and killing the workers ----------------------------------------------------------------
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 class Job:
-    """Processes of which one is killed or one is wanted more: all are started anew."""
+    """The processes of a job; each change of their number restarts all."""
 
     def __init__(self, folder: str, framework: str) -> None:
         self.folder, self.framework = folder, framework
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def change(self, size: int) -> None:
-        """Kills one first, as a machine that fails would; then starts them all."""
+        """Kill one process, like a failing machine, then restart all."""
         self.end()
         addresses = [f"127.0.0.1:{free_port()}" for _ in range(size)]
         run = uuid.uuid4().hex
         for rank in range(size):
             environment = {"COORDINATOR": addresses[0], "WORLD": str(size), "RANK": str(rank)}
-            if self.framework == "torch":  # as torchrun names it
+            if self.framework == "torch":  # torchrun's names
                 host, _, port = addresses[0].partition(":")
                 environment |= {"MASTER_ADDR": host, "MASTER_PORT": port, "WORLD_SIZE": str(size)}
             if self.framework == "tensorflow":
@@ -174,19 +173,19 @@ class Job:
             self.processes.append(start(command, RUN=run, **environment))
 
     def end(self) -> None:
-        """Kills all."""
+        """Kill all processes."""
         random.shuffle(self.processes)
         while self.processes:
             kill(self.processes.pop())
 
 
 def worker(framework: str, folder: str) -> list[str]:
-    """The arguments of Python for a worker."""
+    """Return the command line of a worker."""
     return [os.path.abspath(__file__), framework, "--folder", folder]
 
 
 def start(command: list[str], **environment: str) -> "subprocess.Popen[bytes]":
-    """A process of a group of its own; what it says is of no interest unless asked for."""
+    """Start a process in a new group; its output is dropped unless requested."""
     out = None if os.environ.get("SHOW") else subprocess.DEVNULL
     return subprocess.Popen(
         command,
@@ -198,7 +197,7 @@ def start(command: list[str], **environment: str) -> "subprocess.Popen[bytes]":
 
 
 def kill(process: "subprocess.Popen[bytes]") -> None:
-    """As the kernel does when memory runs out."""
+    """Kill a process like the kernel does when memory runs out."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -209,9 +208,9 @@ def _time_of(note: dict[str, Any]) -> float:
 
 
 def report(folder: str, changes: list[tuple[float, int]], every: float) -> bool:
-    """Prints what was read and how long the pauses were; whether all epochs are whole."""
+    """Print the epochs and the pauses; return whether all epochs are complete."""
     found = list(notes(folder))
-    # Of a step that was noted and not kept, since its worker was killed, the last note counts.
+    # If a worker was killed between logging a step and saving its token, the last entry counts.
     last = {one["kept"]: one for one in sorted((n for n in found if "kept" in n), key=_time_of)}
     kept = sorted((step, one["time"], one["run"]) for step, one in last.items())
     runs = {step: run for step, _, run in kept}
@@ -241,7 +240,7 @@ def report(folder: str, changes: list[tuple[float, int]], every: float) -> bool:
 @click.option("--every", default=20.0, show_default=True, help="Seconds between changes.")
 @click.option("--folder", default=None, hidden=True, help="Of a worker.")
 def main(framework: str, seconds: float, every: float, folder: str | None) -> None:
-    """Trains on two workers, then on more and fewer."""
+    """Train on two workers, then on more and fewer."""
     if folder is not None:
         globals()[f"work_{framework}"](folder)
         return

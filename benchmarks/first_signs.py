@@ -1,12 +1,12 @@
-"""How long a user waits for the first sign of each thing, from the start of a process.
+"""Measure how long a user waits for the first sign of each task, from the start of a process.
 
     python benchmarks/first_signs.py --workdir bench   # 1,000 photos of ImageNet's kind
 
 - `tfx-shards convert` on a terminal: its first line, the first byte of a shard, its end.
-- `convert --dry-run`, and a refusal of a setting that is misspelt: their ends.
-- a trainer: its first batch, shuffled, with the import of TensorFlow and without.
+- `convert --dry-run`, and the error for a misspelt setting: their ends.
+- a trainer: its first batch, shuffled, with and without the import of TensorFlow.
 
-Each is the median of the runs. The claim: a first line within 1 s, a plan and a refusal within 2 s.
+Each is the median of the runs. The claim: a first line within 1 s, a plan or an error within 2 s.
 """
 
 import argparse
@@ -36,7 +36,7 @@ _FIRST_BATCH = textwrap.dedent("""\
 
 
 def main() -> None:
-    """Measures each several times, and prints the medians."""
+    """Measure each task several times, and print the medians."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def _conversion(photos: Path, out: Path) -> Iterable[tuple[str, float]]:
-    """The waits of a whole conversion on a terminal."""
+    """Yield the waits of a complete conversion on a terminal."""
     leader, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
     found: dict[str, float] = {}
@@ -92,7 +92,7 @@ def _conversion(photos: Path, out: Path) -> Iterable[tuple[str, float]]:
             while block := os.read(leader, 1 << 16):
                 if block.strip():
                     found.setdefault("convert: first line", time.perf_counter() - started)
-        except OSError:  # how Linux ends a terminal that nobody has open any more
+        except OSError:  # Linux's end of a terminal that no process has open
             pass
     os.close(leader)
     over.set()
@@ -103,7 +103,7 @@ def _conversion(photos: Path, out: Path) -> Iterable[tuple[str, float]]:
 
 
 def _existing(out: Path) -> Iterable[Path]:
-    """Shards that are being written, under whatever temporary name."""
+    """Yield shards that are being written, under any temporary name."""
     for path in out.parent.rglob("*tfrecord*"):
         if path.is_file():
             yield path

@@ -1,11 +1,11 @@
-"""How cost grows with size: CPU seconds and peak memory of each case, and the exponent.
+"""Measure how CPU seconds and peak memory grow with size, and print the exponents.
 
     python benchmarks/growth.py                                # all cases, at their own sizes
     python benchmarks/growth.py --case conversion --sizes 500000,1000000,2000000
 
-Each size runs in a process of its own. An exponent of 1 is linear: it is that of the last two
-sizes, the process's own start taken away. A case is a function of a size; what it sets up beyond
-what it measures, it does before it calls `start_counting`.
+Each size runs in its own process. An exponent of 1 is linear. It is computed from the last two
+sizes, without the cost of starting the process. A case is a function of a size. It calls
+`start_counting` after its setup.
 """
 
 import argparse
@@ -29,13 +29,13 @@ _started = 0.0
 
 
 def start_counting() -> None:
-    """What was used so far is not the case's."""
+    """Exclude everything used so far from the case's cost."""
     global _started
     _started = time.process_time()
 
 
 class _Entry:
-    """What `os.scandir` gives, of a file or a folder that is not there."""
+    """An entry as returned by `os.scandir`, of a simulated file or folder."""
 
     def __init__(self, folder: str, name: str, status: os.stat_result) -> None:
         self.name, self.path, self._status = name, f"{folder}/{name}", status
@@ -51,7 +51,7 @@ class _Entry:
 
 
 class _Tree:
-    """`os.scandir` of `train/<1,000 classes>/<photos>`, in no order, as a disk has it."""
+    """A simulated `os.scandir` of `train/<1,000 classes>/<photos>`, unordered like a disk."""
 
     def __init__(self, base: str, size: int) -> None:
         self._base, self._each = base, -(-size // _CLASSES)
@@ -85,9 +85,9 @@ class _Scan:
 
 
 def conversion(size: int) -> None:
-    """Lists class folders of `size` photos, plans their shards, and makes each shard's task.
+    """List class folders of `size` photos, plan their shards, and make each shard's task.
 
-    The folders are no real ones: a disk would add its own time for each, and inodes.
+    The folders are simulated: a disk would add its time for each file, and inodes.
     """
     from components.example_gen.file_plan import plan_shards
     from components.example_gen.inputs import InputSelection, layout_inputs, locate
@@ -105,7 +105,7 @@ def conversion(size: int) -> None:
         assert sum(len(task.argument.entries) for task in plan.tasks) == listing.found >= size
 
 
-# By name, a function of a size; and the sizes to run it with.
+# Cases by name: a function of a size.
 CASES: dict[str, Callable[[int], None]] = {"conversion": conversion, **growth_reading.CASES}
 SIZES: dict[str, tuple[int, ...]] = {
     "conversion": (250_000, 500_000, 1_000_000, 2_000_000),
@@ -140,7 +140,7 @@ def main() -> None:
 
 
 def measure(name: str, size: int) -> tuple[float, float, float]:
-    """CPU seconds of a case, and in MB the peak of its process and what that began with."""
+    """Return a case's CPU seconds, and the peak and initial memory of its process in MB."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("spawn").Process(target=_run, args=(name, size, sender))
     process.start()
@@ -154,7 +154,7 @@ def measure(name: str, size: int) -> tuple[float, float, float]:
 
 
 def _run(name: str, size: int, sender: Connection) -> None:
-    CASES[name](1)  # imports are nobody's growth
+    CASES[name](1)  # exclude imports from the growth
     own = _peak()
     start_counting()
     CASES[name](size)

@@ -1,11 +1,11 @@
-"""What `growth.py` measures of reading: a plan, opening, and resuming, of ever more shards.
+"""The cases of `growth.py` for reading: planning, opening and resuming ever more shards.
 
     python benchmarks/growth.py --case plan --sizes 25000,50000,100000
 
-The datasets are whole but for their bytes: shards are sparse files of 10,000 records each, of the
-size that the manifest names, so that 100,000 of them, a billion records, take no room on the disk;
-beside each stand its record index and the file of its names, as in datasets of ours, empty here.
-Another process makes them, whose time and memory are not counted.
+The datasets are complete except for their records. Shards are sparse files of 10,000 records each,
+of the size in the manifest. So 100,000 of them, a billion records, take no disk space. Each has a
+record index and an (empty) file of names next to it, like our datasets. Another process makes them,
+and its time and memory are not counted.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from pathlib import Path
 
 __all__ = ["CASES", "SIZES"]
 
-_RECORDS = 10_000  # of a shard
-_RECORD_BYTES = 116  # framed
+_RECORDS = 10_000  # records of a shard
+_RECORD_BYTES = 116  # bytes of a framed record
 _WORKERS = 4096
 _BATCH = 4 * _WORKERS
-_TOKEN_FILE = "token.json"  # beside the dataset
+_TOKEN_FILE = "token.json"  # next to the dataset
 
 
 def plan(size: int) -> None:
-    """What each of 4,096 workers reads of `size` shards."""
+    """Plan the reading of `size` shards by 4,096 workers."""
     import trainer_utils
 
     with _sparse_dataset(size) as (uri, _):
@@ -35,7 +35,7 @@ def plan(size: int) -> None:
 
 
 def opening(size: int) -> None:
-    """`input_fn` of `size` shards, to a dataset that can be iterated over."""
+    """Open `size` shards with `input_fn`, ready to be iterated over."""
     import trainer_utils
 
     with _sparse_dataset(size) as (uri, _):
@@ -43,7 +43,7 @@ def opening(size: int) -> None:
 
 
 def resuming(size: int) -> None:
-    """The same in the middle of an epoch."""
+    """Open `size` shards in the middle of an epoch."""
     import trainer_utils
 
     with _sparse_dataset(size) as (uri, token):
@@ -57,7 +57,7 @@ SIZES = dict.fromkeys(CASES, (12_500, 25_000, 50_000, 100_000))
 
 @contextlib.contextmanager
 def _sparse_dataset(shards: int) -> Iterator[tuple[str, str]]:
-    """The uri of a dataset of so many shards, and a token of the middle of its epoch."""
+    """Yield the uri of a dataset of `shards` shards, and a token of the middle of its epoch."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, __file__, folder, str(shards)], check=True)
         yield f"{folder}/dataset", (Path(folder) / _TOKEN_FILE).read_text()

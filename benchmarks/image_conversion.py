@@ -1,13 +1,13 @@
-"""ImageExampleGen against the stock ExampleGen pattern, TFDS and plain TFRecordWriter loops.
+"""Compare ImageExampleGen with the stock ExampleGen pattern, TFDS and TFRecordWriter loops.
 
     python benchmarks/image_conversion.py --workdir bench --count 20000     # photos of about 107 KB
 
-TFDS takes part where it is installed: `pip install 'tfx-shards[bench]'`. The loops split, order and
-check nothing; they are what the disk and TensorFlow's writer allow, in one process and in one a
-core. Ours is measured on all cores, as it runs by itself, and in one process.
+TFDS takes part if it is installed: `pip install 'tfx-shards[bench]'`. The loops split, order and
+check nothing. They show the limit of the disk and TensorFlow's writer, in one process and in one
+per core. ImageExampleGen is measured on all cores, its default, and in one process.
 
-The goals: on two cores 25 times the stock pattern, 2 times TFDS, 1.7 times one process of ours,
-0.8 of the loops in as many processes. More cores are projected from both of ours.
+The goals: on two cores 25 times the stock pattern, 2 times TFDS, 1.7 times ImageExampleGen in one
+process, 0.8 of the loops in as many processes. More cores are projected from both measurements.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from components.image_example_gen import Executor
 from components.tfx.executor import LocalFirstBeamExecutor
 from trainer_utils.machine import usable_cores
 
-# With an image TFX does not pack itself for workers, of which there are none.
+# With an image, TFX does not package itself for workers, which do not exist here.
 _ONE_PROCESS = ("--direct_num_workers=1", "--sdk_container_image=none")
 _GOALS = {"stock": 25.0, "TFDS": 2.0, "ImageExampleGen, one process": 1.7, "plain loops": 0.8}
 _PROJECTED_CORES = (4, 8)
@@ -44,7 +44,7 @@ def _images_to_examples(pipeline: Any, exec_properties: dict[str, Any], pattern:
 
 
 class StockExecutor(LocalFirstBeamExecutor, base_example_gen_executor.BaseExampleGenExecutor):
-    """The stock pattern, on the same in-process runner as ours."""
+    """The stock pattern, on the same in-process runner."""
 
     def GetInputSourceToExamplePTransform(self) -> Any:
         return _images_to_examples
@@ -58,7 +58,7 @@ def run_executor(
     beam_pipeline_args: Sequence[str] = (),
     **options: Any,
 ) -> None:
-    """Runs an ExampleGen executor as TFX would."""
+    """Run an ExampleGen executor like TFX."""
     context = BaseBeamExecutor.Context(beam_pipeline_args=[*beam_pipeline_args])
     artifact = standard_artifacts.Examples()
     artifact.uri = str(target)
@@ -76,7 +76,7 @@ def run_executor(
 
 
 def tfds_peer(photos: Path) -> dict[str, Any]:
-    """TFDS, where it is installed."""
+    """Return TFDS as a peer, if it is installed."""
     if importlib.util.find_spec("tensorflow_datasets") is None:
         return {}
     from tfds_photos import make_builder
@@ -87,7 +87,7 @@ def tfds_peer(photos: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure all peers and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workdir", type=Path, default=Path("bench"))
     parser.add_argument("--count", type=int, default=3_000)
@@ -133,7 +133,7 @@ def main() -> None:
 
 
 def print_projection(count: int, rates: dict[str, float], cores: int) -> None:
-    """What more cores would give, if all that two processes share goes on being shared.
+    """Print the projected rate of more cores, if work that two processes share stays shared.
 
     With one core it takes T1 = serial + shared, with n cores Tn = serial + shared / n.
     """

@@ -1,12 +1,11 @@
-"""Photos to batches of 64 at 224 x 224: input_fn against the bare operations, Datum and TFDS.
+"""Read photos to batches of 64 at 224 x 224: input_fn against bare operations, Datum and TFDS.
 
     python benchmarks/image_input.py --workdir bench        # 3,000 photos of ImageNet's kind
 
-The bare operations are decode and bilinear resize of bytes that lie in memory already, on all
-cores: by simplejpeg and OpenCV in threads, where nothing is batched either; and by TensorFlow in a
-`map` of tf.data, batched. The first needs `pip install 'tfx-shards[bench]'`, as TFDS does; what is
-not installed is left out. Every peer makes uint8. Datum and TFDS read as their own guides say, with
-`tf.image.resize` in a map.
+The bare operations decode and resize bytes in memory bilinearly, on all cores. simplejpeg and
+OpenCV do so in threads, without batching; TensorFlow does so in a `map` of tf.data, batched. The
+first needs `pip install 'tfx-shards[bench]'`, as does TFDS; missing packages are left out. Every
+peer makes uint8. Datum and TFDS read as in their guides, with `tf.image.resize` in a map.
 """
 
 import argparse
@@ -41,14 +40,14 @@ def ours(uri: str, passes: int, **settings: Any) -> Callable[[Path], None]:
 
 
 def bare(photos: Path, passes: int) -> dict[str, Callable[[Path], None]]:
-    """Decode and resize, and nothing else, on all cores."""
+    """Return peers that only decode and resize, on all cores."""
     if not (importlib.util.find_spec("simplejpeg") and importlib.util.find_spec("cv2")):
         return {}
     import cv2
     import numpy as np
     import simplejpeg
 
-    cv2.setNumThreads(1)  # the threads are ours
+    cv2.setNumThreads(1)  # this benchmark starts the threads
     pool = ThreadPoolExecutor(usable_cores())
     images = [path.read_bytes() for path in sorted(photos.rglob("*.jpg"))]
 
@@ -67,7 +66,7 @@ def bare(photos: Path, passes: int) -> dict[str, Callable[[Path], None]]:
 
 
 def bare_tensorflow(photos: Path, passes: int) -> Callable[[Path], None]:
-    """Decode, resize and batch by TensorFlow, and nothing else."""
+    """Return a peer that only decodes, resizes and batches with TensorFlow."""
     images = [path.read_bytes() for path in sorted(photos.rglob("*.jpg"))]
 
     def decode(encoded: tf.Tensor) -> tf.Tensor:
@@ -95,7 +94,7 @@ def resized(example: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 
 def tfds_peer(photos: Path, data_dir: Path, passes: int) -> dict[str, Callable[[Path], None]]:
-    """TFDS, where it is installed."""
+    """Return TFDS as a peer, if it is installed."""
     if importlib.util.find_spec("tensorflow_datasets") is None:
         return {}
     import tensorflow_datasets as tfds
@@ -103,7 +102,7 @@ def tfds_peer(photos: Path, data_dir: Path, passes: int) -> dict[str, Callable[[
 
     builder = make_builder(photos)(data_dir=str(data_dir))
     builder.download_and_prepare()
-    reading = tfds.ReadConfig(try_autocache=False)  # it would keep decoded images
+    reading = tfds.ReadConfig(try_autocache=False)  # the cache would keep decoded images
     dataset = builder.as_dataset(split="train", shuffle_files=True, read_config=reading)
     dataset = dataset.repeat(passes).map(resized, num_parallel_calls=tf.data.AUTOTUNE)
     dataset = dataset.batch(_BATCH).prefetch(tf.data.AUTOTUNE)
@@ -121,7 +120,7 @@ def convert(photos: Path, target: Path, **options: Any) -> str:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure all peers and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workdir", type=Path, default=Path("bench"))
     parser.add_argument("--count", type=int, default=3_000)

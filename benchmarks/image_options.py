@@ -1,9 +1,9 @@
-"""What ImageExampleGen's options for faster training change: bytes on disk, and images/s read.
+"""Compare ImageExampleGen's options for faster training: bytes on disk, and images/s read.
 
     python benchmarks/image_options.py --workdir bench        # 2,000 photos
 
-Each dataset is read by `input_fn` with `image_size=(224, 224)` in batches of 64; raw images have
-that size already.
+`input_fn` reads each dataset with `image_size=(224, 224)` in batches of 64; raw images have that
+size already.
 """
 
 import argparse
@@ -30,7 +30,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def read_rate(uri: str, runs: int = 5) -> float:
-    """Images per second of an epoch, from the median of the runs after a first."""
+    """Return the images per second of an epoch, the median of the runs after a warm-up."""
     seconds = []
     for _ in range(runs + 1):
         started = time.perf_counter()
@@ -43,7 +43,7 @@ def read_rate(uri: str, runs: int = 5) -> float:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure all options and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workdir", type=Path, default=Path("bench"))
     parser.add_argument("--count", type=int, default=2_000)

@@ -1,10 +1,10 @@
-"""Photos to batches by threads and by processes: what each costs the trainer's interpreter.
+"""Measure the cost of batches by threads and by processes for the trainer's interpreter.
 
     python benchmarks/input_processes.py --workdir bench
 
-The trainer's CPU is what its own process spends on a photo, whatever others do: this bounds how
-many can come in a second, on any number of cores. Then decoding is replaced by a wait of equal
-length, so that eight processes can be told from one on a machine of two cores.
+The trainer's CPU is the time that its process spends on a photo. It limits the photos per second,
+on any number of cores. Then decoding is replaced by a wait of equal length, so that eight processes
+differ from one even on two cores.
 """
 
 import argparse
@@ -22,7 +22,7 @@ _WAIT_SECONDS = 0.004
 
 
 def wait(image, rng):
-    """Stands for the work on an image; other processes go on in the meantime."""
+    """Simulate the work on an image; other processes run in the meantime."""
     time.sleep(_WAIT_SECONDS)
     return image
 
@@ -34,7 +34,7 @@ def write(photos: Path, uri: str) -> None:
 
 
 def measure(uri: str, processes: int, **settings: object) -> tuple[float, float]:
-    """Seconds, and the trainer's CPU seconds, of a photo; the first epoch starts the processes."""
+    """Return seconds and the trainer's CPU seconds per photo, without the first epoch."""
     source = iterate(uri, batch_size=64, features="image", processes=processes, **settings)
     for _ in source:
         pass
@@ -62,7 +62,7 @@ def main() -> None:
         wall, cpu = (1e6 * statistics.median(column) for column in zip(*runs, strict=True))
         print(f"{processes:9}   {wall:10.0f}   {cpu:10.0f}")
     sys.path.insert(0, str(Path(__file__).parent))
-    from input_processes import wait as waiting  # as another process imports it
+    from input_processes import wait as waiting  # the name that other processes import
 
     print(f"each image waits {1000 * _WAIT_SECONDS:.0f} ms:")
     for processes in (1, 8):

@@ -1,10 +1,11 @@
-"""How well work is spread over more cores than this machine has: tasks that sleep, real processes.
+"""Measure how work spreads over more cores than this machine has: sleeping tasks, real processes.
 
     python benchmarks/many_cores.py --processes 64
 
-A conversion of `--photos` small images that make `--shards` shards, each photo 300 µs of a core and
-0.5 µs to be joined: the parts of shards that `FileConversion` makes, then the shards that join
-them, handed out by `map_tasks` to processes that are started for it, against one core.
+The benchmark simulates a conversion of `--photos` small images to `--shards` shards. Each photo
+takes 300 µs of a core, and 0.5 µs to be joined. `FileConversion` makes the parts of shards, then
+the shards that join them. `map_tasks` hands both out to new processes. The result is compared with
+one core.
 
 The goal: 40 times one core with 64.
 """
@@ -25,7 +26,7 @@ class _ManyCores(Runner):
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=64)
     parser.add_argument("--photos", type=int, default=1_000_000)
@@ -43,7 +44,7 @@ def main() -> None:
     shards = [Task(f"shard-{n}", join) for n in range(arguments.shards)]
     runs = _ManyCores(processes=arguments.processes, module="components.example_gen.file_shards")
     with runs as runner, tempfile.TemporaryDirectory() as home:
-        time.sleep(arguments.begun)  # as listing and planning take
+        time.sleep(arguments.begun)  # simulates listing and planning
         started = time.perf_counter()
         for tasks in (parts, shards):
             map_tasks(time.sleep, tasks, workspace=home, runner=runner)

@@ -1,9 +1,9 @@
-"""That memory is bounded by settings, not by the data: peaks of processes of their own.
+"""Show that settings bound memory, not the data: peaks of separate processes.
 
     python benchmarks/memory.py --workdir bench  # 1 and 10 million rows; 20 epochs; a 1 GB buffer
 
-Resident memory counts what is shared with the page cache of mapped libraries too: TensorFlow and
-TFX alone are some 700 MB, which the first line of each group shows.
+Resident memory includes pages of mapped libraries. TensorFlow and TFX alone take some 700 MB, which
+the first line of each group shows.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def convert(table: Path, target: Path) -> None:
 
 
 def read(uri: str, epochs: int, **settings: Any) -> None:
-    """Prints how much is resident after each quarter of the epochs."""
+    """Print the resident memory after each quarter of the epochs."""
     import trainer_utils
 
     dataset = trainer_utils.input_fn(uri, "train", batch_size=256, **settings)
@@ -50,7 +50,7 @@ def read(uri: str, epochs: int, **settings: Any) -> None:
 
 
 def measured(name: str, work: Callable[..., None], *arguments: Any, **settings: Any) -> None:
-    """Runs work in a new process and prints its peak."""
+    """Run work in a new process and print its peak."""
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_run, args=(name, work, arguments, settings))
     process.start()
@@ -71,7 +71,7 @@ def _resident() -> float:
 
 
 def repeat_rows(table: Path, times: int) -> Path:
-    """The same table with its rows so many times."""
+    """Write the table with its rows repeated `times` times, and return its path."""
     target = table.parent.parent / f"csv-{times}-times" / "data.csv"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ def repeat_rows(table: Path, times: int) -> Path:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workdir", type=Path, default=Path("bench"))
     workdir = parser.parse_args().workdir.resolve()

@@ -1,14 +1,14 @@
-"""Tokens made once, and packs of them by index, against a tokenizer alone and materialised packs.
+"""Compare stored tokens and indexed packs with a tokenizer alone and with materialised packs.
 
     python benchmarks/packs.py --workdir bench          # 64 MB of texts, an index of 10^9 tokens
 
-1. Tokenising: `steps.convert` with a tokenizer of `tokenizers`, which reads, plans, writes, checks
-   and describes a dataset, against the library's batch call on texts in memory, on all cores; and
-   against the conversion without a tokenizer, of which the difference is what tokens cost.
-2. Index: seconds, padding and bytes for lengths drawn log-normally, against tokens written row by
-   row in uint16, as datatrove and Megatron-LM's preprocessing keep them.
-3. Reading: shuffled batches of packs, against rows of such a file that lie in the page cache and
-   are only copied, which check nothing and tell nothing of documents.
+1. Tokenising: `steps.convert` with a tokenizer of `tokenizers` reads, plans, writes, checks and
+describes a dataset. It is compared with the library's batch call on texts in memory, on all cores.
+It is also compared with a conversion without a tokenizer: the difference is the cost of tokens.
+2. Index: seconds, padding and bytes for log-normally drawn lengths. The peer writes tokens row by
+row in uint16, like datatrove and Megatron-LM's preprocessing.
+3. Reading: shuffled batches of packs. The peer copies rows of such a file from the page cache. It
+checks nothing and does not know documents.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def measure_index(tokens: float) -> None:
-    """Lengths are drawn; of real ones the quartiles of web texts are about these."""
+    """Measure the index of drawn lengths, with about the quartiles of web texts."""
     lengths = np.random.default_rng(0).lognormal(5.6, 1.1, int(tokens / 495)).clip(1, 100_000)
     lengths = lengths.astype(np.uint32)
     total = int(lengths.sum())
@@ -69,7 +69,7 @@ def measure_index(tokens: float) -> None:
 
 
 def make_texts(megabytes: int) -> list[str]:
-    """Documents of very different length, of lines of this machine's texts."""
+    """Return documents of very different lengths, made of lines of this machine's texts."""
     lines = texts_of_this_machine(count=200_000, characters=80)
     random = np.random.default_rng(0)
     texts, size = [], 0
@@ -81,7 +81,7 @@ def make_texts(megabytes: int) -> list[str]:
 
 
 def measure_tokenizing(texts: list[str], workdir: Path, runs: int) -> Path:
-    """Returns the dataset of tokens."""
+    """Measure tokenising, and return the dataset of tokens."""
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = tokenizers.trainers.BpeTrainer(vocab_size=16_000, show_progress=False)
@@ -124,7 +124,7 @@ def measure_tokenizing(texts: list[str], workdir: Path, runs: int) -> Path:
 
 
 def measure_reading(uri: Path, workdir: Path, runs: int) -> None:
-    """Shuffled batches of an epoch."""
+    """Measure reading the shuffled batches of an epoch."""
     pack = PackOptions(length=LENGTH, eos=0)
     rows = trainer_utils.iterate(str(uri), "train", batch_size=None, shuffle=False, pack=pack)
     materialised = workdir / "rows.u2"
@@ -158,7 +158,7 @@ def measure_reading(uri: Path, workdir: Path, runs: int) -> None:
 
 
 def in_turn(work: dict[str, Callable[[], None]], runs: int) -> dict[str, float]:
-    """The median of the seconds of each, run in turn, after a first that does not count."""
+    """Return the median seconds of each function, run in turn after a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in work}
     for run in range(runs + 1):
         for name, function in work.items():

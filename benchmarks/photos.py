@@ -1,12 +1,12 @@
-"""Photos as the world has them: `make_jpegs` writes files of ImageNet's kind.
+"""Write realistic photos: `make_jpegs` writes files of ImageNet's kind.
 
     megabytes = make_jpegs(folder, count=3000)
 
-Sizes, aspects, qualities, colour subsampling and the few odd files are drawn as ImageNet has them:
-most are 500 pixels wide or high and 333 to 375 the other way, some far smaller or larger, 107 KB on
-average. None is enlarged: each is cut at full resolution from scenes with edges and texture at all
-scales, and gets a sensor's noise of its own, so that an entropy coder has its usual work, some 4.6
-bits a pixel. Equal counts and classes give equal photos.
+Sizes, aspects, qualities, colour subsampling and the few odd files follow ImageNet's distribution.
+Most photos are 500 pixels wide or high and 333 to 375 the other way; some are far smaller or
+larger. They have 107 KB on average. No photo is enlarged: each is cut at full resolution from
+scenes with edges and texture at all scales. Each gets its own sensor noise, so that an entropy
+coder has its usual work, some 4.6 bits a pixel. Equal counts and classes give equal photos.
 """
 
 import dataclasses
@@ -26,11 +26,11 @@ from trainer_utils.machine import usable_cores
 
 __all__ = ["make_jpegs"]
 
-_SCENE = 2400  # pixels, high and wide
+_SCENE = 2400  # height and width in pixels
 _NUM_SCENES = 3
 _LONGEST = 2000
 
-# (share, width, height); None: drawn. Source: the sizes of ImageNet's training images, roughly.
+# (share, width, height), drawn if None. Source: roughly the sizes of ImageNet's training images.
 _SIZES: tuple[tuple[float, int | None, int | None], ...] = (
     (0.36, 500, 375),
     (0.12, 375, 500),
@@ -39,8 +39,8 @@ _SIZES: tuple[tuple[float, int | None, int | None], ...] = (
     (0.04, 500, 500),
     (0.32, None, None),
 )
-# (share, Pillow's settings) of the files; subsampling 0 is 4:4:4, 1 4:2:2, 2 4:2:0. Two in
-# three have Huffman tables of their own, as ImageNet's; of its 1,281,167 some 20 are in CMYK, and
+# (share, Pillow's settings) of the files; subsampling 0 is 4:4:4, 1 4:2:2, 2 4:2:0. Two in three
+# have optimized Huffman tables, like ImageNet's. Of its 1,281,167 files some 20 are in CMYK, and
 # one is a PNG.
 _KINDS: tuple[tuple[float, dict[str, Any]], ...] = (
     (0.17, {"subsampling": 2}),
@@ -57,7 +57,7 @@ _KINDS: tuple[tuple[float, dict[str, Any]], ...] = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Photo:
-    """What one photo is to be."""
+    """The properties of one photo."""
 
     width: int
     height: int
@@ -68,9 +68,9 @@ class _Photo:
 
 
 def make_jpegs(folder: Path, *, count: int, classes: int = 5) -> float:
-    """Writes `count` different photos in class folders; returns their MB in all.
+    """Write `count` different photos to class folders; return their total size in MB.
 
-    All are called `.jpg`, as in ImageNet, the few PNGs among them too.
+    All are named `.jpg`, including the few PNGs, as in ImageNet.
     """
     if not folder.is_dir():
         unfinished = folder.with_name(folder.name + ".unfinished")
@@ -89,7 +89,7 @@ def make_jpegs(folder: Path, *, count: int, classes: int = 5) -> float:
 
 
 def _encoded(number: int) -> bytes:
-    """The bytes of the photo of this number."""
+    """Return the encoded photo with this number."""
     photo = _drawn(random.Random(number))
     rng = np.random.default_rng(number)
     scene = _scenes()[number % _NUM_SCENES]
@@ -98,7 +98,7 @@ def _encoded(number: int) -> bytes:
     blurred = Image.fromarray(cut).filter(ImageFilter.GaussianBlur(2))
     pixels = np.asarray(blurred, np.float32)
     pixels = pixels + photo.detail * (cut - pixels)
-    # Of brightness more than of colour, as a sensor's after its processing.
+    # Vary brightness more than colour, like a processed sensor image.
     pixels += rng.standard_normal((photo.height, photo.width, 1), np.float32) * photo.noise
     pixels += rng.standard_normal(pixels.shape, np.float32) * photo.noise / 3
     image = Image.fromarray(pixels.clip(0, 255).astype(np.uint8)[:, :: int(rng.choice((-1, 1)))])
@@ -111,12 +111,12 @@ def _encoded(number: int) -> bytes:
 def _drawn(state: random.Random) -> _Photo:
     width, height = _chosen(state, [(share, sizes) for share, *sizes in _SIZES])
     if width is None:
-        # Most of the rest are scaled to 500 too; a tail goes down to 90 pixels and up to 2,000.
+        # Most other photos are also scaled to 500; a tail goes from 90 to 2,000 pixels.
         shorter = min(max(state.lognormvariate(5.85, 0.48), 90), 1500)
         aspect = state.lognormvariate(0.28, 0.16)
         sides = sorted((int(shorter), int(min(shorter * max(aspect, 1), _LONGEST))))
         width, height = sides if state.random() < 0.3 else sides[::-1]
-    is_large = width * height > 500_000  # a camera's own file: more pixels, less in each
+    is_large = width * height > 500_000  # unscaled camera file: more pixels, less detail in each
     return _Photo(
         width=width,
         height=height,
@@ -138,9 +138,9 @@ def _scenes() -> list[np.ndarray]:
 
 
 def _scene(number: int) -> np.ndarray:
-    """`(_SCENE, _SCENE, 3) uint8`: discs of all sizes, one over the other, with photos' texture.
+    """Draw a `(_SCENE, _SCENE, 3) uint8` scene of overlapping discs of all sizes, with texture.
 
-    Source: the dead leaves model, whose edges and spectrum are those of photos ("Occlusion models
+    Source: the dead leaves model, which has the edges and the spectrum of photos ("Occlusion models
     for natural images", Lee, Mumford and Huang, 2001): radii fall off with their third power.
     """
     rng = np.random.default_rng(number)

@@ -1,10 +1,10 @@
-"""Plain loops of TensorFlow's TFRecordWriter over photos, in as many processes as are asked for.
+"""Run plain loops of TensorFlow's TFRecordWriter over photos, in a number of processes.
 
     with PlainLoops(2) as loops:
         loops.run(photos, target)          # one file a process; no split, no order, no check
 
-The processes are started, and have imported TensorFlow, before anything is measured: nobody can be
-faster by starting earlier. `encode` is what a stock ExampleGen's author would write.
+The processes start and import TensorFlow before the measurement, so that no peer gains by starting
+earlier. `encode` is written like a stock ExampleGen.
 """
 
 import json
@@ -20,7 +20,7 @@ __all__ = ["PlainLoops", "encode", "run_loop"]
 
 
 def encode(path: str) -> tf.train.Example:
-    """One image as a stock ExampleGen's author would write it."""
+    """Encode one image like the author of a stock ExampleGen."""
     feature = {
         "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[Path(path).read_bytes()])),
         "label": tf.train.Feature(
@@ -31,17 +31,17 @@ def encode(path: str) -> tf.train.Example:
 
 
 def run_loop(photos: Path, target: Path, *, share: int = 0, shares: int = 1) -> None:
-    """The least that anybody can do, of every so-manyth photo."""
+    """Write a share of the photos with the least possible work."""
     with tf.io.TFRecordWriter(str(target / f"data-{share}")) as writer:
         for path in sorted(photos.rglob("*.jpg"))[share::shares]:
             writer.write(encode(str(path)).SerializeToString())
 
 
 class PlainLoops:
-    """The processes; they wait until they are told what to do.
+    """Processes that wait for work.
 
     Args:
-        count: of them.
+        count: the number of processes.
     """
 
     def __init__(self, count: int) -> None:
@@ -58,7 +58,7 @@ class PlainLoops:
         self._wait()
 
     def run(self, photos: Path, target: Path) -> None:
-        """All photos, side by side."""
+        """Write all photos, with all processes in parallel."""
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(json.dumps([str(photos), str(target)]) + "\n")
@@ -66,7 +66,7 @@ class PlainLoops:
         self._wait()
 
     def cpu_seconds(self) -> float:
-        """That the processes have spent so far."""
+        """Return the CPU seconds that the processes have spent so far."""
         files = [Path(f"/proc/{process.pid}/stat") for process in self._processes]
         stats = [file.read_text().rpartition(")")[2] for file in files]
         ticks = sum(int(part) for stat in stats for part in stat.split()[11:13])

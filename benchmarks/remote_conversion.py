@@ -1,12 +1,12 @@
-"""Photos from a bucket to a dataset in a bucket, against the same conversion on the local disk.
+"""Compare converting photos between buckets with the same conversion on the local disk.
 
     python benchmarks/remote_conversion.py --workdir bench --count 10000
 
-A real S3 server on this machine (`make stores`), by itself and behind a proxy that adds 20 ms to
-each request. Both take their CPU time from the cores that convert, as a store elsewhere does not,
-so it is told beside each rate how much that was. With `--apart` all conversions, the local one
-too, have one core, and the servers have the others. The photos are `--distinct` different ones
-under `--count` names.
+It uses a real S3 server on this machine (`make stores`), directly and behind a proxy that adds 20
+ms to each request. Both take CPU time from the converting cores, unlike a remote store. So that
+time is printed next to each rate. With `--apart` all conversions, including the local one, have one
+core, and the servers have the others. The photos are `--distinct` different ones under `--count`
+names.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[1]
 sys.path.insert(0, str(REPOSITORY))  # for the servers of the tests
 
-# First of all: some packages that the others import have a package `tests` too.
+# Import these first: some packages that the others import also have a package `tests`.
 # isort: off
 from tests.object_stores import Store, faulty, s3_server  # noqa: E402
 from common import compare, make_jpegs  # noqa: E402
@@ -38,7 +38,7 @@ _UPLOADS = 16
 
 
 def linked(photos: Path, folder: Path, count: int) -> Path:
-    """A folder of `count` names for the photos of another, in its classes."""
+    """Make a folder of `count` links to the photos of another, by class."""
     if not folder.is_dir():
         unfinished = folder.with_name(f"{folder.name}.unfinished")
         paths = itertools.cycle(sorted(photos.rglob("*.jpg")))
@@ -52,7 +52,7 @@ def linked(photos: Path, folder: Path, count: int) -> Path:
 
 
 def upload(folder: Path, uri: str) -> None:
-    """Copies photos to a bucket, some at once."""
+    """Copy photos to a bucket, several at once."""
 
     def copy(path: str) -> None:
         target = f"{uri}/{path}"
@@ -64,7 +64,7 @@ def upload(folder: Path, uri: str) -> None:
 
 
 def remote(store: Store) -> Callable[[Path], None]:
-    """Converts what was uploaded, each time to another place in the bucket."""
+    """Return a function that converts the uploaded photos, each time to another place."""
     numbers = itertools.count()
 
     def run(_: Path) -> None:
@@ -76,14 +76,14 @@ def remote(store: Store) -> Callable[[Path], None]:
 
 
 def convert(photos: str, target: str) -> None:
-    """What is measured."""
+    """Run the measured conversion."""
     split = example_gen_pb2.SplitConfig.Split(name="train", hash_buckets=1)
     output = example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=[split]))
     run_executor(Executor, photos, target, output)  # type: ignore[arg-type]
 
 
 def cpu_seconds_of(process_ids: list[int]) -> float:
-    """What running processes have spent so far."""
+    """Return the CPU seconds that running processes have spent so far."""
     ticks = 0
     for process_id in process_ids:
         fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
@@ -92,20 +92,20 @@ def cpu_seconds_of(process_ids: list[int]) -> float:
 
 
 def keep_to(cores: set[int], process_id: int | str = "self") -> None:
-    """Has all threads of a process, and those that they start, run on some cores alone."""
+    """Restrict all threads of a process, and later ones, to some cores."""
     for task in Path(f"/proc/{process_id}/task").iterdir():
-        with contextlib.suppress(ProcessLookupError):  # one that has ended
+        with contextlib.suppress(ProcessLookupError):  # the thread has ended
             os.sched_setaffinity(int(task.name), cores)
 
 
 def children() -> list[int]:
-    """The servers that this process has started."""
+    """Return the process ids of the servers that this process has started."""
     tasks = Path("/proc/self/task").glob("*/children")
     return [int(number) for task in tasks for number in task.read_text().split()]
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure all peers and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workdir", type=Path, default=Path("bench"))
     parser.add_argument("--count", type=int, default=10_000)

@@ -1,16 +1,16 @@
-"""Reading from a bucket, against the same files on the local disk: rate, bound, bytes, faults.
+"""Compare reading from a bucket with reading from the local disk: rate, bytes, faults.
 
     python benchmarks/remote_input.py --workdir bench --count 3000
 
-A real S3 server on this machine (`make stores`), behind a proxy that adds 20 ms to each request. In
-one run:
+It uses a real S3 server on this machine (`make stores`), behind a proxy that adds 20 ms to each
+request. One run measures:
 
-- images/s from a cache that holds all, after an epoch that fills it, by the local rate;
-- bytes fetched over three epochs with room for half of the data, by the offline optimum (Belady's)
-  for the very order that was read, over the same parts;
-- the most that the cache's folder ever took, watched from outside;
+- images/s from a cache that holds all, after an epoch that fills it, relative to the local rate;
+- bytes fetched over three epochs with space for half of the data, relative to the offline optimum
+(Belady's) for the same order and the same parts;
+- the maximum size of the cache's folder, watched from outside;
 - whether every record came once with 1% of the requests dropped, 1% answered by 503, 1% cut, and a
-  reader killed in the middle;
+reader killed in the middle;
 - seconds until the first batch of shards of 128 MiB.
 """
 
@@ -31,7 +31,7 @@ from typing import Any
 REPOSITORY = Path(__file__).parents[1]
 sys.path.insert(0, str(REPOSITORY))  # for the servers of the tests
 
-# First of all: some packages that the others import have a package `tests` too.
+# Import these first: some packages that the others import also have a package `tests`.
 # isort: off
 from tests.object_stores import faulty, s3_server  # noqa: E402
 from common import compare, make_jpegs  # noqa: E402
@@ -43,7 +43,7 @@ from trainer_utils.dataset import read_index  # noqa: E402
 from trainer_utils.dataset.selection import open_sources  # noqa: E402
 from trainer_utils.storage.cache_folder import PART_BYTES  # noqa: E402
 
-Part = tuple[str, int, int]  # a path, and where some bytes begin and end
+Part = tuple[str, int, int]  # a path, and the begin and end of some bytes
 
 _EPOCHS = 3
 _SMALL_SHARD, _LARGE_SHARD = 32 << 20, 128 << 20
@@ -59,14 +59,14 @@ for batch in batches:
 
 
 def upload(folder: str, uri: str) -> None:
-    """Copies a dataset to a bucket."""
+    """Copy a dataset to a bucket."""
     for file in storage.list_files(folder):
         with storage.write_atomically(f"{uri}/{file.path}", temporary_folder=uri) as stream:
             stream.write(storage.read_bytes(f"{folder}/{file.path}"))
 
 
 def offline_optimum(uses: Sequence[Part], capacity: int) -> int:
-    """Bytes to fetch where what is used last in the future goes first, or is not kept at all."""
+    """Return the bytes to fetch if the part used last in the future is evicted, or never kept."""
     following = collections.defaultdict(collections.deque)
     for position, part in enumerate(uses):
         following[part].append(position)
@@ -84,7 +84,7 @@ def offline_optimum(uses: Sequence[Part], capacity: int) -> int:
 
 
 def uses_of(uri: str, epochs: int, folder: Path, **settings: Any) -> list[Part]:
-    """The parts that an input reads, each once an epoch, in the order of the plan."""
+    """Return the parts that an input reads, each once an epoch, in the order of the plan."""
     order = iterate(uri, features="filename", cache=str(folder), **settings).order
     (source,) = open_sources(uri, None)
     offsets = {shard.path: read_index(shard).offsets for shard in source.dataset.shard_files}
@@ -103,7 +103,7 @@ def uses_of(uri: str, epochs: int, folder: Path, **settings: Any) -> list[Part]:
 
 @contextlib.contextmanager
 def watched(folder: Path) -> Iterator[list[int]]:
-    """What a folder takes while something else runs; the most of it comes last."""
+    """Yield a list whose only item is the largest size of a folder while other code runs."""
     seen, ended = [0], threading.Event()
 
     def watch() -> None:
@@ -124,7 +124,7 @@ def watched(folder: Path) -> Iterator[list[int]]:
 
 
 def rates(local: str, remote: str, workdir: Path, count: int, megabytes: float) -> None:
-    """Images/s from the warm cache by those from the disk."""
+    """Print images/s from the warm cache relative to the disk."""
     folder = str(workdir / "all")
     drain(input_fn(remote, "train", batch_size=64, features="filename", cache=folder))
     peers = {"local disk": ours(local, 1), "bucket, warm": ours(remote, 1, cache=folder)}
@@ -132,7 +132,7 @@ def rates(local: str, remote: str, workdir: Path, count: int, megabytes: float) 
 
 
 def bytes_over_epochs(remote: str, store: Any, workdir: Path, size: int) -> None:
-    """What three epochs fetch with room for half, and what they had to."""
+    """Print the bytes that three epochs fetch with space for half, and the optimum."""
     folder, most = workdir / "half", size // 2
     uses = uses_of(remote, _EPOCHS, workdir / "plan", batch_size=64)
     optimum = offline_optimum(uses, most)
@@ -154,7 +154,7 @@ def bytes_over_epochs(remote: str, store: Any, workdir: Path, size: int) -> None
 
 
 def once_under_faults(local: str, remote: str, store: Any, workdir: Path, size: int) -> None:
-    """Reads two epochs through faults, with one reader killed."""
+    """Read two epochs through faults, with one reader killed."""
     folder = workdir / "faults"
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     for fault in ("drop", "busy", "cut"):
@@ -184,7 +184,7 @@ def once_under_faults(local: str, remote: str, store: Any, workdir: Path, size: 
 
 
 def first_batch(local: str, base: str, workdir: Path) -> None:
-    """Seconds from `input_fn` to a batch, of shards of 128 MiB."""
+    """Print the seconds from `input_fn` to a batch, for shards of 128 MiB."""
     upload(local, f"{base}/large")
     for shuffle in (True, False):
         began = time.perf_counter()
@@ -197,7 +197,7 @@ def first_batch(local: str, base: str, workdir: Path) -> None:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workdir", type=Path, default=Path("bench"))
     parser.add_argument("--count", type=int, default=3_000)

@@ -1,10 +1,10 @@
-"""ShardBalancer against Beam's read-Reshuffle-write and a plain TensorFlow copy loop.
+"""Compare ShardBalancer with Beam's read-Reshuffle-write and a plain TensorFlow copy loop.
 
     python benchmarks/shard_balancer.py --workdir bench     # images of 100 KB, texts of 100 bytes
 
-The claim: with its global shuffle, at least 0.6 of the loop, which keeps the order, and at least
-10 times Beam's. Both of the peers check no more than we do, read nothing back, and write neither
-index nor manifest. At the end: what gzip costs.
+The claim: with its global shuffle, at least 0.6 of the loop, which keeps the order, and at least 10
+times Beam's. Both peers check no more than ShardBalancer, read nothing back, and write neither
+index nor manifest. The last part is the cost of gzip.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _SHARDS = 8
 
 
 def write_source(folder: Path, *, count: int, record_bytes: int) -> float:
-    """Records of random bytes in a stock layout, not compressed; returns their MB in all."""
+    """Write records of random bytes in a stock layout, uncompressed; return their total MB."""
     if not folder.is_dir():
         split = folder / "Split-train"
         split.mkdir(parents=True)
@@ -44,7 +44,7 @@ def write_source(folder: Path, *, count: int, record_bytes: int) -> float:
 
 
 def write_words(folder: Path, *, count: int) -> float:
-    """Records of some 20 English words, which compress as texts do; returns their MB in all."""
+    """Write records of some 20 English words, as compressible as texts; return their total MB."""
     if not folder.is_dir():
         (folder / "Split-train").mkdir(parents=True)
         random_state = random.Random(0)
@@ -59,7 +59,7 @@ def write_words(folder: Path, *, count: int) -> float:
 
 
 def write_jpegs(folder: Path, photos: Path, *, count: int) -> float:
-    """Records of one JPEG each; returns their MB in all."""
+    """Write records of one JPEG each; return their total MB."""
     megabytes = make_jpegs(photos, count=count)
     if not folder.is_dir():
         (folder / "Split-train").mkdir(parents=True)
@@ -72,14 +72,14 @@ def write_jpegs(folder: Path, photos: Path, *, count: int) -> float:
 
 
 def read_all(source: Path, compression: str) -> None:
-    """Records as a trainer reads them, before they are parsed."""
+    """Read records like a trainer, without parsing them."""
     files = sorted(str(path) for path in source.rglob("data_*"))
     for _ in tf.data.TFRecordDataset(files, compression).batch(1024):
         pass
 
 
 def measure_gzip(workdir: Path, name: str, source: Path, *, count: int, megabytes: float) -> None:
-    """Writing and reading, with gzip and without."""
+    """Measure writing and reading with and without gzip."""
     print(f"## gzip, {name}\n")
     kept = {}
     for compression in ("none", "gzip"):
@@ -105,7 +105,7 @@ def measure_gzip(workdir: Path, name: str, source: Path, *, count: int, megabyte
 
 
 def run_balancer(source: Path, target: Path, compression: str = "none") -> None:
-    """ShardBalancer as TFX would run it."""
+    """Run ShardBalancer like TFX."""
     given, artifact = standard_artifacts.Examples(), standard_artifacts.Examples()
     given.uri, artifact.uri = str(source), str(target)
     properties = {"num_shards": str(_SHARDS), "compression": compression}
@@ -113,7 +113,7 @@ def run_balancer(source: Path, target: Path, compression: str = "none") -> None:
 
 
 def run_loop(source: Path, target: Path, batch: int) -> None:
-    """Reads and writes in order; batches, since TensorFlow hands out single records slowly."""
+    """Copy records in order, in batches, since TensorFlow yields single records slowly."""
     files = sorted(str(path) for path in source.rglob("data_*"))
     with tf.io.TFRecordWriter(str(target / "data")) as writer:
         for records in tf.data.TFRecordDataset(files).batch(batch).as_numpy_iterator():
@@ -122,7 +122,7 @@ def run_loop(source: Path, target: Path, batch: int) -> None:
 
 
 def run_beam(source: Path, target: Path) -> None:
-    """What a pipeline's author would write."""
+    """Copy records like the author of a pipeline would."""
     with beam.Pipeline(argv=[f"--runner={IN_PROCESS_RUNNER}"]) as pipeline:
         (
             pipeline
@@ -133,7 +133,7 @@ def run_beam(source: Path, target: Path) -> None:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure all peers and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workdir", type=Path, default=Path("bench"))
     workdir = parser.parse_args().workdir.resolve()
@@ -146,7 +146,7 @@ def main() -> None:
         if not source.is_dir():
             run_balancer(
                 stock, source
-            )  # what ImageExampleGen hands on: counts and features are known
+            )  # like ImageExampleGen's output: counts and features are known
         print(f"## {name}\n")
         rates = compare(
             {

@@ -1,10 +1,10 @@
-"""How well each order mixes records that lie sorted, against a true shuffle and tf.data's buffer.
+"""Compare how well orders mix sorted records: ours, a true shuffle and tf.data's buffer.
 
     python benchmarks/shuffle_quality.py
 
-Entropy is that of the distances between neighbours, in bits, as MosaicML's simulator of its
-streaming datasets measures it; rows of a batch are put in a random order first, as their own order
-means nothing to a trainer. Deviation is that of the number of records of a class in a batch.
+Entropy is the entropy of the distances between neighbours, in bits, as in MosaicML's simulator of
+its streaming datasets. Rows of a batch are first put in a random order, since their order means
+nothing to a trainer. Deviation is the standard deviation of a batch's number of records of a class.
 """
 
 import argparse
@@ -42,14 +42,14 @@ def main():
 
 
 def entropy(order):
-    """Of the distances between neighbours, in bits."""
+    """Return the entropy of the distances between neighbours, in bits."""
     shares = np.bincount(np.abs(np.diff(order))) / (len(order) - 1)
     shares = shares[shares > 0]
     return -float((shares * np.log2(shares)).sum()) + 0.0
 
 
 def buffered(records, size, generator):
-    """The order that a shuffle buffer makes of records that come in theirs."""
+    """Return the order that a shuffle buffer makes of records in order."""
     buffer, order = np.arange(size), np.empty(records, np.int64)
     for record in range(size, records):
         place = generator.integers(size)

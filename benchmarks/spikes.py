@@ -1,12 +1,12 @@
-"""Twenty bad records of a million: how many are among the first twenty suspects, and what keeping
-the loss of every row costs a step.
+"""Measure how well loss spikes find bad records, and the cost of keeping the loss of every row.
 
     python benchmarks/spikes.py
 
-Losses are simulated: lognormal, one good record of a thousand, and then of a hundred, three times
-as high whenever it comes, a bad one four to eight times; each bad one lifts the loss of the steps
-after it by half, which fades. The cost of a step is the CPU that `keep_losses` and the saves took,
-of 256 rows, against a step that trains for 100 ms.
+Twenty of a million records are bad; recall is their share among the first twenty suspects. Losses
+are simulated and lognormal. One good record in a thousand, then in a hundred, is three times as
+high whenever it comes, a bad one four to eight times. Each bad one raises the losses of the steps
+after it by half, which fades. The cost of a step is the CPU of `keep_losses` and the saves, for 256
+rows, relative to a step that trains for 100 ms.
 """
 
 import os
@@ -23,7 +23,7 @@ RECORDS, BATCH, BAD, SAVE_EVERY, STEP_SECONDS = 1_000_000, 256, 20, 500, 0.1
 
 
 def main() -> None:
-    """Prints the recall, the overhead and the bytes, of three draws."""
+    """Print the recall, the overhead and the bytes of three draws."""
     with tempfile.TemporaryDirectory() as folder:
         uri = os.path.join(folder, "data")
         with trainer_utils.DatasetWriter(uri, num_shards=16) as writer:
@@ -35,14 +35,14 @@ def main() -> None:
 
 
 def measure(uri: str, run: str, seed: int, hard: float) -> None:
-    """One run, and what is found in it."""
+    """Simulate one run, and print the recall and costs."""
     random = np.random.default_rng(seed)
     bad = random.choice(RECORDS, BAD, replace=False)
     data = trainer_utils.iterate(uri, "train", batch_size=BATCH, seed=seed, features="n")
     recorder, spent, lift, steps = InputRecorder(run, losses=True), 0.0, 0.0, 0
     recorder.begin(data)
     for numbers in data:
-        level = (1 + lift) * (2 + 6 / (1 + steps / 300))  # as training goes on
+        level = (1 + lift) * (2 + 6 / (1 + steps / 300))  # losses fall during training
         losses = level * random.lognormal(0, 0.3, len(numbers))
         losses[numbers * 2654435761 % 1000 < 1000 * hard] *= 3
         is_bad = np.isin(numbers, bad)

@@ -1,10 +1,10 @@
-"""The stack that this runs on: conversion, balancing and reading. `make bench-stacks` compares two.
+"""Measure conversion, balancing and reading on this stack; `make bench-stacks` compares two.
 
     python benchmarks/stacks.py --workdir bench         # a line of JSON for each work and stack
     python benchmarks/stacks.py --compare lines.txt     # a table with the ratio of the two stacks
 
 The claim: TFX 1.21 is not slower than TFX 1.16. Rates are medians of several runs in one process,
-after one that does not count; of several such lines for the same, the best.
+after a warm-up. Of several lines for the same work and stack, the best counts.
 """
 
 import argparse
@@ -29,7 +29,7 @@ _PHOTOS, _ROWS, _RUNS = 1_000, 100_000, 5
 
 
 def measure(workdir: Path) -> None:
-    """Prints the records per second of each work on this stack, a line of JSON for each."""
+    """Print the records per second of each work on this stack, a line of JSON for each."""
     from image_conversion import run_executor
     from shard_balancer import run_balancer
     from tfx.proto import example_gen_pb2
@@ -94,7 +94,7 @@ def _write_table(path: Path) -> None:
 
 
 def compare(path: Path) -> None:
-    """Prints the best rate of each work on each stack, and the newer one's ratio to the older."""
+    """Print the best rate of each work on each stack, and the newer one's ratio to the older."""
     rates: dict[str, dict[str, int]] = defaultdict(dict)
     for line in path.read_text().splitlines():
         if line.startswith("{"):
@@ -111,7 +111,7 @@ def compare(path: Path) -> None:
 
 
 def main() -> None:
-    """Measures, or compares what was measured."""
+    """Measure, or compare earlier measurements."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--workdir", type=Path, default=Path("bench"))
     parser.add_argument("--compare", type=Path)

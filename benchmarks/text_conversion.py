@@ -1,9 +1,9 @@
-"""TextExampleGen against TFX's CsvExampleGen on the same CSV, and on the same rows as JSON lines.
+"""Compare TextExampleGen with TFX's CsvExampleGen on the same CSV, and on JSON lines.
 
     python benchmarks/text_conversion.py --workdir bench         # 1,000,000 rows of about 115 bytes
 
-The plain loop reads the rows with Python's csv module and writes each with `TFRecordWriter`: no
-split, no order, no types to find out.
+The plain loop reads the rows with Python's csv module and writes each with `TFRecordWriter`. It
+does not split, order, or infer types.
 """
 
 import argparse
@@ -24,11 +24,11 @@ from components.tfx.executor import LocalFirstBeamExecutor
 
 
 class StockExecutor(LocalFirstBeamExecutor, csv_executor.Executor):
-    """CsvExampleGen's, on the same in-process runner as ours."""
+    """CsvExampleGen's executor, on the same in-process runner."""
 
 
 def write_tables(folder: Path, *, rows: int) -> tuple[Path, Path]:
-    """The same rows as CSV and as lines of JSON, each in a folder of its own."""
+    """Write the same rows as CSV and as lines of JSON, each to its own folder."""
     paths = folder / f"csv-{rows}" / "data.csv", folder / f"jsonl-{rows}" / "data.jsonl"
     if not all(path.exists() for path in paths):
         sentences = texts_of_this_machine(count=5_000, characters=90)
@@ -52,7 +52,7 @@ def write_tables(folder: Path, *, rows: int) -> tuple[Path, Path]:
 
 
 def run_loop(table: Path, target: Path) -> None:
-    """The least that anybody can do with the standard library and TensorFlow's writer."""
+    """Convert with the least work, using the standard library and TensorFlow's writer."""
 
     def feature(**values: Any) -> tf.train.Feature:
         return tf.train.Feature(**values)
@@ -73,7 +73,7 @@ def run_loop(table: Path, target: Path) -> None:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure all peers and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workdir", type=Path, default=Path("bench"))
     parser.add_argument("--rows", type=int, default=1_000_000)

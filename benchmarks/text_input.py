@@ -1,9 +1,9 @@
-"""Text of about 100 bytes, shuffled, batches of 256: input_fn beside Datum and plain tf.data.
+"""Compare reading shuffled texts of 100 bytes in batches of 256: input_fn, Datum, tf.data.
 
     python benchmarks/text_input.py --workdir bench        # 400,000 texts, which are written there
 
-It also prints how long it takes to drop an iterator and to get the first batch of the next epoch,
-and what `shuffle="global"` costs.
+It also prints the time to drop an iterator and to get the first batch of the next epoch, and the
+cost of `shuffle="global"`.
 """
 
 import argparse
@@ -29,7 +29,7 @@ FEATURES = {
 
 
 def write(folder: Path, records: int) -> float:
-    """A dataset that Datum reads too; returns its MB."""
+    """Write a dataset that Datum can also read; return its MB."""
     generator = random.Random(0)
     info = {}
     for shard in range(SHARDS):
@@ -73,7 +73,7 @@ def datum_train(uri: str, records: int) -> tf.data.Dataset:
 
 
 def plain(uri: str, records: int) -> tf.data.Dataset:
-    """What the tf.data guide says."""
+    """Return the dataset that tf.data's guide recommends."""
     spec = {
         "text": tf.io.FixedLenFeature((), tf.string),
         "label": tf.io.FixedLenFeature((), tf.int64),
@@ -89,7 +89,7 @@ def plain(uri: str, records: int) -> tf.data.Dataset:
 
 
 def print_turns(name: str, dataset: tf.data.Dataset, times: int = 7) -> None:
-    """How long dropping an iterator takes, and the first batch of the next epoch."""
+    """Print the time to drop an iterator, and to get the first batch of the next epoch."""
     drops, starts = [], []
     iterator = iter(dataset)
     next(iterator)

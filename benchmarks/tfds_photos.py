@@ -1,4 +1,4 @@
-"""A TFDS builder over a folder of photos. In a module of its own, since TFDS asks for one."""
+"""A TFDS builder over a folder of photos, in a separate module as TFDS requires."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ __all__ = ["make_builder"]
 
 
 def make_builder(photos: Path) -> type:
-    """The class of a builder over `photos/<class>/*.jpg`."""
+    """Return the class of a builder over `photos/<class>/*.jpg`."""
 
     class Photos(tfds.core.GeneratorBasedBuilder):
         VERSION = tfds.core.Version("1.0.0")

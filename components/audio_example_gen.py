@@ -1,7 +1,7 @@
-"""AudioExampleGen: sounds, in folders or lists, to a dataset.
+"""AudioExampleGen: convert audio files, in folders or lists, to a dataset.
 
-sounds = AudioExampleGen(input_base="clips/", sample_rate=16_000)
-sounds.outputs["examples"]
+clips = AudioExampleGen(input_base="clips/", sample_rate=16_000)
+clips.outputs["examples"]
 """
 
 import os
@@ -39,13 +39,13 @@ class AudioExampleGenSpec(FilesExampleGenSpec):
 
 
 class AudioExampleGen(FilesExampleGen):
-    """Turns sounds in folders or lists into sharded TFRecords of `tf.train.Example`.
+    """A component that converts audio files to sharded TFRecords of `tf.train.Example`.
 
-    Every example has `audio` (a WAV file of 16 bits: the file itself where it is one, else WAV,
-    FLAC, OGG or MP3 decoded), `sample_rate` in Hz, `num_frames` (samples of each channel),
-    `filename` (relative to `input_base`), and `label` of a class folder or the columns of a list.
-    Labels that are texts become int64 ids, places in the sorted vocabulary `vocab/<feature>.txt`.
-    Bad files are listed in `rejects.jsonl`.
+    The files are in folders or lists. Every example has `audio`, `sample_rate` in Hz, `num_frames`
+    (samples per channel) and `filename` (relative to `input_base`). It also has the `label` of a
+    class folder, or the columns of a list. `audio` is a 16-bit WAV file: the original if possible,
+    otherwise decoded from WAV, FLAC, OGG or MP3. String labels become int64 ids, which are indices
+    in the sorted vocabulary `vocab/<feature>.txt`. Bad files are listed in `rejects.jsonl`.
 
     Outputs:
         examples: TFX's `Examples`, and a Datum dataset.
@@ -91,7 +91,7 @@ class AudioExampleGen(FilesExampleGen):
         sample_rate: int | Runtime | None = None,
         channels: int | Runtime | None = None,
     ) -> None:
-        """`AudioSettings` says what each setting is; `help(AudioExampleGen)` shows all of it."""
+        """Create the component. `help(AudioExampleGen)` describes every argument."""
         super().__init__(AudioSettings, locals())
 
 

@@ -1,4 +1,4 @@
-"""DatasetAudit: what is amiss in a dataset, as TFX's anomalies and as JSON.
+"""DatasetAudit: find problems of a dataset, as TFX's anomalies and as JSON.
 
 audit = DatasetAudit(examples=balanced.outputs["balanced_examples"], fail_on=("leakage",))
 audit.outputs["anomalies"]
@@ -32,14 +32,14 @@ class Executor(base_executor.BaseExecutor):
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
     ) -> None:
-        """Write the findings, then fail if some are of the kinds that must not be there.
+        """Write the findings, then fail if there are any of the kinds in `fail_on`.
 
-        TFX removes the output of a run that failed: `<uri>.findings.json` stays next to it.
+        TFX removes the output of a failed run, so `<uri>.findings.json` stays next to it.
 
         Args:
             input_dict: `examples`: the Examples artifact; `against`: an earlier one, optional.
             output_dict: `anomalies`: the ExampleAnomalies artifact to fill.
-            exec_properties: the settings, as `AuditSettings` makes them.
+            exec_properties: the settings, in the form of `AuditSettings.to_properties`.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         settings = AuditSettings.from_properties(exec_properties)
@@ -62,16 +62,18 @@ class DatasetAuditSpec(types.ComponentSpec):
 
 
 class DatasetAudit(DatasetComponent):
-    """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
+    """A component that finds copies, leakage, conflicting labels, shifts and unusual images.
 
-    Copies are records of the same content, pictures that were encoded anew, resized, made
-    grey or mirrored, texts that differ in a few words, and sounds of the same bytes.
+    Leakage is a copy in another split. Copies are records with the same content. They are also
+    images that were encoded again, resized, made grey or mirrored, texts that differ in a few
+    words, and audio files with the same bytes.
 
     Outputs:
-        anomalies: TFX's `ExampleAnomalies`: `Split-<name>/SchemaDiff.pb` for each split, an anomaly
-            for each kind of finding, and `findings.json` with all of them and their records. Its
-            property `blessed` says by split whether nothing was found, as ExampleValidator's does;
-            `num_findings` how much was found, `is_blessed` is 1 where nothing was.
+        anomalies: TFX's `ExampleAnomalies`: `Split-<name>/SchemaDiff.pb` for each split, with an
+            anomaly for each kind of finding, and `findings.json` with all findings and their
+            records. Its property `blessed` says for each split whether there are no findings, as
+            ExampleValidator's does. `num_findings` is their number, and `is_blessed` is 1 without
+            findings.
     """
 
     SPEC_CLASS = DatasetAuditSpec
@@ -86,7 +88,7 @@ class DatasetAudit(DatasetComponent):
         label: str | Runtime = AuditSettings.label,
         most: int | Runtime = AuditSettings.most,
     ) -> None:
-        """`help(DatasetAudit)` shows what each argument is."""
+        """Create the component. `help(DatasetAudit)` describes every argument."""
         super().__init__(AuditSettings, locals())
 
 

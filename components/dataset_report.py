@@ -1,4 +1,4 @@
-"""DatasetReport: one page of HTML that shows people what is in a dataset.
+"""DatasetReport: one HTML page that shows people the contents of a dataset.
 
 report = DatasetReport(examples=balanced.outputs["balanced_examples"])
 report.outputs["report"]                # a folder with `report.html`, and no other file
@@ -29,13 +29,13 @@ class Executor(base_executor.BaseExecutor):
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
     ) -> None:
-        """Writes the page.
+        """Write the page.
 
         Args:
             input_dict: `examples`: the Examples artifact; `statistics`: TFX's ExampleStatistics,
                 optional; `schema`: TFX's Schema, optional.
             output_dict: `report`: the artifact to fill, with `report.html`.
-            exec_properties: the settings, as `DatasetReportSettings` makes them.
+            exec_properties: the settings, in the form of `DatasetReportSettings.to_properties`.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         uris = uris_of(input_dict)
@@ -61,11 +61,12 @@ class DatasetReportSpec(types.ComponentSpec):
 
 
 class DatasetReport(DatasetComponent):
-    """Writes one page of HTML that shows what is in an Examples artifact; it needs no network.
+    """A component that writes one HTML page about an Examples artifact. It needs no network.
 
-    Splits, shards and their balance, labels and how they shift between splits, pictures by class
-    with their boxes and label maps, wave forms, texts, statistics of each feature, rejects,
-    settings, lineage, and what will hurt a training. Kubeflow shows it as the artifact's page.
+    The page shows splits, shards and their balance, labels and how they shift between splits,
+    images by class with their boxes and label maps, waveforms, texts, and statistics of each
+    feature. It also shows rejects, settings, lineage, and problems for training. Kubeflow shows it
+    as the artifact's page.
 
     Outputs:
         report: TFX's `File`: a folder with `report.html`.
@@ -82,7 +83,7 @@ class DatasetReport(DatasetComponent):
         schema: types.BaseChannel | None = None,
         sample_records: int | Runtime = DatasetReportSettings.sample_records,
     ) -> None:
-        """`help(DatasetReport)` shows what each argument is."""
+        """Create the component. `help(DatasetReport)` describes every argument."""
         super().__init__(DatasetReportSettings, locals())
 
 

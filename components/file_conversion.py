@@ -1,4 +1,4 @@
-"""The conversions of files to examples: images, sounds, and what tables say of them."""
+"""The conversions of files to examples: images, audio, and the values that tables have for them."""
 
 import collections
 import dataclasses
@@ -72,32 +72,32 @@ from trainer_utils.format.media_formats import FORMATS
 from trainer_utils.storage.file_system import decode_path, display_path, is_remote, problem_of
 from trainer_utils.writing.publishing import remove_shard, rename_shard, working_folder
 
-# What one core takes for a file that is kept, and for a byte of one that is decoded.
+# Time of one core per file that is kept, and per byte of a decoded file.
 _FILE_SECONDS, _DECODED_BYTE_SECONDS = 300e-6, 1 / 25e6
-# A process holds the largest image, and as much again while it is turned or resized; without images
-# sounds and what is read ahead; and TensorFlow, where `verify` asks it. Few files of n bytes have
-# more than 64 n pixels: sharp photos have 3 to 10 n, scans and screens up to 50 n.
+# Memory of a process: it holds the largest image, and as much again while it is rotated or resized.
+# Without images, it holds audio and files read ahead; with `verify`, also TensorFlow. Few files of
+# n bytes have more than 64 n pixels: sharp photos have 3 to 10 n, scans and screenshots up to 50 n.
 _PIXEL_BYTES, _LEAST_BYTES, _TENSORFLOW_BYTES = 6, 256 << 20, 512 << 20
 _PIXELS_A_BYTE = 64
 _SIXTEEN_BITS = (1 << 16) - 1
-# Where shards are fewer than processes, parts of so many records are made side by side. To write
-# them twice costs a photo a quarter more.
+# If there are fewer shards than processes, parts of this many records are encoded in parallel.
+# Writing them twice costs a quarter more for photos.
 _PART_RECORDS, _PARTS_A_PROCESS = 250, 3
 
 
 class FileConversion(Conversion[FilePlan]):
-    """The conversion of files; each is read when its shard is written."""
+    """The conversion of files. Each is read when its shard is written."""
 
     settings: MediaSettings
-    found: InputTable  # once they are planned
+    found: InputTable  # set by `plan`
 
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         settings.audio.check_installed()
         settings.images.check_compatible()
         super().__init__(settings, selection, runner)
-        self._known: InputTable | None = None  # where they were read already
+        self._known: InputTable | None = None  # set if they were already read
         if settings.file_roots:
-            # Files that lists name are inputs, whose change makes another fingerprint.
+            # Files that lists refer to are inputs, and a change to them changes the fingerprint.
             named = {root: NamedFiles(root) for root in settings.file_roots}
             roots = tuple(ImageRoot(root, files) for root, files in named.items())
             self.located = dataclasses.replace(self.located, image_roots=roots)
@@ -107,7 +107,7 @@ class FileConversion(Conversion[FilePlan]):
 
     @functools.cached_property
     def base(self) -> BaseDataset | None:
-        """The dataset that is brought up to date, if there is one."""
+        """The dataset to update, if any."""
         uri = self.settings.base_dataset
         return None if uri is None else read_base(uri)
 
@@ -125,28 +125,28 @@ class FileConversion(Conversion[FilePlan]):
         return packages | ({"numpy"} if self.settings.group_by else set())
 
     def is_up_to_date(self) -> bool:
-        """Whether the base dataset was made with these settings, of inputs listed as now."""
+        """Return whether the base dataset has these settings and an unchanged listing of inputs."""
         assert self.base is not None
         same_settings = not self.base.differing(self.config, free=("update",))
         return same_settings and self.base.fingerprint == fingerprint(self.located)
 
     def is_source_file(self, path: str) -> bool:
-        """Whether a path is by itself what examples are made of, as a list is."""
+        """Return whether a single file is a source of examples, as a list is."""
         return lists.is_list(path)
 
     def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:
-        """Work out split, features and bytes of each input."""
+        """Determine the split, features and bytes of each input."""
         return read_layout(inputs, layout=layout)
 
     def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
-        """The settings for what was found."""
+        """Return the settings, adjusted to the inputs."""
         vocabulary = {**found.vocabularies, **settings.vocabularies}
         return dataclasses.replace(settings, vocabulary=vocabulary)
 
     def plan(self, uri: str) -> FilePlan:
-        """Finds the inputs and lays out their shards; no image or sound is read.
+        """Find the inputs and lay out their shards, without reading images or audio.
 
-        They are looked at where copies of them are to share a split.
+        They are read only if copies are to share a split.
         """
         self.found = self._known or self._read_inputs()
         self.settings = self.adjusted_settings(self.settings, self.found)
@@ -166,12 +166,12 @@ class FileConversion(Conversion[FilePlan]):
         return plan if base is None else plan_update(plan, base, self._listing, self.settings)
 
     def _find_groups(self) -> dict[str, str]:
-        from components.example_gen.near_duplicates import find_near_duplicates  # few need it
+        from components.example_gen.near_duplicates import find_near_duplicates  # rarely needed
 
         return find_near_duplicates(self.found, self.blob_reader())
 
     def inputs(self) -> list[LayoutInputs]:
-        """What the layout is read from, one a pattern of `input_config`."""
+        """Return the inputs of the layout, one for each pattern of `input_config`."""
         return layout_inputs(
             self.located,
             columns=self.settings.columns,
@@ -192,7 +192,7 @@ class FileConversion(Conversion[FilePlan]):
 
     @property
     def _list_encoding(self) -> str:
-        """The encoding of lists; ImageExampleGen's `encoding` is that of images."""
+        """The encoding of lists; ImageExampleGen's `encoding` is for images."""
         settings: Any = self.settings
         is_image = isinstance(settings, ImageSettings)
         return str(settings.list_encoding if is_image else settings.encoding)
@@ -201,7 +201,7 @@ class FileConversion(Conversion[FilePlan]):
         inputs, settings = self.inputs(), self.settings
         try:
             tables = [self.read_layout(some, settings.layout) for some in inputs]
-        except OSError as error:  # of a file without which no input is known
+        except OSError as error:  # a file that all inputs depend on
             path = display_path(str(error.filename or self.located.base))
             raise InputError(f"{path!r}: cannot be read: {problem_of(error, path)[1]}") from error
         found = join_inputs(tables)
@@ -212,7 +212,7 @@ class FileConversion(Conversion[FilePlan]):
         return dataclasses.replace(found, contents=contents)
 
     def write(self, plan: FilePlan, uri: str) -> Written:
-        """Reads every file, writes the shards, and reads them back."""
+        """Read every file, write the shards, and read them back."""
         start_working(uri, key=self.key())
         tasks, paths = plan.tasks, (self.located.base, *self.settings.file_roots)
         cost = self._cost_of(plan, tasks)
@@ -247,7 +247,7 @@ class FileConversion(Conversion[FilePlan]):
         whole = []
         for task, own in zip(tasks, parts_of, strict=True):
             shard = task.argument
-            if own:  # they are joined, and no file is read
+            if own:  # join the parts without reading files
                 none, joined = np.zeros(0, np.int64), tuple(itertools.islice(made, len(own)))
                 shard = dataclasses.replace(shard, places=none, parts=joined)
             whole.append(dataclasses.replace(task, argument=shard))
@@ -305,7 +305,7 @@ class FileConversion(Conversion[FilePlan]):
 
 
 class ImageConversion(FileConversion):
-    """Images, and lists of them."""
+    """The conversion of images, and lists of images."""
 
     unit, media = "images", "image"
 
@@ -313,7 +313,7 @@ class ImageConversion(FileConversion):
         return lists.is_list(path) or is_archive(path)
 
     def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
-        """Return the settings for what was found; raw images have no boxes."""
+        """Return the settings, adjusted to the inputs; raw images cannot have boxes."""
         settings = super().adjusted_settings(settings, found)
         has_boxes = any(column.name == "xmin" for column in found.columns)
         if has_boxes and settings.images.encoding == "raw":
@@ -323,13 +323,13 @@ class ImageConversion(FileConversion):
 
 
 class AudioConversion(FileConversion):
-    """Sounds, and lists of them."""
+    """The conversion of audio files, and lists of audio files."""
 
     unit, media = "sounds", "audio"
 
 
 class ListConversion(FileConversion):
-    """Tables whose rows name images or sounds."""
+    """The conversion of tables whose rows refer to image or audio files."""
 
     unit, media = "rows", "image"
 
@@ -340,25 +340,25 @@ class ListConversion(FileConversion):
 
 
 class TextItemConversion(ListConversion):
-    """Texts that a custom layout gives."""
+    """The conversion of text from a custom layout."""
 
     unit, media = "texts", "text"
 
 
 def conversion_class(settings: ExampleGenSettings) -> type[FileConversion]:
-    """The steps that are for these settings, of images, sounds, or tables that name some."""
+    """Return the conversion class for settings: images, audio, or tables that refer to files."""
     if isinstance(settings, TextSettings):
         return TextItemConversion if settings.is_custom else ListConversion
     return AudioConversion if isinstance(settings, AudioSettings) else ImageConversion
 
 
 def parts_of_shard(records: int, *, shards: int, processes: int) -> int:
-    """Of how many parts a shard is made: three for each process, so that all end at about once."""
+    """Return the number of parts of a shard: three per process, so that all end at about once."""
     return min(math.ceil(_PARTS_A_PROCESS * processes / shards), records // _PART_RECORDS)
 
 
 def _parts_of(task: Task, shards: int, processes: int) -> list[Task]:
-    """The parts of a shard that are made side by side; none where it is made whole."""
+    """Return the parts of a shard that are encoded in parallel, or an empty list."""
     number = parts_of_shard(task.records, shards=shards, processes=processes)
     if number < 2 or task.argument.known is not None:
         return []
@@ -372,7 +372,7 @@ def _parts_of(task: Task, shards: int, processes: int) -> list[Task]:
 
 
 def _renamed(inputs: InputTable, settings: MediaSettings) -> tuple[InputTable, MediaSettings]:
-    """What was found, with features of the names that are asked for, and settings to match."""
+    """Rename features as requested, and return the inputs with matching settings."""
     wanted = settings.feature_names
     own = [*(blob.name for blob in inputs.blobs), *(column.name for column in inputs.columns)]
     of_engine = {"filename", *(d for b in inputs.blobs for d in DESCRIPTIONS.get(b.kind, ()))}
@@ -390,7 +390,7 @@ def _renamed(inputs: InputTable, settings: MediaSettings) -> tuple[InputTable, M
 
 
 def _refuse_unreadable_formats(inputs: InputTable) -> None:
-    """Refuse images by their names' endings that need a package that is not installed."""
+    """Raise InputError for images whose format needs a missing package, judging by extensions."""
     for known in FORMATS:
         cure = missing_reader(known.name) if known.kind == "image" else None
         if cure is None:
@@ -412,7 +412,7 @@ def _refuse_unreadable_formats(inputs: InputTable) -> None:
 
 
 def _warn_of_dark_images(found: ShardSummary) -> None:
-    """Warn of images of 16 bits whose values are so low that 8 bits keep little of them."""
+    """Warn of 16-bit images with values so low that 8 bits keep few distinct levels."""
     for name, facts in found.media.items():
         low, high = facts.ranges.get(SIXTEEN_BIT_PEAK, (0, _SIXTEEN_BITS))
         if high < _SIXTEEN_BITS // 4:
@@ -425,13 +425,13 @@ def _warn_of_dark_images(found: ShardSummary) -> None:
 
 
 class _Rejected:
-    """The rejects of the shards, or parts of shards, that are done, checked against the bound."""
+    """The rejects of finished shards or parts, checked against the limit."""
 
     def __init__(self, limit: RejectLimit) -> None:
         self._limit, self._rejects, self._seen = limit, list[Reject](), 0
 
     def __call__(self, result: EncodedPart | tuple[Shard, ShardSummary]) -> None:
-        """Add those of one result."""
+        """Add the rejects of one result."""
         summary = result.summary if isinstance(result, EncodedPart) else result[1]
         self._rejects += summary.rejects
         self._seen += len(summary.names) + len(summary.rejects)
@@ -439,7 +439,7 @@ class _Rejected:
 
 
 def _keep_full_shards(written: Sequence[Shard], uri: str) -> tuple[Shard, ...]:
-    """Removes shards whose inputs were all rejected, and numbers the others anew."""
+    """Remove shards whose inputs were all rejected, and renumber the others."""
     kept: list[Shard] = []
     by_split: dict[str, list[Shard]] = collections.defaultdict(list)
     for shard in written:

@@ -1,4 +1,4 @@
-"""ImageExampleGen: images, in whatever layout they lie, to a dataset.
+"""ImageExampleGen: convert images, in many layouts, to a dataset.
 
 images = ImageExampleGen(input_base="photos/")
 images.outputs["examples"]
@@ -40,13 +40,13 @@ class ImageExampleGenSpec(FilesExampleGenSpec):
 
 
 class ImageExampleGen(FilesExampleGen):
-    """Turns images, in whatever layout they lie, into sharded TFRecords of `tf.train.Example`.
+    """A component that converts images, in many layouts, to TFRecords of `tf.train.Example`.
 
-    Every example has `image` (the file, byte for byte where TensorFlow reads it), `filename`
-    (relative to `input_base`), `height`, `width` and `channels`, and the features that the layout
-    gives: `label` of a class folder, the columns of a list, the boxes of an annotation. Labels
-    that are texts become int64 ids, places in the sorted vocabulary `vocab/<feature>.txt`. Bad
-    files are listed in `rejects.jsonl`.
+    Every example has `image`, `filename` (relative to `input_base`), `height`, `width` and
+    `channels`. `image` is the file, byte for byte if TensorFlow reads it. The layout adds its own
+    features: the `label` of a class folder, the columns of a list, the boxes of an annotation.
+    String labels become int64 ids, which are indices in the sorted vocabulary
+    `vocab/<feature>.txt`. Bad files are listed in `rejects.jsonl`.
 
     Outputs:
         examples: TFX's `Examples`, and a Datum dataset.
@@ -107,7 +107,7 @@ class ImageExampleGen(FilesExampleGen):
         image_set_dir: str | Runtime | None = None,
         label_list: str | Runtime | None = None,
     ) -> None:
-        """`ImageSettings` says what each setting is; `help(ImageExampleGen)` shows all of it."""
+        """Create the component. `help(ImageExampleGen)` describes every argument."""
         super().__init__(ImageSettings, locals())
 
 

@@ -41,7 +41,7 @@ _MISSING = {
     "wheels on PyPI do",
     "HEIF": "a HEIC image, as iPhones take them: run pip install 'tfx-shards[heif]' to read it",
 }
-# What Pillow raises of a header that is not the format's.
+# Errors that Pillow raises for a header of another format.
 _NOT_OF_FORMAT = (SyntaxError, IndexError, TypeError, struct.error)
 
 
@@ -64,12 +64,12 @@ def open_by_format(stream: BinaryIO, head: bytes) -> Image.Image:
 
 
 def missing_reader(name: str) -> str | None:
-    """Return which image it is and what to install to read it; None if it can be read."""
+    """Return the kind of image and how to install its reader; None if it can be read."""
     return None if name not in _MISSING or _factory(name) is not None else _MISSING[name]
 
 
 def in_eight_bits(image: Image.Image) -> Image.Image:
-    """Return an image to look at: grey levels of 16 bits are scaled to the range that they use."""
+    """Return an 8-bit image for viewing; 16-bit grey levels are scaled from the range in use."""
     if not image.mode.startswith("I;16"):
         return image
     pixels = np.asarray(image, np.uint32)

@@ -1,4 +1,4 @@
-"""SchemaExport: what a dataset holds, as TFX, Datum and others want it told.
+"""SchemaExport: describe the contents of a dataset for TFX, Datum and others.
 
 schema = SchemaExport(examples=balanced.outputs["balanced_examples"])
 schema.outputs["datum_schema"]      # for ExampleValidator, Transform, Trainer, Evaluator, …
@@ -31,15 +31,15 @@ class Executor(base_executor.BaseExecutor):
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
     ) -> None:
-        """Writes the schema.
+        """Write the schema.
 
         Args:
             input_dict: `examples`: the Examples artifact; `schema`: TFX's Schema, optional;
                 `statistics`: TFX's ExampleStatistics, optional.
-            output_dict: `datum_schema`: the Schema artifact to fill, with `schema.pbtxt` alone, as
-                TFX's own components want it; `datum_dataset`: the Dataset artifact, with that and
-                all else. Where there is only the first, all goes there.
-            exec_properties: the settings, as `SchemaExportSettings` makes them.
+            output_dict: `datum_schema`: the Schema artifact to fill, with only `schema.pbtxt`, as
+                TFX's own components require; `datum_dataset`: the Dataset artifact, with that and
+                all other files. If there is only the first, it gets all files.
+            exec_properties: the settings, in the form of `SchemaExportSettings.to_properties`.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         uris = uris_of(input_dict)
@@ -74,17 +74,17 @@ class SchemaExportSpec(types.ComponentSpec):
 
 
 class SchemaExport(DatasetComponent):
-    """Writes what an Examples artifact holds: `schema.pbtxt` for TFX, two JSON files for Datum.
+    """A component that describes examples: `schema.pbtxt` for TFX, two JSON files for Datum.
 
-    TFX's components take a Schema whose folder holds one file and no other, Datum wants two in
-    one folder: hence two outputs. Beside Datum's is `example.schema.json`, a JSON Schema of the
-    parsed example. What Datum cannot express stands in the log and in the property
-    `datum_limits`, with the cure.
+    There are two outputs because TFX's components require a Schema whose folder has a single file,
+    while Datum requires two files in one folder. Next to Datum's files is `example.schema.json`, a
+    JSON Schema of the parsed example. Features that Datum cannot express are listed in the log and
+    in the property `datum_limits`, with the fix.
 
     Outputs:
-        datum_schema: TFX's `Schema`: `schema.pbtxt` alone.
-        datum_dataset: TFX's `Dataset`: that and all else. Datum's `load` of its uri opens the
-            shards of the examples.
+        datum_schema: TFX's `Schema`: only `schema.pbtxt`.
+        datum_dataset: TFX's `Dataset`: that and all other files. Datum's `load` of its uri opens
+            the shards of the examples.
     """
 
     SPEC_CLASS = SchemaExportSpec
@@ -98,7 +98,7 @@ class SchemaExport(DatasetComponent):
         statistics: types.BaseChannel | None = None,
         tfds: bool | Runtime = SchemaExportSettings.tfds,
     ) -> None:
-        """`help(SchemaExport)` shows what each argument is."""
+        """Create the component. `help(SchemaExport)` describes every argument."""
         super().__init__(SchemaExportSettings, locals())
 
 

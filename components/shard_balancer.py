@@ -1,4 +1,4 @@
-"""ShardBalancer: any Examples artifacts to one dataset of equal, globally shuffled shards.
+"""ShardBalancer: rewrite Examples artifacts as one dataset of equal, globally shuffled shards.
 
 balanced = ShardBalancer(examples=images.outputs["examples"], target_shard_bytes=128 << 20)
 balanced.outputs["balanced_examples"]
@@ -42,11 +42,11 @@ class Executor(LocalFirstBeamExecutor):
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
     ) -> None:
-        """Writes the balanced dataset.
+        """Write the balanced dataset.
 
         Args:
-            input_dict: `examples`: the Examples artifacts to balance. Where a Transform made
-                them, `before_transform` and `transform_graph`: what it read, and its graph.
+            input_dict: `examples`: the Examples artifacts to balance. If a Transform wrote them,
+                also its input as `before_transform`, and its graph as `transform_graph`.
             output_dict: `balanced_examples`: the Examples artifact to fill.
             exec_properties: the fields of `BalancerSettings`, `num_shards` as JSON.
         """
@@ -69,7 +69,7 @@ class Executor(LocalFirstBeamExecutor):
 
 
 def _keep_properties(given: Sequence[types.Artifact], artifact: types.Artifact) -> None:
-    """Span and version, where all inputs have the same."""
+    """Copy span and version to the output if all inputs have the same."""
     for name in _KEPT_PROPERTIES:
         values = {
             examples.get_int_custom_property(name)
@@ -81,10 +81,10 @@ def _keep_properties(given: Sequence[types.Artifact], artifact: types.Artifact) 
 
 
 class EditsDriver(PropertiesDriver):
-    """Tells TFX when files and datasets that settings name have changed, so that it runs again.
+    """A driver that makes TFX run again when files or datasets that settings name have changed.
 
-    TFX takes a run from its cache where settings and input artifacts are the same. What lies in
-    the files of `exclude` and `relabel`, and in the datasets of `add`, it does not see by itself.
+    TFX takes a run from its cache if settings and input artifacts are the same. By itself it does
+    not notice changes in the files of `exclude` and `relabel`, or in the datasets of `add`.
     """
 
     def resolve(self, exec_properties: ExecProperties, output: str = "") -> ExecProperties:  # noqa: D102
@@ -109,12 +109,12 @@ class ShardBalancerSpec(types.ComponentSpec):
 
 
 class ShardBalancer(base_beam_component.BaseBeamComponent):
-    """Writes Examples artifacts anew, as one dataset in shards of equal size and in random order.
+    """A component that rewrites examples as one dataset of equal, randomly ordered shards.
 
-    Every record is moved byte for byte, in its frame; every checksum is checked on the way, and
-    the new shards are read back. What goes in comes out, by count and by an order-free checksum.
-    Records may be left out, relabelled, or kept by a condition, and further datasets added; all
-    that is counted. `components.shard_balancer.plan` says what would be done.
+    Every record is moved byte for byte in its frame, every checksum is verified on the way, and the
+    new shards are read back. The records in and out agree by count and by an order-free checksum.
+    Records may be left out, relabelled, or selected by a condition, and further datasets added; all
+    of these are counted. `components.shard_balancer.plan` previews the result.
 
     Outputs:
         balanced_examples: TFX's `Examples`, and a Datum dataset.
@@ -122,7 +122,7 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
 
     SPEC_CLASS = ShardBalancerSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
-    DRIVER_CLASS = EditsDriver  # it is both kinds that TFX has
+    DRIVER_CLASS = EditsDriver  # implements both of TFX's driver interfaces
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
         add: Sequence[str] | Runtime | None = None,
         keep_shards: bool | Runtime = BalancerSettings.keep_shards,
     ) -> None:
-        """`BalancerSettings` says what each setting is; `help(ShardBalancer)` shows all of it."""
+        """Create the component. `help(ShardBalancer)` describes every argument."""
         given = {**locals()}
         if isinstance(examples, (list, tuple)) and examples:
             for one in examples:
@@ -167,7 +167,7 @@ document_constructor(
 
 
 def _of_transform(examples: types.BaseChannel) -> dict[str, types.BaseChannel]:
-    """What knows the vocabularies of a Transform's examples, which have none beside them."""
+    """Return the inputs that have the vocabularies of a Transform's examples."""
     producer = getattr(examples, "producer_component", None)
     if producer is None or "transform_graph" not in producer.outputs:
         return {}

@@ -1,10 +1,10 @@
-"""What the components do, as plain functions of folders and settings; no TFX, no Beam.
+"""The work of the components as plain functions of folders and settings, without TFX or Beam.
 
     steps.convert("photos/", "examples/", ImageSettings(seed=3))
 
-A component of TFX, a step of Kubeflow and a command each call one of these. The output is whole
-when a function returns. A run that fails leaves no dataset there, but the shards that it has
-finished, which the next run with the same inputs, settings and versions takes.
+A TFX component, a Kubeflow step and a command each call one of these functions. The output is
+complete when a function returns. A failed run leaves no dataset. It leaves the shards that it has
+finished, and the next run with the same inputs, settings and versions resumes from them.
 """
 
 import collections
@@ -59,7 +59,7 @@ _PRODUCERS: Mapping[type[ExampleGenSettings], str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-    """A dataset that was made: its manifest, values by feature, and its artifact's properties."""
+    """A written dataset: its manifest, values by feature, and its artifact's properties."""
 
     manifest: Manifest
     vocabularies: Mapping[str, Sequence[str]]
@@ -68,28 +68,38 @@ class Made:
 
 @dataclasses.dataclass(frozen=True)
 class Converted(Made):
-    """A dataset that was made of raw inputs, and where these are."""
+    """A dataset that was converted from raw inputs, and the location of the inputs."""
 
     located: LocatedInputs
 
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """What `export_schema` found: how many features, and what Datum would not read as it is."""
+    """The result of `export_schema`: the number of features, and the exceeded limits of Datum."""
 
     num_features: int
     datum_limits: Sequence[str]
 
     @property
     def properties(self) -> Properties:
-        """Of its artifacts, in ML Metadata or in Kubeflow."""
+        """Properties of its artifacts in ML Metadata or in Kubeflow."""
         return properties_of_export(self.num_features, self.datum_limits)
 
 
 def conversion_of(
     source: str | InputSelection, settings: ExampleGenSettings, runner: Runner | None = None
 ) -> "Conversion[Any]":
-    """The conversion that settings ask for, its inputs listed; nothing is written to plan it."""
+    """Return the conversion for the settings, with its inputs listed. Nothing is written.
+
+    Args:
+        source: the path of the inputs, or a selection of files.
+        settings: the settings of an ExampleGen, whose class decides the kind of conversion.
+        runner: makes the calls that write shards.
+
+    Raises:
+        InputError: the input is missing or cannot be listed.
+        ConfigError: a setting is not allowed.
+    """
     _check_settings(settings, *_PRODUCERS)
     if not isinstance(source, InputSelection):
         source = InputSelection(base=path_of("source", source))
@@ -101,7 +111,7 @@ def conversion_of(
 
 
 def workers_module(settings: ExampleGenSettings) -> str:
-    """The module of `components` that the workers of a conversion import when they begin."""
+    """Return the module of `components` that a conversion's workers import when they start."""
     return f"example_gen.{'row_pieces' if _are_rows(settings) else 'file_shards'}"
 
 
@@ -130,16 +140,19 @@ def convert(
     describe: Callable[[LocatedInputs], ExecProperties] | None = None,
     restart: bool = False,
 ) -> Converted:
-    """Turns images, texts or sounds into a dataset: plan, check, write, publish.
+    """Convert images, text or audio to a dataset: plan, check, write, publish.
 
     Args:
-        source: a folder, a table or an archive; or which files of it, and their splits; or what
-            `conversion_of` made of either, with this runner.
+        source: a folder, a table or an archive; a selection of files and splits; or a conversion
+            from `conversion_of`, with this runner.
         uri: the folder of the dataset, local or in a bucket.
-        settings: of the ExampleGen, which say by their class what is converted.
-        runner: who does the work on shards. Default: processes of this machine, one a core.
-        describe: what the dataset's lineage says of settings, by the inputs that were found.
-        restart: discard what an earlier run has finished, and do not resume it.
+        settings: the settings of an ExampleGen, whose class decides the kind of conversion.
+        runner: makes the calls that write shards. Default: local processes, one per core.
+        describe: returns the settings for the dataset's lineage, given the located inputs.
+        restart: discard the finished work of an earlier run instead of resuming it.
+
+    Returns:
+        The written dataset, and the location of its inputs.
 
     Raises:
         InputError: the input is missing, malformed, or too much of it was rejected.
@@ -189,7 +202,7 @@ def convert(
 def _told(
     selection: InputSelection, settings: ExampleGenSettings, located: LocatedInputs
 ) -> ExecProperties:
-    """Settings and inputs in the words of TFX's execution properties."""
+    """Return settings and inputs in the form of TFX's execution properties."""
     partition = selection.partition
     patterns = [{"name": one.name, "pattern": one.pattern} for one in located.patterns]
     output: dict[str, Any] = {}
@@ -218,18 +231,22 @@ def balance(
     runner: Runner | None = None,
     restart: bool = False,
 ) -> Made:
-    """Writes datasets anew, as one in shards of equal size and in random order.
+    """Rewrite datasets as one, in shards of equal size and in random order.
 
     Args:
-        examples: uris of datasets, of any that `open_dataset` reads.
-        uri: the folder of the new dataset, apart from those.
-        before_transform, transform_graphs: what a Transform that made the examples had read, and
-            its graph.
-        runner: who does the work on shards. Default: processes of this machine, one a core.
-        restart: as of `convert`.
+        examples: uris of datasets, in any format that `open_dataset` reads.
+        uri: the folder of the new dataset, outside of the others.
+        settings: the settings of ShardBalancer.
+        before_transform: uris of the examples that a Transform read to create these.
+        transform_graphs: uris of the Transform's graphs.
+        runner: makes the calls that write shards. Default: local processes, one per core.
+        restart: discard the finished work of an earlier run instead of resuming it.
+
+    Returns:
+        The written dataset.
 
     Raises:
-        DatasetError: an input is no dataset, not whole, or damaged.
+        DatasetError: an input is not a dataset, is incomplete, or is damaged.
         ConfigError: a setting is not allowed.
     """
     from components.balancing import steps
@@ -269,17 +286,21 @@ def export_schema(
     tfds: bool = False,
     schema_uri: str | None = None,
 ) -> Exported:
-    """Says what a dataset holds: `schema.pbtxt` for TFX, JSON for Datum, TFDS and others.
+    """Describe a dataset: `schema.pbtxt` for TFX, JSON for Datum, TFDS and others.
 
     Args:
         examples: the uri of a dataset.
         uri: the folder of all these files.
-        schema, statistics: uris of TFX's of the examples, which must agree with them.
-        tfds: write TFDS's two JSON files as well.
-        schema_uri: a folder for `schema.pbtxt` alone, as TFX's own components want it.
+        schema: the uri of TFX's schema of the examples, which must agree with them.
+        statistics: the uri of TFX's statistics of the examples, which must agree with them.
+        tfds: also write TFDS's two JSON files.
+        schema_uri: a folder for only `schema.pbtxt`, as TFX's own components require.
+
+    Returns:
+        The number of features, and the limits of Datum that they exceed.
 
     Raises:
-        DatasetError: the examples are no dataset, or disagree with the schema or statistics.
+        DatasetError: the examples are not a dataset, or disagree with the schema or statistics.
     """
     from components.schema.describing import describe
 
@@ -296,15 +317,16 @@ def export_schema(
 def audit(
     examples: str, uri: str | None, settings: "AuditSettings", *, against: str | None = None
 ) -> "Audit":
-    """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
+    """Find copies, leakage between splits, conflicting labels, shifts and unusual images.
 
     Args:
         examples: the uri of a dataset.
-        uri: the folder of `findings.json` and of TFX's anomalies; None writes nothing.
-        against: the uri of an earlier dataset, that it is compared with.
+        uri: the folder of `findings.json` and of TFX's anomalies. None: nothing is written.
+        settings: the settings of DatasetAudit.
+        against: the uri of an earlier dataset to compare with.
 
     Returns:
-        The findings, whatever they are: `check_findings` refuses those of `settings.fail_on`.
+        The findings of all kinds. `check_findings` raises for the kinds in `settings.fail_on`.
     """
     from components.auditing import audit_dataset
     from components.schema import anomalies
@@ -319,10 +341,10 @@ def audit(
 
 
 def check_findings(audit: "Audit", fail_on: Sequence[str], uri: str) -> None:
-    """Raise DatasetError if an audit found what must not be there, once the findings are saved.
+    """Raise DatasetError if an audit has findings of some kinds, once the findings are saved.
 
-    Launchers remove the output folder of a step that failed, so the findings are kept next to it,
-    in `<uri>.findings.json`.
+    Launchers remove the output folder of a failed step, so the findings are kept next to it, in
+    `<uri>.findings.json`.
 
     Args:
         audit: the result of `audit`.
@@ -341,7 +363,7 @@ def check_findings(audit: "Audit", fail_on: Sequence[str], uri: str) -> None:
         with write_atomically(kept, temporary_folder=folder) as stream:
             stream.write(content)
         raise DatasetError(f"{error}. All findings are kept in {kept}", path=audit.uri) from None
-    if exists(kept):  # of an earlier run that failed
+    if exists(kept):  # from an earlier run that failed
         remove_file(kept)
 
 
@@ -353,12 +375,15 @@ def report(
     statistics: str | None = None,
     schema: str | None = None,
 ) -> None:
-    """Writes one page of HTML, `report.html`, that shows what is in a dataset.
+    """Write one HTML page, `report.html`, that shows the contents of a dataset.
 
     Args:
         examples: the uri of a dataset.
         uri: the folder of the page.
-        statistics, schema: uris of TFX's of them, which the page shows beside its own.
+        settings: the settings of DatasetReport.
+        statistics: the uri of TFX's statistics of the examples, which the page shows next to its
+            own.
+        schema: the uri of TFX's schema of the examples, which the page compares with them.
     """
     from components.report.page import render_report
     from components.settings import DatasetReportSettings
@@ -372,7 +397,7 @@ def report(
 
 
 def _output(uri: object) -> str:
-    """A folder that can be written to."""
+    """Check that the output folder can be written to, and return its path."""
     path = path_of("uri", uri)
     check_folder("uri", path)
     return path

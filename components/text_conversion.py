@@ -1,4 +1,4 @@
-"""The steps of TextExampleGen: rows are looked at, put in order, and written as shards."""
+"""The steps of TextExampleGen: inspect the rows, put them in order, and write them as shards."""
 
 import concurrent.futures
 import functools
@@ -38,19 +38,19 @@ from trainer_utils.storage import open_for_reading
 from trainer_utils.storage.file_system import join, problem_of
 from trainer_utils.writing.publishing import verify_shard, working_folder
 
-BUCKET_BYTES = 144 << 20  # sorted at a time: more than a shard of the default size
-_RUNS = 32  # of a conversion up to 4 GiB, so that pieces of runs have a MiB or more
-# What one core takes for a byte of the inputs in each of the steps, about, and for a row.
+BUCKET_BYTES = 144 << 20  # sorted at once: more than a shard of the default size
+_RUNS = 32  # for conversions of up to 4 GiB, so that pieces of runs have at least 1 MiB
+# Approximate time of one core per input byte, and per row, in each of the steps.
 _INSPECT_SECONDS, _ENCODE_SECONDS, _GATHER_SECONDS = 1 / 150e6, 1 / 100e6, 1 / 400e6
 _INSPECT_ROW_SECONDS, _ENCODE_ROW_SECONDS, _GATHER_ROW_SECONDS = 0.8e-6, 1.6e-6, 0.6e-6
-_PIECE_MEMORY, _BUCKET_MEMORY = 1 << 29, 4 * BUCKET_BYTES  # of one call
+_PIECE_MEMORY, _BUCKET_MEMORY = 1 << 29, 4 * BUCKET_BYTES  # bytes, for one call
 _BLOCK_BYTES = 4 << 20
 
 
 class TextConversion(Conversion[RowPlan]):
-    """Texts, and tables without files: rows, for none of which an object of Python is made.
+    """The conversion of text, and of tables without files, that creates no Python object per row.
 
-    Without a runner rows are read in this process, and nothing is written but a plan.
+    Without a runner, rows are read in this process, and the conversion only plans.
     """
 
     unit, media = "texts", "text"
@@ -62,7 +62,7 @@ class TextConversion(Conversion[RowPlan]):
         self, settings: TextSettings, selection: InputSelection, runner: Runner | None
     ) -> None:
         self._token_spec: TokenSpec | None = None
-        if settings.tokenizer:  # which is there, or nothing is read
+        if settings.tokenizer:  # fail before reading anything if it is missing
             self._token_spec = load_tokenizer(settings.tokenizer).spec
             self.digest_of_files = (
                 self._token_spec.tokenizer + load_template(settings.tokenizer).digest
@@ -98,12 +98,12 @@ class TextConversion(Conversion[RowPlan]):
         )
 
     def is_source_file(self, path: str) -> bool:
-        """Whether a path is by itself what examples are made of: any is."""
+        """Return whether a single file is a source of examples, which any file is."""
         return bool(path)
 
     def plan(self, uri: str) -> RowPlan:
-        """Reads every row once, and lays out the shards."""
-        # A setting may be for other columns: what is there stays.
+        """Read every row once, and lay out the shards."""
+        # Keep the existing dataset: a setting may turn out to be wrong for these columns.
         start_working(uri, key=self.key(), keeps_dataset=True)
         self.pieces, excluded = self._find_all_pieces(uri)
         self._num_bytes = sum(piece.size for piece in self.pieces)
@@ -153,7 +153,7 @@ class TextConversion(Conversion[RowPlan]):
         return pieces, excluded
 
     def write(self, plan: RowPlan, uri: str) -> Written:
-        """Encodes all rows, puts them in order, writes the shards and reads them back."""
+        """Encode all rows, put them in order, write the shards and read them back."""
         # All rejects are known before anything is written.
         records = {layout.split: layout.num_records for layout in plan.layouts}
         self.check_outcome(plan, plan.rejects, written=records, uri=uri)
@@ -231,7 +231,7 @@ class TextConversion(Conversion[RowPlan]):
                 shuffles[split].remove_runs(level)
 
     def _fingerprint(self, plan: RowPlan) -> str:
-        """Of the files that rows are from, however they were cut."""
+        """Return the fingerprint of the source files, independent of how they were divided."""
         files: dict[Blob, int | None] = {}
         parts: dict[str, list[tuple[int, int, int]]] = {}  # first byte, bytes, CRC-32C
         for piece, report in zip(self.pieces, self._reports, strict=True):
@@ -245,12 +245,12 @@ class TextConversion(Conversion[RowPlan]):
         files |= self.sums_of_unread(plan.excluded, unread)
 
         def whole(blob: Blob) -> int | None:
-            """Of a file of which some parts are known; None where the rest cannot be read."""
+            """Return the CRC-32C of a file with known parts; None if the rest is unreadable."""
             crc = at = 0
             path = join(self.located.base, blob.path)
             try:
                 for start, length, known in [*sorted(parts[blob.path]), (blob.size, 0, 0)]:
-                    if start > at:  # such as a header
+                    if start > at:  # for example a header
                         with open_for_reading(path) as stream:
                             stream.seek(at)
                             while at < start and (
@@ -259,7 +259,7 @@ class TextConversion(Conversion[RowPlan]):
                                 crc, at = extend_crc32c(crc, block), at + len(block)
                     crc, at = combine_crc32c(crc, known, length), start + length
             except OSError as error:
-                problem_of(error, path)  # which raises where it is the machine's
+                problem_of(error, path)  # raises if it is a fault of the machine
                 return None
             return crc
 
@@ -270,7 +270,7 @@ class TextConversion(Conversion[RowPlan]):
 
 
 def _grouped(encodings: Sequence[Task], *, row_bytes: float, run_bytes: int) -> list[Task]:
-    """Join the encoding of neighbouring pieces into tasks, each of which writes about a run."""
+    """Join the encoding of neighbouring pieces into tasks that write about one run each."""
     groups: list[list[Task]] = []
     size = 0.0
     for task in encodings:

@@ -1,4 +1,4 @@
-"""TextExampleGen: texts and tables to a dataset.
+"""TextExampleGen: convert text and tables to a dataset.
 
 texts = TextExampleGen(input_base="reviews.csv")
 texts.outputs["examples"]
@@ -39,11 +39,11 @@ class TextExampleGenSpec(FilesExampleGenSpec):
 
 
 class TextExampleGen(FilesExampleGen):
-    """Turns texts and tables into sharded TFRecords of `tf.train.Example`.
+    """A component that converts text and tables to sharded TFRecords of `tf.train.Example`.
 
-    Every example has the columns of its row, typed by all rows, or `text` and `label` of a file
-    in a class folder; and `id`, its source and its number there. Labels that are texts become
-    int64 ids, places in the sorted vocabulary `vocab/<feature>.txt`. Bad rows are listed in
+    Every example has the columns of its row, typed by all rows, or the `text` and `label` of a file
+    in a class folder; and `id`, its source and its number there. String labels become int64 ids,
+    which are indices in the sorted vocabulary `vocab/<feature>.txt`. Bad rows are listed in
     `rejects.jsonl`.
 
     Outputs:
@@ -90,7 +90,7 @@ class TextExampleGen(FilesExampleGen):
         tokenizer: str | Runtime | None = None,
         keep_text: bool | Runtime = TextSettings.keep_text,
     ) -> None:
-        """`TextSettings` says what each setting is; `help(TextExampleGen)` shows all of it."""
+        """Create the component. `help(TextExampleGen)` describes every argument."""
         super().__init__(TextSettings, locals())
 
 

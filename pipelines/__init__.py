@@ -1,16 +1,16 @@
-"""Conversion in one call; and in rooms, what stands on the components.
+"""Conversion in one call, and the subpackages that build on the components.
 
     import pipelines
     uri = pipelines.convert("photos/", "datasets/photos")
 
-- `cli`: the command line, `tfx-shards`: its arguments, and all that is printed.
-- `tools`: what the commands do: convert, inspect, show, browse, report, verify, diff, doctor.
-- `lineage`: what ML Metadata knows of an artifact, a record, a run.
-- `kubeflow`: pipelines for Kubeflow Pipelines v2, compiled.
-- `examples`: ready pipelines, their trainers, the demonstrations.
-- `notebook`: the page of a dataset in a notebook; `pandas`: TFRecorder's accessor of data frames.
+- `cli`: the command line, `tfx-shards`: its arguments and its output.
+- `tools`: the functions behind the commands: convert, layouts, verify, diff, forget, ledger etc.
+- `lineage`: the history of an artifact, a record or a run in ML Metadata.
+- `kubeflow`: a compiler of pipelines for Kubeflow Pipelines v2.
+- `examples`: ready pipelines, their trainers, and the demonstration.
+- `notebook`: the report of a dataset in a notebook; `pandas`: TFRecorder's accessor of DataFrames.
 
-Importing this package alone does not import TFX, which takes some ten seconds.
+Importing this package does not import TFX, which takes about ten seconds.
 """
 
 from typing import TYPE_CHECKING, Any

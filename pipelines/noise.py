@@ -1,8 +1,8 @@
-"""Keeps what other libraries print off the terminal: the one place that does.
+"""Keep the output of other libraries off the terminal.
 
-    silence_process(print)                       # a command line: all of its process
+    silence_process(print)                       # for the whole process of a command line
 
-TensorFlow and ML Metadata log to file descriptor 2 whatever they are told.
+TensorFlow and ML Metadata log to file descriptor 2 regardless of their log settings.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 
 class _Showing(logging.Handler):
-    """Shows warnings of this project."""
+    """A log handler that shows warnings of this project."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
@@ -35,14 +35,14 @@ class _Showing(logging.Handler):
 
 
 def silence_process(show: Callable[[str], None]) -> None:
-    """Keeps the logs of TensorFlow, TFX and ML Metadata away for good.
+    """Silence the logs of TensorFlow, TFX and ML Metadata in this process.
 
     Args:
-        show: gets the warnings of this project.
+        show: called with each warning of this project.
     """
     os.environ.setdefault(_LEVEL, "3")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it announces itself
-    os.environ.setdefault("GLOG_minloglevel", "3")  # of ML Metadata
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # oneDNN prints a message when it starts
+    os.environ.setdefault("GLOG_minloglevel", "3")  # for ML Metadata
     warnings.filterwarnings("ignore")
     sys.unraisablehook = lambda _: None  # TensorFlow 2.16 fails while the process ends
     logging.getLogger().setLevel(logging.CRITICAL)
@@ -52,13 +52,13 @@ def silence_process(show: Callable[[str], None]) -> None:
         logger.setLevel(logging.WARNING)
         logger.propagate = False
         logger.addHandler(_Showing(show))
-    with contextlib.suppress(ImportError):  # TensorFlow brings it
-        from absl import logging as absl_logging  # which must make its logger itself
+    with contextlib.suppress(ImportError):  # absl is installed with TensorFlow
+        from absl import logging as absl_logging  # absl must create its logger itself
 
         def passes(record: logging.LogRecord) -> bool:
             if record.levelno >= logging.WARNING and _is_ours(record):
                 show(f"Warning: {record.getMessage()}")
-            return False  # said
+            return False  # shown already
 
         absl_logging.get_absl_logger().setLevel(logging.WARNING)
         absl_logging.get_absl_logger().addFilter(passes)
@@ -66,10 +66,10 @@ def silence_process(show: Callable[[str], None]) -> None:
 
 @contextlib.contextmanager
 def no_native_output() -> Iterator[None]:
-    """Lets file descriptor 2 lead nowhere; Python's own stderr goes on as before."""
+    """Discard writes to file descriptor 2; `sys.stderr` still works."""
     stream = cast(Any, sys.stderr)
     try:
-        is_own = sys.stderr is sys.__stderr__ and stream.fileno() == 2  # a test may have taken it
+        is_own = sys.stderr is sys.__stderr__ and stream.fileno() == 2  # pytest may capture it
     except (AttributeError, OSError, ValueError):
         is_own = False
     if not is_own:

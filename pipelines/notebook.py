@@ -1,4 +1,4 @@
-"""What a notebook shows of our components' artifacts: their report, in the cell below.
+"""Show the artifacts of our components in a notebook, as a report in the output of the cell.
 
     from pipelines.notebook import register_visualizations
 
@@ -6,7 +6,7 @@
     context.run(images)
     context.show(images.outputs["examples"])        # context is TFX's InteractiveContext
 
-TFX has visualizations of statistics, schemas and anomalies, and none of examples.
+TFX itself has visualizations of statistics, schemas and anomalies, but not of examples.
 """
 
 import html
@@ -21,7 +21,7 @@ from components.report.page import render_report
 from components.steps import REPORT_FILE
 from trainer_utils.storage import exists, join, read_text
 
-_SAMPLE_RECORDS = 200  # of each split
+_SAMPLE_RECORDS = 200  # per split
 _HEIGHT = 640  # pixels
 
 
@@ -35,7 +35,7 @@ class _ExamplesVisualization(visualizations.ArtifactVisualization):
 
 
 class _ReportVisualization(visualizations.ArtifactVisualization):
-    """The page that DatasetReport wrote; of another File its name."""
+    """The page of a DatasetReport; for any other File artifact its uri."""
 
     ARTIFACT_TYPE = simple_artifacts.File
 
@@ -45,14 +45,14 @@ class _ReportVisualization(visualizations.ArtifactVisualization):
 
 
 def register_visualizations() -> None:
-    """Lets `InteractiveContext.show` show Examples artifacts and what DatasetReport wrote."""
+    """Make `InteractiveContext.show` show Examples artifacts and the pages of DatasetReport."""
     registry = visualizations.get_registry()
     registry.register(_ExamplesVisualization)
     registry.register(_ReportVisualization)
 
 
 def _show(page: str) -> str:
-    """In a frame of its own, so that the page's styles are its own; it may run nothing."""
+    """Show a page in a separate frame, which isolates its styles and cannot run scripts."""
     attributes = f'width="100%" height="{_HEIGHT}"'
     frame = f'<iframe sandbox srcdoc="{html.escape(page)}" {attributes}></iframe>'
     display(HTML(frame))

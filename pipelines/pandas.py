@@ -1,11 +1,11 @@
-"""`DataFrame.tensorflow.to_tfr`, as TFRecorder has it: importing this module is all there is to it.
+"""Register `DataFrame.tensorflow.to_tfr`, the accessor of TFRecorder, on import.
 
 import pipelines.pandas
 result = frame.tensorflow.to_tfr(output_dir="out/", num_shards=4)
 dataset = trainer_utils.input_fn(result["tfrecord_dir"], "train")
 
-A frame has `split` (TRAIN, VALIDATION, TEST), `image_uri` and any other columns of numbers and
-texts, or no image at all. Paths may be absolute, or relative to the working directory.
+A DataFrame has `split` (TRAIN, VALIDATION, TEST), optionally `image_uri`, and any other columns of
+numbers and strings. Paths are absolute, or relative to the working directory.
 """
 
 import os
@@ -17,7 +17,7 @@ import pandas as pd
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
 
-_KINDS = {  # of TFRecorder's schema_map, by the names of its types
+_KINDS = {  # kinds by the names of the types in a schema_map of TFRecorder
     "ImageUri": "image",
     "ImageSupportedType": "image",
     "SplitKey": "split",
@@ -31,7 +31,7 @@ _KINDS = {  # of TFRecorder's schema_map, by the names of its types
 
 @pd.api.extensions.register_dataframe_accessor("tensorflow")
 class TensorFlowAccessor:
-    """What `frame.tensorflow` is."""
+    """The accessor `frame.tensorflow`."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
@@ -50,25 +50,30 @@ class TensorFlowAccessor:
         num_shards: int = 0,
         **options: Any,
     ) -> JsonObject:
-        """Writes the frame as a dataset, by `pipelines.convert`.
+        """Write the DataFrame as a dataset, by `pipelines.convert`.
 
         Args:
             output_dir: a folder for the artifacts.
-            schema_map: TFRecorder's types by column, or kinds as `columns` of `convert` has them;
-                None: by names and values.
-            runner: `DirectRunner`, all in this process, or any other of Beam.
-            project, region, tfrecorder_wheel, dataflow_options, job_label: flags of that runner.
+            schema_map: types of TFRecorder by column, or kinds as in `columns` of `convert`;
+                None: inferred from names and values.
+            runner: `DirectRunner`, which runs in this process, or another runner of Beam.
+            project: the project, a flag of the runner.
+            region: the region, a flag of the runner.
+            tfrecorder_wheel: an extra package for the workers, a flag of the runner.
+            dataflow_options: further flags of the runner.
+            job_label: the name of the job, a flag of the runner.
             compression: `gzip` or None.
-            num_shards: of each split; 0: as many as their size asks for.
-            options: of `convert`; bad images are counted, however many, unless
-                `max_reject_fraction` is one of them.
+            num_shards: number of shards of each split; 0: chosen by their size.
+            options: settings of `convert`. Any number of bad images is accepted and counted,
+                unless `max_reject_fraction` is set.
 
         Returns:
-            `job_id`, the runner's name; `metrics`: `rows`, `good_images`, `bad_images` (of a frame
-            without images None); and `tfrecord_dir`, the dataset's uri.
+            `job_id`, the name of the runner; `metrics` with `rows`, `good_images` and `bad_images`
+            (None without images); and `tfrecord_dir`, the uri of the dataset.
 
         Raises:
-            ConfigError, InputError: as `convert`.
+            ConfigError: a setting is invalid.
+            InputError: the input is malformed or too much of it was rejected.
         """
         from pipelines.tools.conversion.convert import convert
 
@@ -78,7 +83,7 @@ class TensorFlowAccessor:
             columns = {name: _kind_of(name, kind) for name, kind in schema_map.items()}
             options["columns"] = {**columns, **options.get("columns", {})}
         if "image_uri" in self._frame or "image" in options.get("columns", {}).values():
-            options.setdefault("max_reject_fraction", 1.0)  # bad images are counted, as there
+            options.setdefault("max_reject_fraction", 1.0)  # like TFRecorder, only count bad images
         if runner != "DirectRunner":
             beam = {"runner": runner, "job_name": job_label.replace("_", "-"), "project": project}
             beam |= {"region": region, "extra_package": tfrecorder_wheel}
@@ -106,7 +111,7 @@ def _kind_of(name: str, kind: Any) -> str:
 
 
 def _flags(options: Mapping[str, Any]) -> list[str]:
-    """Beam's flags of options by name."""
+    """Return options by name as flags of Beam."""
     flags = []
     for name, value in options.items():
         for one in value if isinstance(value, (list, tuple)) else [value]:

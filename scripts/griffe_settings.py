@@ -1,4 +1,4 @@
-"""An extension of griffe: for `setting(64, at_least(1), "…")` the reference shows 64."""
+"""An extension of griffe, so that the reference shows 64 for `setting(64, at_least(1), "…")`."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import griffe
 
 
 class SettingDefaults(griffe.Extension):
-    """Gives each field that `setting` declares its default as its value."""
+    """The extension: the value of a field declared by `setting` is the default of the setting."""
 
     def on_attribute_instance(self, *, attr: griffe.Attribute, **_: Any) -> None:
-        """Called for each attribute that was read; see griffe's guide to extensions."""
+        """Set the value of an attribute; griffe calls this for each attribute it has read."""
         value = attr.value
         if isinstance(value, griffe.ExprCall) and str(value.function) == "setting":
             attr.value = value.arguments[0]

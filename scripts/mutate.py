@@ -1,10 +1,10 @@
-"""A test of the tests: breaks our own code in many ways; each must turn some test red.
+"""Test the tests: break our own code in many ways; a test must fail for each mutation.
 
-    python scripts/mutate.py            # all, in a copy of this folder; exit 1 where one survives
-    python scripts/mutate.py crc32c     # those of files whose path has this in it
+    python scripts/mutate.py            # all, in a copy of this folder; exit 1 if one survives
+    python scripts/mutate.py crc32c     # only files whose path contains this string
 
-Each is a `Mutation`: a text of a file that is there once, what stands in its stead, and the tests
-that must see it.
+Each `Mutation` has a string that occurs once in a file, its replacement, and the tests that must
+detect the change.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 REPOSITORY = Path(__file__).parents[1]
-SECONDS = 600  # for the tests of one: a mutation that never ends is seen as well
+SECONDS = 600  # time limit of the tests of one mutation; an endless loop counts as detected
 
 FORMAT = "trainer_utils/format"
 ORDER = "trainer_utils/order"
@@ -24,13 +24,13 @@ VERIFY = "pipelines/tools/verification"
 
 
 class Mutation(NamedTuple):
-    """One change.
+    """A change of one file.
 
     Args:
-        file: that is changed.
-        old: a text that it has exactly once.
-        new: what stands there instead.
-        tests: that must fail, by their paths with blanks between.
+        file: the path of the file.
+        old: a string that occurs exactly once in the file.
+        new: the replacement.
+        tests: the paths of the tests that must fail, separated by spaces.
     """
 
     file: str
@@ -42,7 +42,7 @@ class Mutation(NamedTuple):
 def _of(
     folder: str, module: str, *changes: tuple[str, str], tests: str = "", also: str = ""
 ) -> list[Mutation]:
-    """Changes of one module, which its own tests, or `tests`, must see, or those `also` named."""
+    """Return mutations of one module, for its own tests, or `tests`, and the tests in `also`."""
     tests = f"{tests or f'tests/{folder}/test_{module}.py'} {also}".strip()
     return [Mutation(f"{folder}/{module}.py", old, new, tests) for old, new in changes]
 
@@ -91,7 +91,7 @@ MUTATIONS = [
         ("    if len(places) != 1:\n", "    if not places:\n"),
         tests=f"tests/{FORMAT}/test_manifest.py",
     ),
-    # What a manifest says.
+    # The manifest.
     *_of(
         FORMAT,
         "manifest",
@@ -120,7 +120,7 @@ MUTATIONS = [
         ("numbers.astype(np.uint64) + np.uint64(1)", "numbers.astype(np.uint64) * np.uint64(0)"),
         ("key, person = seed.to_bytes", "key, person = (0).to_bytes"),
     ),
-    # Which worker reads which record.
+    # The distribution of records among workers.
     *_of(
         ORDER,
         "layout",
@@ -133,7 +133,7 @@ MUTATIONS = [
         ("return worker * size // workers, (worker", "return worker * (size // workers), (worker"),
         tests="tests/trainer_utils/order/test_order.py tests/order/test_vectors.py",
     ),
-    # Where bytes lie, and what is believed.
+    # Offsets of bytes, and checks of metadata.
     Mutation(
         "trainer_utils/storage/__init__.py",
         "        if exists(temporary):\n            files.remove",
@@ -158,7 +158,7 @@ MUTATIONS = [
         "                pass\n",
         f"tests/{FORMAT}/test_layouts.py",
     ),
-    # Records that are picked, and runs at once.
+    # Selected records, and concurrent runs.
     *_of(
         "components/balancing",
         "parts",
@@ -173,7 +173,7 @@ MUTATIONS = [
         ('(run := _run_at(uri)).get("run") != own.name', "(run := None)"),
         ('not run or run.get("run") == own.name', "True"),
     ),
-    # What verify looks at.
+    # The checks of verify.
     *[
         Mutation(f"{VERIFY}.py", old, new, f"tests/{VERIFY}")
         for old, new in (
@@ -190,7 +190,7 @@ MUTATIONS = [
 
 
 def run(mutation: Mutation, folder: Path) -> bool:
-    """Whether the tests see it."""
+    """Return whether the tests detect a mutation."""
     path = folder / mutation.file
     text = path.read_text()
     if text.count(mutation.old) != 1:
@@ -215,7 +215,7 @@ def run(mutation: Mutation, folder: Path) -> bool:
 
 
 def copy_to(folder: Path) -> None:
-    """The files that git knows, as they are now."""
+    """Copy the files tracked by git, with their uncommitted changes."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=REPOSITORY, check=True, capture_output=True
     )
@@ -226,7 +226,7 @@ def copy_to(folder: Path) -> None:
 
 
 def main(wanted: str = "") -> int:
-    """Runs those of files whose path has a text in it; how many survived."""
+    """Run the mutations of files whose path contains a string; return the number of survivors."""
     chosen = [mutation for mutation in MUTATIONS if wanted in mutation.file]
     survivors = []
     with tempfile.TemporaryDirectory() as name:

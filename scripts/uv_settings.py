@@ -1,8 +1,8 @@
-"""Prints pip's own settings as the variables of uv, which reads none of them, for a shell.
+"""Print the settings of pip as environment variables of uv, which does not read them, for a shell.
 
 eval "$(.venv/bin/python scripts/uv_settings.py)"
 
-A variable of uv that is set already is left alone.
+Variables of uv that are already set are not changed.
 """
 
 import ast
@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import sys
 
-# pip's name, uv's variable, and what uv separates several values by.
+# The name of pip, the variable of uv, and the separator of several values in uv.
 _VARIABLES = (
     ("index-url", "UV_DEFAULT_INDEX", None),
     ("extra-index-url", "UV_INDEX", " "),
@@ -24,7 +24,7 @@ _VARIABLES = (
 
 
 def pip_settings() -> dict[str, str]:
-    """By name, without the section; the environment's come last and win, as in pip."""
+    """Return the settings of pip by name; those from the environment take precedence, as in pip."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"],
         capture_output=True,
@@ -37,7 +37,7 @@ def pip_settings() -> dict[str, str]:
 
 
 def main() -> None:
-    """One `export` a line."""
+    """Print one `export` statement per line."""
     settings = pip_settings()
     for name, variable, separator in _VARIABLES:
         text = settings.get(name, "")
@@ -46,7 +46,7 @@ def main() -> None:
             values = [value for value in values if "://" in value or os.path.exists(value)]
         if values and variable not in os.environ:
             print(f"export {variable}={shlex.quote((separator or '').join(values))}")
-    if "extra-index-url" in settings:  # as pip looks for a release; the hashes say which it may be
+    if "extra-index-url" in settings:  # pip searches all indexes; the hashes restrict the result
         print("export UV_INDEX_STRATEGY=unsafe-best-match")
 
 

@@ -1,4 +1,4 @@
-"""Feeds datasets of TFRecord shards to trainers of TensorFlow, PyTorch, JAX and Keras.
+"""Feed datasets of TFRecord shards to TensorFlow, PyTorch, JAX and Keras.
 
     import trainer_utils
 

@@ -1,7 +1,7 @@
-"""`TF_CONFIG` from what a cluster tells its processes, for `MultiWorkerMirroredStrategy`.
+"""Set `TF_CONFIG` from a cluster's environment variables, for `MultiWorkerMirroredStrategy`.
 
 trainer_utils.cluster.set_tf_config()           # before the strategy is made
-python -m trainer_utils.cluster python train.py     # the same for a program as it is
+python -m trainer_utils.cluster python train.py     # the same for an unchanged program
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ __all__ = ["Cluster", "cluster_from_environment", "set_tf_config"]
 
 Environment = Mapping[str, str]
 
-PORT = 2222  # TFJob's
+PORT = 2222  # the default of TFJob
 # A pod of a JobSet: <jobset>-<replicated job>-<job index>-<pod index>, in a subdomain <jobset>.
 _POD = re.compile(r"(?P<job>(?P<jobset>.+)-[^-]+-\d+)-(?P<index>\d+)")
 
@@ -27,9 +27,9 @@ class Cluster:
     """The workers that train together.
 
     Attributes:
-        workers: `host:port` of each.
-        index: which of them this process is.
-        source: who said so, such as `"Kubeflow Trainer"`.
+        workers: the `host:port` of each worker.
+        index: the index of this process in `workers`.
+        source: the origin of these facts, such as `"Kubeflow Trainer"`.
     """
 
     workers: tuple[str, ...]
@@ -45,25 +45,25 @@ class Cluster:
 
     @property
     def tf_config(self) -> str:
-        """The JSON that TensorFlow reads from `TF_CONFIG`."""
+        """JSON that TensorFlow reads from `TF_CONFIG`."""
         task = {"type": "worker", "index": self.index}
         return json.dumps({"cluster": {"worker": list(self.workers)}, "task": task})
 
 
 def set_tf_config(environment: Environment | None = None, *, port: int = PORT) -> Cluster | None:
-    """Sets `TF_CONFIG` for this process, where it is one of several workers and it is not set.
+    """Set `TF_CONFIG` if this process is one of several workers and it is not set yet.
 
-    It goes before making a strategy.
+    Call it before making a strategy.
 
     Args:
-        environment: what to go by. None: this process's.
-        port: on which the workers listen.
+        environment: the environment variables to read. None: this process's.
+        port: the port that the workers listen on.
 
     Returns:
-        The cluster; None where this process works alone.
+        The cluster, or None if this process works alone.
 
     Raises:
-        ConfigError: as `cluster_from_environment`.
+        ConfigError: as in `cluster_from_environment`.
     """
     found = cluster_from_environment(os.environ if environment is None else environment, port=port)
     if found is None or len(found.workers) == 1:
@@ -74,7 +74,7 @@ def set_tf_config(environment: Environment | None = None, *, port: int = PORT) -
 
 
 def cluster_from_environment(environment: Environment, *, port: int = PORT) -> Cluster | None:
-    """The cluster that the environment of a process describes.
+    """Return the cluster that environment variables describe.
 
     | source | variables |
     |---|---|
@@ -83,11 +83,15 @@ def cluster_from_environment(environment: Environment, *, port: int = PORT) -> C
     | plain | `WORKER_HOSTS` (`a:1,b:1`), `WORKER_INDEX` |
     | JobSet, plain policy | `JOB_COMPLETION_INDEX`, `HOSTNAME`, `NUM_NODES` |
 
+    Args:
+        environment: the environment variables.
+        port: the port that the workers listen on, unless an address has one.
+
     Returns:
-        The cluster; None where no variable speaks of one.
+        The cluster, or None if no variable describes one.
 
     Raises:
-        ConfigError: a variable is missing beside its companions, or has a value that cannot be.
+        ConfigError: a variable is missing next to its companions, or has an impossible value.
     """
     if environment.get("TF_CONFIG", "") not in ("", "{}"):
         return _of_tf_config(environment["TF_CONFIG"])
@@ -112,7 +116,7 @@ def _of_tf_config(text: str) -> Cluster | None:
         workers = (*chiefs, *cluster.get("worker", []))
         index = int(task["index"]) + (len(chiefs) if task["type"] == "worker" else 0)
         if task["type"] not in ("chief", "master", "worker"):
-            return None  # an evaluator, or a parameter server, trains with nobody
+            return None  # an evaluator or a parameter server trains alone
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         rule = '{"cluster": {"worker": ["host:port", …]}, "task": {"type": "worker", "index": 0}}'
         raise ConfigError.of("TF_CONFIG", text, allowed=rule) from error
@@ -148,7 +152,7 @@ def _number(environment: Environment, name: str) -> int:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Sets `TF_CONFIG`, and becomes the program that is named."""
+    """Set `TF_CONFIG`, and replace this process by the given program."""
     try:
         if not arguments:
             raise ConfigError("usage: python -m trainer_utils.cluster PROGRAM [ARGUMENT...]")

@@ -1,6 +1,6 @@
-"""What the script `tfx-shards` calls: the command line, wherever its package is hidden by another.
+"""Start the command line, or explain that another `pipelines` package hides it.
 
-main()      # of pipelines.cli; or a sentence that says which folder is in its place
+main()      # runs pipelines.cli, or exits with the name of the folder in its place
 """
 
 import importlib
@@ -8,7 +8,7 @@ import sys
 
 
 def main() -> None:
-    """Runs the command line; a folder `pipelines/` of one's own on the path is told at once."""
+    """Run the command line; exit with an explanation if a user's `pipelines/` folder hides it."""
     try:
         run = importlib.import_module("pipelines.cli").main
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What is installed, and what to say where an extra of this distribution is not."""
+"""Installed versions of packages, and how to install missing extras of this distribution."""
 
 import importlib
 from importlib import metadata
@@ -12,16 +12,16 @@ NOT_INSTALLED = "not installed"
 
 
 def forget_listed_folders() -> None:
-    """Has the next search for a package list its folders again."""
-    importlib.invalidate_caches()  # of importlib-metadata, where that took the search over
+    """Make the next search for a package list its folders again."""
+    importlib.invalidate_caches()  # for importlib-metadata, if it replaced the search
     metadata.MetadataPathFinder().invalidate_caches()
 
 
 def installed_version(package: str) -> str:
-    """The version of a package, or `NOT_INSTALLED`.
+    """Return the version of a package, or `NOT_INSTALLED`.
 
-    Python's search takes a folder that it cannot list, for lack of memory or of descriptors, for
-    an empty one; so where nothing is found it is asked again.
+    If memory or descriptors run out, Python's search takes a folder that it cannot list for an
+    empty one. So a failed search is repeated once.
     """
     for _ in range(2):
         try:

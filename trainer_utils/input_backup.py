@@ -1,4 +1,4 @@
-"""Saves the position of an input next to its model: with Keras or with `tf.train.Checkpoint`.
+"""Save the position of an input next to its model: with Keras or with `tf.train.Checkpoint`.
 
 model.fit(train, epochs=9, steps_per_epoch=train.input_steps, callbacks=[
     keras.callbacks.BackupAndRestore(backup, save_freq=500),
@@ -26,29 +26,29 @@ _KERAS = ("tf_keras", "keras")  # the packages that a model may belong to
 
 
 def load_state(folder: str) -> InputState | None:
-    """Return the token that `InputBackup` saved in a folder; None before the first save."""
+    """Return the token that `InputBackup` saved in a folder, or None before the first save."""
     return _read(folder).state
 
 
 class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Saves the input's token as often as Keras's `BackupAndRestore` saves the model.
+    """A callback that saves the input's token when Keras's `BackupAndRestore` saves the model.
 
-    List it after `BackupAndRestore`, with the same folder and the same `save_freq`. With a number
-    for that, make the dataset with `repeat=epochs` and give `fit` the `steps_per_epoch`: Keras 3
-    then starts the interrupted epoch from its first step, while the input continues within its
-    own. It also leaves the run's ledger in the folder, for `tfx-shards ledger`.
+    List it after `BackupAndRestore`, with the same folder and the same `save_freq`. If `save_freq`
+    is a number, make the dataset with `repeat=epochs` and pass `steps_per_epoch` to `fit`. Keras 3
+    then starts the interrupted epoch from its first step, while the input continues within its own.
+    It also leaves the run's ledger in the folder, for `tfx-shards ledger`.
 
     Training is refused, before its first step, if the input and the model resume at different
-    steps. This happens when the backup was written under the other Keras (tf-keras, Keras 3),
-    which then restores nothing.
+    steps. This happens when the backup was written under the other Keras (tf-keras, Keras 3), which
+    then restores nothing.
 
     Args:
-        dataset: of `input_fn` or `distribute`.
+        dataset: the dataset returned by `input_fn` or `distribute`.
         backup_dir: the folder, the same on all workers.
         save_freq: `"epoch"`, or a number of batches.
 
     Raises:
-        ConfigError: the dataset is not one of these, or `save_freq` is neither.
+        ConfigError: the dataset has no position, or `save_freq` is invalid.
     """
 
     def __init__(self, dataset: Any, backup_dir: str, *, save_freq: str | int = "epoch") -> None:
@@ -60,7 +60,7 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self._folder = backup_dir
         self._save_freq = save_freq
         start = dataset.input_start
-        self._step = start.epoch * dataset.input_steps + start.step  # of all epochs
+        self._step = start.epoch * dataset.input_steps + start.step  # counted over all epochs
         self._since_saved = 0
         self._first_batch = self._last_batch = 0
         self._recorder = InputRecorder(backup_dir)
@@ -93,13 +93,14 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_batch_end(self, batch: int, logs: Mapping[str, object] | None = None) -> None:
         """Count the steps, save when `BackupAndRestore` does, and stop when the input ends."""
         last = int(batch)
-        # The last execution before an end of the input may run fewer steps than its number says.
+        # The last execution before the end of the input may run fewer steps than its number
+        # implies.
         ran = min(last - self._first_batch + 1, self._steps_left)
         self._step += ran
         self._recorder.count_steps(ran)
         if _package_of(self.model) == "tf_keras":
             self._since_saved += 1
-        else:  # as Keras 3 counts, where an epoch's first execution of n steps may count n - 1
+        else:  # Keras 3 may count n - 1 for an epoch's first n steps
             is_new = last <= self._last_batch
             self._since_saved += last + 1 if is_new else last - self._last_batch
         self._last_batch = last
@@ -120,7 +121,7 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
         if self._is_begun:
             self._recorder.save()
 
-    # tf-keras asks each callback for these, also one that is of Keras 3.
+    # tf-keras calls these methods on each callback, including callbacks of Keras 3.
 
     def _implements_train_batch_hooks(self) -> bool:
         return True
@@ -133,7 +134,7 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
     @property
     def _steps_left(self) -> int:
-        """Steps until an iterator over the dataset ends."""
+        """Number of steps until an iterator over the dataset ends."""
         repeat = self._dataset.input_pipeline.options.repeat
         steps = int(self._dataset.input_steps)
         if repeat is False:
@@ -201,7 +202,7 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
-    """The position of an input, for `tf.train.Checkpoint`, in a training loop of your own.
+    """The position of an input, for `tf.train.Checkpoint` in a custom training loop.
 
     progress = trainer_utils.InputProgress(folder)
     checkpoint = tf.train.Checkpoint(model=model, input=progress)
@@ -217,9 +218,9 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
     `tf.train.Checkpoint(input=progress)`.
 
     Args:
-        folder: where each save leaves the run's ledger, for `tfx-shards ledger`; the same on all
-            workers. None: it is in the checkpoint alone.
-        losses: whether `keep_losses(losses)` is called in each step; each save leaves them next to
+        folder: the folder where each save leaves the run's ledger, for `tfx-shards ledger`; the
+            same on all workers. None: the ledger is only in the checkpoint.
+        losses: whether `keep_losses(losses)` is called in each step. Each save leaves them next to
             the ledger, for `tfx-shards ledger --spike`.
     """
 
@@ -228,7 +229,7 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
         self.state: InputState | None = None
         self._recorder = InputRecorder(folder, losses=losses)
         self.keep_losses = self._recorder.keep_losses
-        self._restored_root: list[tf.train.Checkpoint] = []  # a list, which nothing tracks
+        self._restored_root: list[tf.train.Checkpoint] = []  # a list, which is not tracked
 
     @property
     def ledger(self) -> InputLedger:
@@ -236,7 +237,7 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
         return self._recorder.ledger
 
     def follow(self, dataset: Any) -> Any:
-        """Iterate over a dataset of `input_fn`, with `state` at the step that comes next."""
+        """Iterate over a dataset of `input_fn`, with `state` at the next step."""
         check_counted(dataset)
         step = self._recorder.begin(dataset)
         self.state = dataset.state(step)
@@ -246,7 +247,7 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
             self._recorder.count_steps()
             self.state = dataset.state(step)
             yield element
-            self._check_restored()  # a model may be built by its first step
+            self._check_restored()  # the first step may build the model
             self._restored_root.clear()
 
     def serialize(self) -> str:
@@ -269,7 +270,7 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
         """Raise if a trainable variable was not restored by the checkpoint that restored this."""
         for root in self._restored_root:
             variables = _trainable_variables(root)
-            # TensorFlow numbers its restores, and each restored object has the last one's number.
+            # TensorFlow numbers its restores, and marks each restored object with the last number.
             lost = [name for name, one in variables if one._update_uid < self._update_uid]
             if lost:
                 raise ConfigError(
@@ -284,7 +285,7 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
 
 
 def _restoring_checkpoint() -> "list[tf.train.Checkpoint]":
-    """Return the `tf.train.Checkpoint` whose `restore` is running, for which there is no API."""
+    """Return the `tf.train.Checkpoint` that is being restored, from the stack: it has no API."""
     frame: types.FrameType | None = sys._getframe(1)
     found = []
     while frame is not None:
@@ -296,7 +297,7 @@ def _restoring_checkpoint() -> "list[tf.train.Checkpoint]":
 
 
 def _trainable_variables(root: Any) -> list[tuple[str, Any]]:
-    """Return the variables below a trackable object that are trained, and their names."""
+    """Return the names and trainable variables below a trackable object."""
     found = []
     for one in tf.train.TrackableView(root).descendants():
         if getattr(one, "trainable", False) and hasattr(one, "assign"):
@@ -305,7 +306,7 @@ def _trainable_variables(root: Any) -> list[tuple[str, Any]]:
 
 
 def _package_of(model: Any) -> str | None:
-    """Return the name of a model's package, `keras` or `tf_keras`; None for another."""
+    """Return the name of a model's package, `keras` or `tf_keras`, or None for another."""
     for name in _KERAS:
         package = sys.modules.get(name)
         if package is not None and isinstance(model, package.Model):
@@ -314,9 +315,9 @@ def _package_of(model: Any) -> str | None:
 
 
 def _updates_of(model: Any) -> int | None:
-    """Return the number of steps that a model's optimizer counted; None if it does not count."""
+    """Return the number of steps that a model's optimizer counted, or None if it does not count."""
     optimizer = getattr(model, "optimizer", None)
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # a LossScaleOptimizer's
     # Keras 3 divides `iterations` by gradient_accumulation_steps; the variable counts each step.
     iterations = getattr(optimizer, "_iterations", None)
     iterations = getattr(optimizer, "iterations", None) if iterations is None else iterations
@@ -329,8 +330,8 @@ class _SavedInput:
 
     state: InputState | None = None
     ledger: InputLedger | None = None
-    updates: int | None = None  # of the model by its optimizer
-    package: str | None = None  # of the model
+    updates: int | None = None  # counted by the model's optimizer
+    package: str | None = None  # the package of the model
 
     def to_json(self) -> str:
         assert self.state is not None
@@ -341,7 +342,7 @@ class _SavedInput:
 
     @classmethod
     def from_json(cls, content: str) -> "_SavedInput":
-        """Parse what `to_json` wrote; an empty string is an input that was never saved."""
+        """Parse the output of `to_json`; an empty string is an input that was never saved."""
         if not content:
             return cls()
         try:
@@ -359,7 +360,7 @@ def _read(folder: str) -> _SavedInput:
 
 
 def check_counted(dataset: Any, name: str = "dataset") -> None:
-    """Raise if a dataset does not know its steps, and so cannot save its position."""
+    """Raise a ConfigError if a dataset does not count its steps: it has no position to save."""
     if not hasattr(dataset, "input_start"):
         rule = "that of input_fn or distribute itself, before map and the like"
         cure = "Change its examples in a post_batching_callback"

@@ -1,4 +1,4 @@
-"""What this process may use of the machine and has used: cores and threads on them, and memory.
+"""Cores, threads and memory that this process may use and has used.
 
 usable_cores()     # 2
 free_memory()      # 21_474_836_480
@@ -28,28 +28,28 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUPS = Path("/proc/self/cgroup")
 _MEMORY = Path("/proc/meminfo")
 _UNLIMITED = 1 << 60  # bytes
-_ALIGNMENT = 64  # bytes; TensorFlow copies what lies otherwise
-_MOST_KEPT = 4  # arrays that nobody holds
+_ALIGNMENT = 64  # bytes; TensorFlow copies arrays that are aligned otherwise
+_MOST_KEPT = 4  # unused arrays
 _Result = TypeVar("_Result")
-most_threads: int | None = None  # of this process, where several share the cores
+most_threads: int | None = None  # the limit of this process, if several share the cores
 
 
 def usable_cores(root: Path = _CGROUPS, own: Path = _OWN_CGROUPS) -> int:
-    """Return the cores that the scheduler and the container's quota leave to this process.
+    """Return the number of cores left to this process by the scheduler and the container's quota.
 
     Args:
-        root: where cgroups of either version are mounted.
-        own: the file that names this process's cgroups.
+        root: the mount point of cgroups of either version.
+        own: the file that lists this process's cgroups.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     limits = [cores or 1]
     for folder in _cgroups(root, own, ""):
-        quota = _match_text(folder / "cpu.max", r"^(\d+) \d+$")  # "max" means that there is none
+        quota = _match_text(folder / "cpu.max", r"^(\d+) \d+$")  # "max": no quota
         period = _match(folder / "cpu.max", r"^\d+ (\d+)$")
         if quota and period:
             limits.append(-(-int(quota) // period))
     for folder in _cgroups(root, own, "cpu"):
-        quota = _match_text(folder / "cpu.cfs_quota_us", r"^(\d+)$")  # -1: there is none
+        quota = _match_text(folder / "cpu.cfs_quota_us", r"^(\d+)$")  # -1: no quota
         period = _match(folder / "cpu.cfs_period_us", r"^(\d+)$")
         if quota and period:
             limits.append(-(-int(quota) // period))
@@ -57,37 +57,37 @@ def usable_cores(root: Path = _CGROUPS, own: Path = _OWN_CGROUPS) -> int:
 
 
 def cpu_seconds() -> float:
-    """The time that all cores together have spent on this process."""
+    """Return the seconds that all cores together have spent on this process."""
     spent = os.times()
     return spent.user + spent.system
 
 
 def machine_seconds() -> float:
-    """The time that all cores have spent on all processes of the machine; 0 where unknown."""
+    """Return the seconds that all cores have spent on all processes, or 0 if unknown."""
     spent = _match_text(Path("/proc/stat"), r"^cpu +(\d+ \d+ \d+) ")  # user, nice, system
     ticks = sum(map(int, spent.split())) if spent else 0
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def free_memory(root: Path = _CGROUPS, own: Path = _OWN_CGROUPS, *, machine: Path = _MEMORY) -> int:
-    """Return the bytes that this process and its children can take before they are killed.
+    """Return the bytes that this process and its children can use before they are killed.
 
     Args:
-        root: where cgroups of either version are mounted.
-        own: the file that names this process's cgroups.
-        machine: the file that has the machine's free memory.
+        root: the mount point of cgroups of either version.
+        own: the file that lists this process's cgroups.
+        machine: the file that contains the machine's free memory.
     """
     available = _match(machine, r"^MemAvailable: +(\d+) kB$")
     free = [_UNLIMITED if available is None else available << 10]
     for folder in _cgroups(root, own, ""):
         limit = _match(folder / "memory.max", r"^(\d+)$")
         if limit is not None:
-            # The kernel gives back the memory that holds files.
+            # The kernel frees the page cache when memory is needed.
             used = _match(folder / "memory.current", r"^(\d+)$") or 0
             free.append(limit - used + (_match(folder / "memory.stat", r"^file (\d+)$") or 0))
     for folder in _cgroups(root, own, "memory"):
         limit = _match(folder / "memory.limit_in_bytes", r"^(\d+)$")
-        if limit is not None:  # a number near 2**63 where there is none
+        if limit is not None:  # near 2**63 without a limit
             used = _match(folder / "memory.usage_in_bytes", r"^(\d+)$") or 0
             stat = folder / "memory.stat"
             for kind in ("active", "inactive"):
@@ -97,17 +97,19 @@ def free_memory(root: Path = _CGROUPS, own: Path = _OWN_CGROUPS, *, machine: Pat
 
 
 def _cgroups(root: Path, own: Path, controller: str) -> list[Path]:
-    """Return the folders of this process's cgroup and of those above it.
+    """Return the folders of this process's cgroup and its ancestors.
 
     Args:
-        controller: of version 1, such as `memory`; empty: the folders of version 2.
+        root: the mount point of cgroups.
+        own: the file that lists this process's cgroups.
+        controller: a controller of version 1, such as `memory`; empty for version 2.
     """
     name = rf"(?:[^:\n]*,)?{controller}(?:,[^:\n]*)?" if controller else ""
     path = _match_text(own, rf"^\d+:{name}:(.*)$")
     mount = root / controller if controller else root
     if path is None and controller:
         return []
-    # Inside a container the path is often that of the host, which is not mounted there.
+    # In a container the path is often the host's, which is not mounted there.
     folder = mount / (path or "/").strip("/")
     return [folder, *(one for one in folder.parents if one.is_relative_to(mount))]
 
@@ -120,7 +122,7 @@ def _match(file: Path, pattern: str) -> int | None:
 def _match_text(file: Path, pattern: str) -> str | None:
     try:
         found = re.search(pattern, file.read_text(), re.MULTILINE)
-    except (OSError, ValueError):  # not there
+    except (OSError, ValueError):  # no such file
         return None
     return found[1] if found else None
 
@@ -130,14 +132,14 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(usable_cores(), thread_name_prefix="tfx-shards-decode")
 
 
-if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
+if hasattr(os, "register_at_fork"):  # a child lacks its parent's threads
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def run_in_threads(work: Callable[[int], None], count: int) -> None:
-    """Calls `work` with the numbers below `count`, each of some threads taking the next.
+    """Call `work` with the numbers below `count`, in several threads.
 
-    The calling thread works too, so that it may be one of these. What the lowest number raised is
+    The calling thread also works, so nested calls are safe. The error of the lowest number is
     raised, the same with any number of threads.
     """
     numbers, errors = iter(range(count)), dict[int, Exception]()
@@ -151,12 +153,12 @@ def run_in_threads(work: Callable[[int], None], count: int) -> None:
                 return
 
     started = []
-    with contextlib.suppress(RuntimeError):  # Python is ending: the calling thread works alone
+    with contextlib.suppress(RuntimeError):  # Python is exiting: the calling thread works alone
         for _ in range(min(most_threads or usable_cores(), count) - 1):
             started.append(_pool().submit(run))
     run()
     for one in started:
-        if not one.cancel():  # of those that wait for their turn nothing is left to do
+        if not one.cancel():  # queued calls have nothing left to do
             one.result()
     if errors:
         raise errors[min(errors)]
@@ -166,7 +168,7 @@ def run_ahead(
     work: Callable[[Any], _Result], items: Iterable[Any], *, threads: int, most: int
 ) -> Iterator[_Result]:
     """Map `work` over items in order, in threads, with up to `most` items done ahead."""
-    is_exiting = sys.is_finalizing  # a generator that is dropped at exit has no modules left
+    is_exiting = sys.is_finalizing  # a generator dropped at exit has no modules left
     waiting: collections.deque[Future[_Result]] = collections.deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="tfx-shards-batches")
     left = iter(items)
@@ -183,14 +185,18 @@ def run_ahead(
 
 
 class MadeOnce(Generic[_Result]):
-    """What is made of keys: once, though several threads ask; so many of the latest are kept."""
+    """A cache that creates each value once, even if several threads ask, and keeps the latest.
+
+    Args:
+        most: the maximum number of values to keep.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._start_empty()
 
     def _start_empty(self) -> None:
-        """Begin with nothing: in a forked process, no thread goes on with what was being made."""
+        """Start with an empty cache; a forked process lacks the threads that were making values."""
         self._lock, self._process = threading.Lock(), os.getpid()
         self._made: collections.OrderedDict[Hashable, Future[_Result]] = collections.OrderedDict()
 
@@ -198,7 +204,7 @@ class MadeOnce(Generic[_Result]):
         return self._process == os.getpid() and key in self._made
 
     def get(self, key: Hashable, make: Callable[[], _Result]) -> _Result:
-        """What was made of a key, or is made now; an error is not kept."""
+        """Return the value of a key, or create it with `make`; errors are not kept."""
         if self._process != os.getpid():
             self._start_empty()
         with self._lock:
@@ -219,7 +225,7 @@ class MadeOnce(Generic[_Result]):
         return found.result()
 
     def forget(self, key: Hashable) -> None:
-        """Has it made anew the next time."""
+        """Drop the value of a key, so that the next call of `get` creates it again."""
         if self._process != os.getpid():
             self._start_empty()
         with self._lock:
@@ -227,22 +233,22 @@ class MadeOnce(Generic[_Result]):
 
 
 class Buffers:
-    """Large arrays that are used again when nobody holds them any more; pickled without memory.
+    """A pool of large arrays that are used again when nothing refers to them; pickled empty.
 
-    Memory beyond 32 MiB comes from the system anew each time, as zeros: filling a batch of 38 MB
-    takes 10.6 ms then, and 4.6 ms in memory that was used before.
+    The system zeroes fresh memory above 32 MiB each time. Filling a batch of 38 MB then takes 10.6
+    ms, and 4.6 ms in memory that was used before.
     """
 
     def __init__(self) -> None:
-        # No lock: what is dropped may come back in the midst of anything, on any thread. Of other
-        # sizes, as of an epoch's last batch, none are kept for long.
+        # No lock: an array may be dropped, and return here, at any point on any thread. Arrays of
+        # other sizes, such as an epoch's last batch, are replaced soon.
         self._spare: collections.deque[npt.NDArray[np.uint8]] = collections.deque(maxlen=_MOST_KEPT)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Buffers, ()
 
     def take(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """An array of whatever values, whose memory nothing else has."""
+        """Return an uninitialized array whose memory nothing else uses."""
         num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         try:
             memory = self._spare.pop()
@@ -250,8 +256,8 @@ class Buffers:
             memory = np.empty(0, np.uint8)
         if memory.size != num_bytes + _ALIGNMENT:
             memory = np.empty(num_bytes + _ALIGNMENT, np.uint8)
-        # numpy has parts of parts hold on to the first array with no other array behind it. With a
-        # memoryview behind it that is this one, which is so gone when all of them are.
+        # numpy sets a view's base to the array that is itself no view of an array. Backed by a
+        # memoryview, that is `owner`, so it is freed once all views are gone.
         owner = np.frombuffer(memory.data, np.uint8)
         weakref.finalize(owner, self._spare.append, memory).atexit = False
         begin = -memory.ctypes.data % _ALIGNMENT

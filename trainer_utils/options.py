@@ -1,4 +1,4 @@
-"""`InputOptions`: all settings of `input_fn`, `iterate` and the like, checked where they are made.
+"""Define `InputOptions`, the validated settings of `input_fn`, `iterate` and similar functions.
 
 options = InputOptions(batch_size=256, features="image", label="label", image_size=(224, 224))
 train = input_fn(uri, "train", options=options)
@@ -77,7 +77,7 @@ def _chain(name: str, value: Chain) -> Chain:
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageOptions(Settings):
-    """How images are decoded, beside their `image_size` and `augment`."""
+    """Settings for decoding images, next to `image_size` and `augment`."""
 
     resize: str = setting(
         "stretch",
@@ -127,7 +127,7 @@ class ImageOptions(Settings):
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelOptions(Settings):
-    """What becomes of the label, and what weighs it."""
+    """Settings of the label and the sample weights."""
 
     one_hot: bool = setting(
         False, flag, "the label comes as `(batch, classes) float32`, 1 for its class."
@@ -151,7 +151,7 @@ class LabelOptions(Settings):
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CacheOptions(Settings):
-    """Where copies of what was read are kept."""
+    """Settings of the local copies of files."""
 
     folder: str | None = setting(
         None,
@@ -170,7 +170,7 @@ class CacheOptions(Settings):
 
 
 def _cache(name: str, value: Any) -> CacheOptions:
-    if isinstance(value, str) and value in ("memory", "disk"):  # as earlier versions called them
+    if isinstance(value, str) and value in ("memory", "disk"):  # values of earlier versions
         raise ConfigError.of(name, value, allowed="a folder, or CacheOptions() for a default one")
     if isinstance(value, (str, os.PathLike)):
         return CacheOptions(folder=os.fspath(value))
@@ -182,7 +182,7 @@ def _are_names(value: Any) -> bool:
     return isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
 
 
-_NOT_OF_PACKS = (  # no other document fits into the place of one that cannot be read
+_NOT_OF_PACKS = (  # no other document can replace an unreadable one
     *("default_values", "image_size", "augment", "image", "audio_seconds", "ragged"),
     *("pre_batching_callback", "on_corrupt"),
 )
@@ -208,16 +208,16 @@ _MOVED: Mapping[str, str] = {
     "device": "none of that name: tf.data.experimental.prefetch_to_device",
     "data_service": "none of that name: any process can make any batch",
 }  # fmt: skip
-"""What took the place of settings that were given by themselves."""
+"""Replacements of settings of earlier versions."""
 
 
 @functools.partial(documents_settings, moved=_MOVED)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputOptions(OrderOptions):
-    """How a dataset is read.
+    """Settings for reading a dataset.
 
     Raises:
-        ConfigError: a setting is not allowed; the message names it and its value.
+        ConfigError: a setting is invalid; the message names it and its value.
     """
 
     features: str | Sequence[str] | None = setting(
@@ -332,7 +332,7 @@ class InputOptions(OrderOptions):
             self._check_pack()
 
     def _check_pack(self) -> None:
-        """Refuses what is said of records, or of features that batches of packs have not."""
+        """Raise a ConfigError for settings or features that packs do not have."""
         names = [self.features] if isinstance(self.features, str) else [*(self.features or ())]
         there = ", ".join(PACK_FEATURES)
         for name, asked in (("features", names), ("label", filter(None, [self.label]))):
@@ -348,38 +348,38 @@ class InputOptions(OrderOptions):
 
     @functools.cached_property
     def augmentation(self) -> Augmentation:
-        """The chain of `augment`, as it is carried out."""
+        """Validated chain of `augment`."""
         return Augmentation.of(self.augment)
 
     @property
     def pads(self) -> bool:
-        """Whether there is black around an image of another aspect."""
+        """Whether images of another aspect are padded with black."""
         return self.image.resize == "pad" and not self.augmentation.crops
 
     @property
     def mask_feature(self) -> str | None:
-        """The feature that is 0 in rows to ignore; None where batches are not filled up."""
+        """Feature that is 0 in rows to ignore, or None if batches are not padded."""
         return self.mask if self.remainder == "pad" else None
 
     @property
     def has_callback(self) -> bool:
-        """Whether some function may make features that the dataset has not."""
+        """Whether a callback may add features that the dataset lacks."""
         return (self.pre_batching_callback or self.post_batching_callback) is not None
 
     @property
     def keeps_pairs(self) -> bool:
-        """Whether rows are mixed in pairs, which must be the same for all numbers of workers."""
+        """Whether rows are mixed in pairs, which must not depend on the number of workers."""
         return bool(self.augmentation.mixing)
 
     def replace(self, **changes: Any) -> "InputOptions":
-        """The same options but for some."""
+        """Return a copy with some settings changed."""
         return dataclasses.replace(self, **changes)
 
 
 def choose_options(
     options: InputOptions | None, settings: Mapping[str, Any], *, of: Callable[..., Any]
 ) -> InputOptions:
-    """The options of a call of a function, with the settings that go before them."""
+    """Return the options of a call, with `settings` overriding `options`."""
     known = [field.name for field in dataclasses.fields(InputOptions)]
     own = inspect.signature(of).parameters.keys() - known
     check_names(of.__name__, settings, known, alternatives=own, moved=_MOVED)
@@ -389,7 +389,7 @@ def choose_options(
 
 
 def shows_settings(function: _Function) -> _Function:
-    """Lets help() and editors show all settings by name where a function takes `**settings`."""
+    """Show all settings by name in help() and editors, for a function that takes `**settings`."""
     own = inspect.signature(function)
     settings = inspect.signature(InputOptions).parameters.values()
     parameters = [*list(own.parameters.values())[:-1], *settings]

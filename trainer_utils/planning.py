@@ -1,4 +1,4 @@
-"""`plan`: what each worker will read of a dataset; and what every input opens and orders first.
+"""Plan the records and steps of each worker, and open and order every input.
 
 print(plan(uri, "train", workers=8, batch_size=256, remainder="pad"))
 """
@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class WorkerPlan:
-    """What one worker reads in an epoch: records and steps, and rows of weight 0 that it adds."""
+    """The records and steps of one worker in an epoch, and the rows of weight 0 that it adds."""
 
     worker: int
     records: int
@@ -40,10 +40,16 @@ class WorkerPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputPlan(Shown):
-    """What all workers read in an epoch; as text it is a table.
+    """The plan of all workers for an epoch; `str()` returns a table.
 
-    `dropped` are records that no worker yields, others in the next epoch; `block_records` are
-    shuffled together at the least, none in the order of the files.
+    Attributes:
+        records: the number of records.
+        batch_size: the size of the global batch.
+        steps: the number of steps.
+        dropped: records that no worker yields; they differ in the next epoch.
+        block_records: the least number of records that are shuffled together; 0 without shuffling.
+        files: the number of files.
+        workers: the plan of each worker.
     """
 
     records: int
@@ -56,15 +62,15 @@ class InputPlan(Shown):
 
     @property
     def padded(self) -> int:
-        """Rows of weight 0 in an epoch."""
+        """Number of rows of weight 0 in an epoch."""
         return sum(worker.padded for worker in self.workers)
 
     def to_dict(self) -> JsonObject:
-        """The plan as what JSON can hold."""
+        """Return the plan as plain JSON types."""
         return {**dataclasses.asdict(self), "padded": self.padded}
 
     def parts(self) -> list[Part]:
-        """What a person sees: a sentence and a table."""
+        """Return a sentence and a table to print."""
         header = ["worker", "records", "steps", "padded"]
         rows = [[one.worker, one.records, one.steps, one.padded] for one in self.workers]
         block = quantity(self.block_records, "record")
@@ -86,17 +92,21 @@ def plan(
     options: InputOptions | None = None,
     **settings: Any,
 ) -> InputPlan:
-    """Works out what each worker will read.
+    """Compute the plan of each worker.
 
     Args:
-        artifact_uri, split, options, settings: as `input_fn` takes them.
-        workers: how many.
-        replicas: of all workers together, a multiple of the workers. None: one each.
+        artifact_uri: the dataset, as in `input_fn`.
+        split: the split or slices to read, as in `input_fn`.
+        workers: the number of workers.
+        replicas: the number of replicas of all workers together, a multiple of the workers. None:
+            one each.
+        options: all settings, as in `input_fn`.
+        settings: fields of `InputOptions`, as in `input_fn`.
 
     Raises:
         ConfigError: the plan is impossible, such as a batch that the workers cannot share; or
-            `state` is not a token to go on from.
-        DatasetError: as `input_fn`.
+            `state` is not a token to resume from.
+        DatasetError: as in `input_fn`.
     """
     chosen = choose_options(options, settings, of=plan)
     workers = number(1)("workers", workers)
@@ -111,7 +121,7 @@ def plan(
 
 
 def plan_workers(order: InputOrder) -> InputPlan:
-    """What every worker of an order reads."""
+    """Return the plan of every worker of an order."""
     layout, shuffle = order.layout, order.options.shuffle
     block = order.block_records() if shuffle else 0
     rows = layout.steps * layout.rows_per_worker if layout.remainder == "pad" else 0
@@ -137,7 +147,7 @@ def order_of(
     num_workers: int = 1,
     num_replicas: int | None = None,
 ) -> InputOrder:
-    """The order in which workers, as `InputOrder` takes them, read the records of some sources."""
+    """Return the order of the records of some sources; see `InputOrder` for the workers."""
     return InputOrder(
         [part for source in sources for part in source.ranges],
         options,
@@ -150,7 +160,7 @@ def order_of(
 
 
 def mix_parts(sources: Sequence[Source], weights: Weights | None) -> list[MixPart]:
-    """What an order knows of the datasets that it mixes; nothing without weights."""
+    """Return the parts that an order mixes; an empty list without weights."""
     if weights is None:
         return []
     schedule = WeightSchedule.of(weights)
@@ -184,12 +194,11 @@ def _one_source(name: str | None, uri: Any, split: str | None) -> Source:
 def open_input(
     artifact_uri: Inputs, split: str | None, options: InputOptions
 ) -> tuple[list[Source], InputOptions]:
-    """Opens what `input_fn` was asked for: datasets, or the parts of a recipe, and its weights.
+    """Open the datasets to read, or the parts of a recipe with its weights.
 
     Raises:
-        ConfigError: a recipe comes with a split or weights beside its own, or a part is several
-            datasets.
-        DatasetError: as `input_fn`.
+        ConfigError: a split or weights were passed next to a recipe, or a part is several datasets.
+        DatasetError: as in `input_fn`.
     """
     recipe = artifact_uri
     if isinstance(recipe, (str, os.PathLike)) and os.fspath(recipe).endswith((".yaml", ".yml")):
@@ -207,9 +216,11 @@ def open_input(
 
 
 def callbacks_of(sources: Sequence[Source], options: InputOptions) -> list[Callback | None]:
-    """The functions before and after batching: each one for all splits, or that of those read.
+    """Return the callbacks before and after batching that apply to the splits read.
 
-    Refuses functions for splits that no dataset has, but for the usual names of splits.
+    Raises:
+        ConfigError: a callback is for a split that no dataset has and that has no usual name, or
+            the splits read together have different callbacks.
     """
     there = dict.fromkeys(split for source in sources for split in source.dataset.shards)
     read = dict.fromkeys(split for source in sources for split in source.split_names)
@@ -234,7 +245,11 @@ def callbacks_of(sources: Sequence[Source], options: InputOptions) -> list[Callb
 
 
 def check_has_records(sources: Sequence[Source], options: InputOptions) -> None:
-    """Warns of an input without records, as a split may be; refuses to repeat one without end."""
+    """Warn of an input without records.
+
+    Raises:
+        DatasetError: such an input is to be repeated without end.
+    """
     if any(source.num_records for source in sources):
         return
     splits = ", ".join(dict.fromkeys(repr(source.split) for source in sources))

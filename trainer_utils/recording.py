@@ -1,4 +1,4 @@
-"""`InputRecorder`: keeps the ledger of a run as it goes, and writes it beside its checkpoints.
+"""Keep the ledger of a run, and write it next to the run's checkpoints.
 
 recorder = InputRecorder("checkpoints/", losses=True)
 recorder.begin(train)                   # then count_steps and keep_losses for each batch, save
@@ -33,20 +33,23 @@ from trainer_utils.storage import (
 )
 
 LEDGER_FILE = "input_ledger.json"
-"""Of the first worker; those of others have their number: `input_ledger-3.json`."""
+"""The file of the first worker; others have their number: `input_ledger-3.json`."""
 
 _LOSS_FILES = re.compile(r"losses-(\d+)-(\d{6,})-(\d+)\.npz")  # worker, number, first step
-_MOST_WAITING = 256  # steps whose losses may still be the framework's, on its device
-_MOST_KEPT = 1 << 20  # rows, before a file of them is written though nobody saves
+_MOST_WAITING = 256  # steps with losses that may still be on the framework's device
+_MOST_KEPT = 1 << 20  # rows kept before a file is written without a call of `save`
 _LARGEST = float(np.finfo(np.float16).max)
 _LEDGER_FILES = re.compile(r"input_ledger(-[1-9]\d*)?\.json")
 Losses = npt.NDArray[np.float16]
 
 
 class InputRecorder:
-    """The ledger of a run, on one of its workers, in a folder of any scheme, the same on all.
+    """The ledger of a run on one worker.
 
-    Without a folder nothing is written. With `losses`, `keep_losses` is called in each step.
+    Args:
+        folder: the folder to write to, of any scheme and the same on all workers. None: nothing is
+            written.
+        losses: whether `keep_losses` is called in each step.
     """
 
     def __init__(self, folder: str | None = None, *, losses: bool = False) -> None:
@@ -62,21 +65,21 @@ class InputRecorder:
 
     @property
     def ledger(self) -> InputLedger:
-        """All steps so far."""
+        """Ledger of all steps so far."""
         if self._segment is None:
             return self._before
         unreadable = numbers_by_path(self._batches.unreadable)
         return self._before.with_segment(dataclasses.replace(self._segment, unreadable=unreadable))
 
     def restore(self, ledger: InputLedger) -> None:
-        """Goes on from what a checkpoint holds."""
+        """Resume from the ledger of a checkpoint."""
         self._before, self._segment = ledger, None
 
     def begin(self, dataset: Any) -> int:
-        """Begins a segment of steps of a dataset of ours; the first, as its `state` counts it."""
+        """Begin a segment of steps of a dataset; return the first, as its `state` counts it."""
         batches = getattr(dataset, "input_pipeline", dataset)
         order, sources = batches.order, batches.sources
-        epoch = batches.next_epoch  # moves where each iterator is an epoch
+        epoch = batches.next_epoch  # it advances if each iterator is an epoch
         begun = batches.input_start.step if epoch == batches.input_start.epoch else 0
         start: int = epoch * order.steps_per_epoch + begun
         self._before = self.ledger
@@ -101,13 +104,13 @@ class InputRecorder:
         return start
 
     def count_steps(self, count: int = 1) -> None:
-        """Takes note that so many batches were taken."""
+        """Count `count` batches as taken."""
         if self._segment is not None:
             steps = self._segment.steps + count
             self._segment = dataclasses.replace(self._segment, steps=steps)
 
     def keep_losses(self, losses: Any) -> None:
-        """Keeps the losses of the step that was counted last: see `LossLog.add`."""
+        """Keep the losses of the step that was counted last: see `LossLog.add`."""
         if self._losses is None or self._segment is None or not self._segment.steps:
             rule = "those of a step that was counted, with losses=True"
             raise ConfigError("losses: expected " + rule, setting="losses")
@@ -118,7 +121,7 @@ class InputRecorder:
         self._losses.add(self._segment.stop_step - 1, losses, rows=rows)
 
     def save(self) -> None:
-        """Writes the ledger and the losses, where there is a folder for them."""
+        """Write the ledger and the losses, if there is a folder for them."""
         if self._folder is None:
             return
         if self._losses is not None:
@@ -132,10 +135,10 @@ class InputRecorder:
 
 
 def read_ledger(place: str) -> InputLedger:
-    """What a run left, in the folder of its ledgers, those of all workers, or in the file of one.
+    """Read the ledger of a run: a folder with the ledgers of all workers, or one file.
 
     Raises:
-        DatasetError: there is none, or one is damaged.
+        DatasetError: there is no ledger, or one is damaged.
     """
     place = local_path(place)
     paths = [place]
@@ -154,10 +157,15 @@ def read_ledger(place: str) -> InputLedger:
 
 
 class LossLog:
-    """Keeps the loss of each row of each step, on one worker: two bytes each, beside its ledger.
+    """A log of the losses of one worker's rows, two bytes each, next to its ledger.
 
-    Each save writes a file of what came since the one before, `losses-WORKER-NUMBER-STEP.npz` by
-    its first step. Where a run went on from an earlier step, a later file counts from its first on.
+    Each save writes a file of the steps since the previous one, `losses-WORKER-NUMBER-STEP.npz`,
+    named after its first step. If a run resumed from an earlier step, a later file is valid from
+    its first step on.
+
+    Args:
+        folder: the folder to write to.
+        worker: the number of this worker.
     """
 
     def __init__(self, folder: str, *, worker: int = 0) -> None:
@@ -168,14 +176,15 @@ class LossLog:
         self._last_step = -1
 
     def add(self, step: int, losses: Any, *, rows: tuple[int, int] | None = None) -> None:
-        """Keeps the losses of a step; those of it and later ones that are not saved yet go.
+        """Keep the losses of a step; unsaved losses of it and of later steps are dropped.
 
         Args:
-            step: counted over the whole run, from 0.
-            losses: of each row that this worker read, `(rows,)`, of any framework, or
-                TensorFlow's PerReplica of such; looked at later, so that no step waits for it.
-            rows: how many there are, of which the losses are kept, and how many with those of
-                weight 0 after them; None: as many as come.
+            step: the step, counted over the whole run, from 0.
+            losses: the loss of each row that this worker read, `(rows,)`, of any framework, or
+                TensorFlow's PerReplica of such. It is evaluated later, so that no step waits for
+                it.
+            rows: the number of rows to keep, and the number including filler rows of weight 0.
+                None: all rows.
         """
         if step <= self._last_step:
             self._kept = {one: own for one, own in self._kept.items() if one < step}
@@ -188,12 +197,16 @@ class LossLog:
                 self.save()
 
     def save(self) -> None:
-        """Writes what came since the last time, if anything did; raises as `add`."""
+        """Write the losses since the last save, if there are any.
+
+        Raises:
+            ConfigError: losses have an invalid type or shape.
+        """
         self._take()
         if not self._kept:
             return
         make_folder(self._folder)
-        if self._number is None:  # another process may have written before
+        if self._number is None:  # another process may have written files
             taken = [number for worker, number, _ in _files(self._folder) if worker == self._worker]
             self._number = max(taken, default=-1) + 1
         path = _path(self._folder, self._worker, self._number, min(self._kept))
@@ -213,7 +226,7 @@ class LossLog:
             parts = getattr(losses, "values", losses)
             parts = parts if isinstance(parts, (tuple, list)) else [losses]
             try:
-                # Of PyTorch they may be on a device, or in bfloat16.
+                # PyTorch's may be on a device, or in bfloat16.
                 found = [o.detach().cpu().float() if hasattr(o, "detach") else o for o in parts]
                 arrays = [np.atleast_1d(np.asarray(one).astype(np.float32)) for one in found]
                 rows = np.concatenate(arrays)
@@ -233,7 +246,7 @@ def _path(folder: str, worker: int, number: int, first: int) -> str:
 
 
 def _files(folder: str) -> list[tuple[int, int, int]]:
-    """Workers, numbers and first steps of the files that are there."""
+    """Return workers, numbers and first steps of the existing files."""
     matches = map(_LOSS_FILES.fullmatch, list_names(folder, may_lack=True))
     return sorted((int(m[1]), int(m[2]), int(m[3])) for m in matches if m)
 
@@ -241,10 +254,10 @@ def _files(folder: str) -> list[tuple[int, int, int]]:
 def read_losses(
     folder: str, *, start: int = 0, stop: int = sys.maxsize
 ) -> Mapping[int, Mapping[int, Losses]]:
-    """What a run's workers kept of the steps `[start, stop)`: by step, by worker, a loss a row.
+    """Read the losses of steps `[start, stop)`: by step and worker, one per row.
 
     Raises:
-        DatasetError: there is nothing, or a file is damaged.
+        DatasetError: there are no losses, or a file is damaged.
     """
     folder = local_path(folder)
     files = _files(folder)
@@ -255,7 +268,7 @@ def read_losses(
             path=folder,
         )
     found: dict[int, dict[int, Losses]] = {}
-    ends: dict[int, int] = {}  # by worker: from where on a later file counts
+    ends: dict[int, int] = {}  # by worker: the first step of a later file
     for worker, number, first in reversed(files):
         end = ends.get(worker, stop)
         if start < end and first < end:

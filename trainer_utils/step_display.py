@@ -1,9 +1,9 @@
-"""Where long work is, on a terminal or in a notebook: a line for each step of this process.
+"""Show the progress of long work on a terminal or in a notebook, one line per step.
 
     with show_step("Verifying") as step:
         step.update(4096, total=total_bytes)
 
-Nothing is shown of a step that is over at once, nor where nobody looks on: stderr is no terminal.
+Nothing is shown for short steps, nor if stderr is no terminal.
 """
 
 from __future__ import annotations
@@ -15,21 +15,25 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # rich takes 50 ms, which short steps do without
+if TYPE_CHECKING:  # importing rich takes 50 ms, too long for short steps
     from rich.progress import Progress, TaskID
 
 PATIENCE_SECONDS = 0.3
-_REFRESHES = 4  # a second: drawing takes a millisecond from the work
+_REFRESHES = 4  # per second: drawing takes a millisecond from the work
 
 _lock = threading.Lock()
-# A terminal takes one live display, so all steps of this process share it.
+# A terminal supports one live display, so all steps of this process share it.
 _steps: list[Step] = []
 _progress: Progress | None = None
 _timer: threading.Timer | None = None
 
 
 class Step:
-    """A step that is going on; its label is shown as it is, and must not come from data."""
+    """A running step.
+
+    Args:
+        label: the text to show. It is not escaped, so it must not come from data.
+    """
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -37,7 +41,13 @@ class Step:
         self._facts: dict[str, Any] = {"completed": 0.0, "total": None, "note": ""}
 
     def update(self, done: float, total: float | None = None, *, note: str = "") -> None:
-        """Says how far it is: of `total`, in any unit, where that is known; `note`: `53 MB/s`."""
+        """Report progress.
+
+        Args:
+            done: the finished part, in any unit.
+            total: the whole, if known.
+            note: a short remark, such as `53 MB/s`.
+        """
         self._facts = {"completed": done, "total": total, "note": note}
         if (line := self._line) is not None:
             line[0].update(line[1], **self._facts)
@@ -48,7 +58,7 @@ class Step:
 
 @contextlib.contextmanager
 def show_step(label: str) -> Iterator[Step]:
-    """Shows a step on a terminal until the block ends."""
+    """Show a step on a terminal until the block ends."""
     global _progress, _timer
     step = Step(label)
     has_widgets = _is_notebook() and importlib.util.find_spec("ipywidgets") is not None
@@ -80,15 +90,15 @@ def show_step(label: str) -> Iterator[Step]:
 
 
 def say(text: str) -> None:
-    """Tells whoever looks on; elsewhere nothing is printed."""
+    """Print a message to a terminal or notebook; do nothing elsewhere."""
     if _is_notebook():
-        print(text)  # what is on stderr looks like an error there
+        print(text)  # notebooks show stderr as an error
     elif sys.stderr.isatty():
         print(text, file=sys.stderr)
 
 
 def _is_notebook() -> bool:
-    """Whether this process is the kernel of a notebook, whose stderr is no terminal."""
+    """Return whether this process is the kernel of a notebook, whose stderr is no terminal."""
     ipython = sys.modules.get("IPython")
     return hasattr(None if ipython is None else ipython.get_ipython(), "kernel")
 
@@ -110,7 +120,7 @@ def _start() -> None:
         redirect_stdout=False,
     )
     with _lock:
-        if _timer is not threading.current_thread():  # all is over meanwhile
+        if _timer is not threading.current_thread():  # all steps have ended in the meantime
             return
         _progress = progress
         for step in _steps:

@@ -1,8 +1,8 @@
-"""What people read, as lines and tables: in colour on a terminal, as plain text anywhere else.
+"""Format lines and tables for people: coloured on a terminal, plain text elsewhere.
 
     as_text(["photos/", make_table(["split", "records"], [["train", 404]])])
 
-Data in a line or a cell cannot drive a terminal or forge a line: each is escaped here, once.
+Each line and cell is escaped here, once, so that data cannot drive a terminal or forge a line.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 
 from trainer_utils.format.printable import printable
 
-if TYPE_CHECKING:  # rich takes 50 ms, which commands that print JSON do without
+if TYPE_CHECKING:  # importing rich takes 50 ms, which JSON output avoids
     from rich.table import Table
 
 
 Part: TypeAlias = Union[str, "Table"]
-"""A line, or a table."""
+"""A line or a table."""
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 _GAP = 2  # columns between columns
@@ -27,7 +27,7 @@ _UNBOUNDED = 1 << 20  # columns: plain text is neither folded nor cut
 
 
 def human_bytes(number: float) -> str:
-    """`4.2 MB`, with 1 MB = 10^6 bytes."""
+    """Format a number of bytes as `4.2 MB`, with 1 MB = 10^6 bytes."""
     unit = 0
     while number >= 1000 and unit < len(_UNITS) - 1:
         number, unit = number / 1000, unit + 1
@@ -36,12 +36,12 @@ def human_bytes(number: float) -> str:
 
 
 def quantity(number: int, noun: str, nouns: str = "") -> str:
-    """`1 shard`, `1,200 shards`; `nouns` where an s does not make the plural."""
+    """Format a count with its noun, `1 shard` or `1,200 shards`; `nouns` is an irregular plural."""
     return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
 def list_counts(counts: Mapping[str, int]) -> str:
-    """`3 TRUNCATED_IMAGE, 1 EMPTY_FILE`: the most frequent first."""
+    """Format counts as `3 TRUNCATED_IMAGE, 1 EMPTY_FILE`, the most frequent first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count:,} {name}" for name, count in ordered)
 
@@ -54,10 +54,14 @@ def make_table(
     indent: int = 0,
     styles: Mapping[str, str] | None = None,
 ) -> Table:
-    """Rows in columns: numbers to the right, texts to the left.
+    """Arrange rows in columns, with numbers to the right and strings to the left.
 
-    A cell is a text or a number, a list of lines, or None, shown as `?`. Columns of `right`, such
-    as those of numbers with a unit, are set to the right too; `styles` are rich's, by value.
+    Args:
+        header: the names of the columns, or None for no header.
+        rows: the rows. A cell is a string, a number, a list of lines, or None, shown as `?`.
+        right: columns to align to the right as well, such as numbers with a unit.
+        indent: columns to indent the table by.
+        styles: rich's styles, by the value of a cell.
     """
     from rich.table import Table
     from rich.text import Text
@@ -69,7 +73,7 @@ def make_table(
     for place, name in enumerate(header or [""] * max(map(len, rows), default=0)):
         is_number = name in right or any(isinstance(row[place], (int, float)) for row in rows)
         table.add_column(
-            Text(_cell(name)),  # as data: a name in brackets is no markup
+            Text(_cell(name)),  # as data: brackets in a name are no markup
             justify="right" if is_number else "left",
             overflow="fold",
             no_wrap=is_number,
@@ -90,7 +94,7 @@ def _cell(value: object) -> str:
 
 
 def as_text(parts: Iterable[Part]) -> str:
-    """The parts below each other, without colours, however wide they are."""
+    """Format parts below each other, without colours or a maximum width."""
     lines: list[str] = []
     for part in parts:
         if isinstance(part, str):
@@ -106,18 +110,18 @@ def as_text(parts: Iterable[Part]) -> str:
 
 
 class Shown(abc.ABC):
-    """A result that people read: its text is what its parts are, as plain text."""
+    """A result for people; its string is its parts as plain text."""
 
     @abc.abstractmethod
     def parts(self) -> Sequence[Part]:
-        """What a person sees, as `print_parts` takes it."""
+        """Return the lines and tables to print, for `print_parts`."""
 
     def __str__(self) -> str:
         return as_text(self.parts())
 
 
 def print_parts(parts: Iterable[Part]) -> None:
-    """Prints parts on a terminal: tables fold to its width, lines run on."""
+    """Print parts on a terminal; tables fold to its width, lines do not wrap."""
     from rich.console import Console
     from rich.text import Text
 

@@ -1,11 +1,11 @@
-"""Which images, and which texts, are nearly the same, and what an image looks like otherwise.
+"""Measures of similarity for images and text, and basic statistics of an image.
 
 Images are compared by thumbnails: components/auditing/image_copies.py.
 
-A text is the set of its words and of its pairs of words, without case and punctuation; in scripts
-without spaces between words each letter is one. Texts are similar where at least 0.6 of both sets
-is common (Jaccard's index); one word of twenty changed leaves 0.8. Candidates share one of 25 keys,
-each of five values of a MinHash of 128; of these the index itself is worked out.
+A text is the set of its words and pairs of words, without case and punctuation. In scripts without
+spaces between words, each letter is a word. Texts are similar if their sets have a Jaccard index of
+at least 0.6; changing one word in twenty leaves 0.8. Candidates share one of 25 keys, and each key
+combines five of 128 MinHash values. The exact index is computed for candidates only.
 
 Source: A. Broder, On the resemblance and containment of documents, 1997; P. Li, A. Owen and C.-H.
 Zhang, One permutation hashing, 2012; A. Shrivastava and P. Li, Densifying one permutation hashing
@@ -58,15 +58,15 @@ Pixels = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
 
-_DECODED_SIDE = 2 * THUMBNAIL_SIDE  # at the least, of what a JPEG is decoded to
-_ALIKE_TEXTS = 8  # of equal keys that one is compared with
+_DECODED_SIDE = 2 * THUMBNAIL_SIDE  # minimum side of a decoded JPEG
+_ALIKE_TEXTS = 8  # texts with the same key that each text is compared with
 
 LEAST_JACCARD = 0.6
 _BANDS, _ROWS = 25, 5
 _BIN_BITS = 7
 _BINS = 1 << _BIN_BITS
 _EMPTY = np.uint64((1 << 32) - 1)
-_MOST_CHARACTERS = 100_000  # of a text that are looked at, so that a book takes no longer
+_MOST_CHARACTERS = 100_000  # used of each text, which bounds the time for a book
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 # Thai and Lao, Burmese, Khmer, Chinese and Japanese: no spaces between words.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -74,21 +74,21 @@ _WORD = re.compile(rf"[^\W{_UNSPACED}]+|(?=\w)[{_UNSPACED}]")
 
 
 def pairs_of_equals(keys: npt.NDArray[Any], *, most: int) -> Iterator[Numbers]:
-    """Pairs of indices of equal keys, `(pairs, 2)` at a time: each and `most` after it."""
+    """Yield pairs of indices of equal keys, `(pairs, 2)`: each with up to `most` after it."""
     order = np.argsort(keys, kind="stable")
     held = keys[order]
     for distance in range(1, min(most, len(order) - 1) + 1):
         same = np.flatnonzero(held[:-distance] == held[distance:])
-        if not len(same):  # then no further ones are
+        if not len(same):  # no pairs at greater distances either
             return
         yield np.stack([order[same], order[same + distance]], axis=1)
 
 
 class ImageLook(NamedTuple):
-    """An image at a glance."""
+    """Basic statistics and the sketch of an image."""
 
     sketch: bytes  # an `IMAGE_SKETCH`
-    height: int  # in pixels
+    height: int  # pixels
     width: int
     brightness: float  # mean grey level, in [0, 255]
     contrast: float  # standard deviation of the grey levels at 32 x 32 pixels
@@ -96,14 +96,14 @@ class ImageLook(NamedTuple):
 
 
 def look_at_image(data: bytes) -> ImageLook | None:
-    """Looks at an encoded image, a JPEG at an eighth of its size; None where Pillow reads none."""
+    """Measure an encoded image, a JPEG at an eighth of its size; return None if unreadable."""
     found = image_size(data)
     try:
         with _open(data) as image:
             width, height = image.size if found is None else (found.width, found.height)
             image.draft("L", (_DECODED_SIDE, _DECODED_SIDE))
             return _look(in_eight_bits(image).convert("L"), height, width)
-    except Exception as error:  # Pillow raises a dozen kinds on hostile files
+    except Exception as error:  # Pillow raises a dozen types for hostile files
         if is_fault(error):
             raise
         return None
@@ -111,13 +111,13 @@ def look_at_image(data: bytes) -> ImageLook | None:
 
 def _open(data: bytes) -> Image.Image:
     stream = io.BytesIO(data)
-    if format_of(data[:64]) is not None:  # of any size, and HEIC too
+    if format_of(data[:64]) is not None:  # images of any size, including HEIC
         return open_by_format(stream, data[:64])
     return Image.open(stream)
 
 
 def look_at_pixels(pixels: Pixels) -> ImageLook:
-    """The same of `(height, width, channels) uint8`, of 1, 3 or 4 channels."""
+    """Measure pixels, `(height, width, channels) uint8` with 1, 3 or 4 channels."""
     height, width, channels = pixels.shape
     image = Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
     return _look(image.convert("L"), height, width)
@@ -141,15 +141,15 @@ def _look(grey: Image.Image, height: int, width: int) -> ImageLook:
 
 
 class SketchedTexts(NamedTuple):
-    """Some texts, as they are compared."""
+    """A batch of texts, in a form for comparisons."""
 
-    keys: Hashes  # `(texts, 25)`, by which similar texts are found
-    members: npt.NDArray[np.uint32]  # hashes of words and pairs of words, sorted for each text
-    counts: Numbers  # `(texts,)`, how many each text has. Those of 0 are like no other
+    keys: Hashes  # `(texts, 25)`, used to find similar texts
+    members: npt.NDArray[np.uint32]  # hashes of words and word pairs, sorted for each text
+    counts: Numbers  # `(texts,)`, members of each text; texts without members are never similar
 
 
 class TextSketches(contextlib.ExitStack):
-    """Sketches of many texts: 200 bytes a text in memory, and some 8 a word in a file."""
+    """Sketches of many texts: 200 bytes per text in memory, and about 8 per word in a file."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,16 +157,16 @@ class TextSketches(contextlib.ExitStack):
         self._keys, self._ends = bytearray(), array.array("q", [0])
 
     def add(self, sketched: SketchedTexts) -> None:
-        """Takes in some texts, numbered on."""
+        """Add a batch of texts, numbered consecutively."""
         self._keys += sketched.keys.tobytes()
         self._members.write(sketched.members.tobytes())
         self._ends.extend((self._ends[-1] + np.cumsum(sketched.counts)).tolist())
 
     def groups(self) -> npt.NDArray[np.int32]:
-        """`(texts,)`, the first of those that each text is like."""
+        """Return for each text the first text of its group of similar ones, `(texts,) int32`."""
         keys = np.frombuffer(self._keys, np.uint64).reshape(-1, _BANDS)
         ends, sets = np.array(self._ends, np.int64), DisjointSets(len(keys))
-        texts = np.flatnonzero(np.diff(ends))  # others say nothing
+        texts = np.flatnonzero(np.diff(ends))  # others have no members
         if not len(texts):
             return sets.groups()
         self._members.flush()
@@ -184,14 +184,14 @@ class TextSketches(contextlib.ExitStack):
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text's beginning, without case and in one form of Unicode."""
+    """Return the words of a text's beginning, lower-cased and in one Unicode form."""
     text = text[:_MOST_CHARACTERS]
     plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
     return _WORD.findall(plain)
 
 
 def sketch_texts(words: Sequence[Sequence[str]]) -> SketchedTexts:
-    """The sketches of a few thousand texts at the most, by the words of each."""
+    """Return the sketches of up to a few thousand texts, given the words of each."""
     said = "\n".join(itertools.chain.from_iterable(words)).encode(errors="surrogatepass")
     counts = np.array([*map(len, words)], np.int64)
     total = int(counts.sum())
@@ -201,7 +201,7 @@ def sketch_texts(words: Sequence[Sequence[str]]) -> SketchedTexts:
     pairs = (hashes[:-1] * _MULTIPLIER + hashes[1:] + np.uint64(1 << 40))[together]
     members = _mix(np.concatenate([hashes, pairs]))
     owners = np.concatenate([owners, owners[1:][together]])
-    # Of each text once, in order of their upper 32 bits.
+    # Each once per text, ordered by their upper 32 bits.
     found = np.unique(owners.astype(np.uint64) << np.uint64(32) | members >> np.uint64(32))
     owners, upper = (found >> np.uint64(32)).astype(np.int64), found & _EMPTY
     keys = _keys(upper, owners, len(words))
@@ -209,7 +209,7 @@ def sketch_texts(words: Sequence[Sequence[str]]) -> SketchedTexts:
 
 
 def _mix(values: Hashes) -> Hashes:
-    """Hashes of numbers (the finaliser of SplitMix64)."""
+    """Hash numbers (the finaliser of SplitMix64)."""
     mixed = (values + _MULTIPLIER) * _MULTIPLIER
     mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
@@ -217,13 +217,13 @@ def _mix(values: Hashes) -> Hashes:
 
 
 def _keys(members: Hashes, owners: Numbers, count: int) -> Hashes:
-    """`(texts, 25)`: of the least value of each of 128 bins of a text's members."""
+    """Return keys `(texts, 25)` from the minima of 128 bins of each text's members."""
     mixed = _mix(members)
     bins = owners << _BIN_BITS | (mixed >> np.uint64(64 - _BIN_BITS)).astype(np.int64)
     least = np.full(count << _BIN_BITS, _EMPTY)
     np.minimum.at(least, bins, mixed & _EMPTY)
     least = least.reshape(count, _BINS)
-    for power in range(_BIN_BITS):  # an empty bin takes the value of the next one that is not
+    for power in range(_BIN_BITS):  # an empty bin takes the value of the next non-empty one
         least = np.where(least == _EMPTY, np.roll(least, -(1 << power), axis=1), least)
     order = np.random.Generator(np.random.PCG64(0)).permutation(_BINS)[: _BANDS * _ROWS]
     keys = np.tile(np.arange(_BANDS, dtype=np.uint64), (count, 1))

@@ -1,1 +1,1 @@
-"""What the components share: files, Beam pipelines, publishing, schemas."""
+"""Code shared by the components: inputs, tasks, workspaces, Beam pipelines, publishing."""

@@ -1,4 +1,4 @@
-"""How to set a setting, as Python has it and as the command line has it, for error messages.
+"""Format settings for error messages, as Python and as the command line take them.
 
 how_to_set(columns={"photo": "image"})   # columns={'photo': 'image'} (--column photo=image)
 how_to_set(header=True)                  # header=True (--header)
@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 FLAGS: Mapping[str, str] = {
-    # Settings whose flag is not their name: the flag of a repeated value is in the singular.
+    # Settings whose flag differs from their name. The flag of a repeated value is in the singular.
     "columns": "--column",
     "column_names": "--columns",
     "file_roots": "--file-root",
@@ -50,7 +50,7 @@ def _values(name: str, value: object) -> list[str]:
 
 
 def _csv_row(values: Sequence[object]) -> str:
-    """Return names as the command line takes a list of them: those with a comma are quoted."""
+    """Return names as a list for the command line, where names with a comma are quoted."""
     stream = io.StringIO()
     csv.writer(stream, lineterminator="").writerow(values)
     return stream.getvalue()

@@ -1,6 +1,6 @@
-"""Who does the work that `beam_pipeline_args` ask for: processes of this machine, or a Beam runner.
+"""Choose the runner that `beam_pipeline_args` ask for: local processes, or a Beam runner.
 
-Beam is imported where one of its runners is asked for, and not before.
+Beam is imported only if one of its runners is requested.
 """
 
 import argparse
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Beam's DirectRunner would first try to download another runner (Prism) from the internet.
 IN_PROCESS_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
-# Beam knows this one by its full name alone.
+# Beam knows this runner only by its full name.
 DASK_RUNNER = "apache_beam.runners.dask.dask_runner.DaskRunner"
 _DIRECT_RUNNERS = ("direct", "directrunner", "switchingdirectrunner")
 _DASK_PARTITIONS = ("--dask_npartitions", "--dask_partition_size")
@@ -30,14 +30,15 @@ def runner_of(
     make_beam_pipeline: Callable[[], Any] | None = None,
     starts_early: bool = True,
 ) -> Runner:
-    """Without a `--runner`, or with `DirectRunner`, processes of this machine; else Beam.
+    """Return a runner of local processes without `--runner` or with `DirectRunner`; else of Beam.
 
     Args:
-        arguments: Beam's. `--direct_num_workers` says how many processes, 0 is one a core, the
-            default; with another `--direct_running_mode` than `in_memory` Beam runs its own.
-        module: of `components`, where what workers do comes from.
-        make_beam_pipeline: makes the pipeline, where somebody else has decided about it.
-        starts_early: as of `Runner`.
+        arguments: Beam's arguments. `--direct_num_workers` is the number of processes. The default,
+            0, is one per core. With a `--direct_running_mode` other than `in_memory`, Beam runs its
+            own.
+        module: the module of `components` that has the workers' code, without `components.`.
+        make_beam_pipeline: creates the pipeline, if the caller has already chosen one.
+        starts_early: start to import `module` when the runner is entered; see `Runner`.
     """
     if make_beam_pipeline is None and not asks_for_beam(arguments):
         processes, module = _flags(arguments).processes, f"components.{module}"
@@ -46,7 +47,7 @@ def runner_of(
 
 
 def asks_for_beam(arguments: Sequence[str]) -> bool:
-    """Whether arguments are of a runner of Beam's own; ConfigError where Beam is not installed."""
+    """Return whether Beam's own runner is requested; raise ConfigError if Beam is not installed."""
     asked = _flags(arguments)
     if _is_direct(asked) and asked.mode == "in_memory":
         return False
@@ -58,11 +59,10 @@ def asks_for_beam(arguments: Sequence[str]) -> bool:
 
 
 def make_pipeline(arguments: Sequence[str]) -> "beam.Pipeline":
-    """A Beam pipeline that is given these arguments as they are.
+    """Return a Beam pipeline with these arguments, and defaults for missing ones.
 
-    What is added where nothing is said of it: the in-process runner; that nothing of the main
-    module is pickled for workers; and on Dask, that an element is a partition, since Beam's
-    own default gives 128 shards to one worker.
+    The defaults are the in-process runner and no pickling of the main module for workers. On Dask,
+    each element is a partition, since Beam's own default gives 128 shards to one worker.
     """
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
@@ -80,13 +80,13 @@ def make_pipeline(arguments: Sequence[str]) -> "beam.Pipeline":
 
 
 def takes_package(arguments: Sequence[str]) -> bool:
-    """Whether workers elsewhere install a package that TFX makes of itself."""
+    """Return whether remote workers install a package that TFX builds of itself."""
     asked = _flags(arguments)
     return not (_is_direct(asked) or asked.runner in (IN_PROCESS_RUNNER, DASK_RUNNER))
 
 
 def _flags(arguments: Sequence[str]) -> argparse.Namespace:
-    """The three flags that decide, as Beam reads them."""
+    """Parse the three flags that decide, with Beam's rules."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--runner")
     parser.add_argument("--direct_num_workers", dest="processes", type=int, default=0)
@@ -104,14 +104,14 @@ def _is_direct(asked: argparse.Namespace) -> bool:
 
 
 def call_on_beam(pipeline: "beam.Pipeline", call: Call, tasks: Sequence[Task]) -> list[Any]:
-    """What `call` returns for each task, in their order; each is an element.
+    """Return the result of `call` for each task, in order. Each task is a Beam element.
 
-    A task goes to a worker by name, with a file: a plan of a million inputs is too large for the
-    graphs that runners take.
+    A task goes to a worker as a name and a file: a plan of a million inputs is too large for the
+    graphs that runners accept.
 
     Raises:
-        DatasetError: what a worker raised, in place of what a runner makes of it; or a result is
-            missing.
+        DatasetError: an error that a worker raised, instead of the runner's version of it; or a
+            result is missing.
     """
     import apache_beam as beam
 
@@ -133,6 +133,6 @@ def call_on_beam(pipeline: "beam.Pipeline", call: Call, tasks: Sequence[Task]) -
         raise told from error
     finally:
         result: Any = getattr(pipeline, "result", None)
-        if type(result).__name__ == "DaskRunnerResult":  # which leaves its client open, and the
-            result.client.close()  # cluster that it began
+        if type(result).__name__ == "DaskRunnerResult":  # the runner leaves its client and
+            result.client.close()  # the cluster that it started open
     return [call.read(name) for name in names]

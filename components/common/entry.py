@@ -1,5 +1,6 @@
-"""What an ExampleGen found: each input, with the values and bytes that make its example, and all as
-a table, one row an example; how their bytes are read; and their fingerprint.
+"""Inputs of an ExampleGen as a table, the reader of their bytes, and their fingerprint.
+
+Each input is an entry, with the values and bytes of its example. The table has one row per example.
 """
 
 import dataclasses
@@ -20,11 +21,11 @@ from trainer_utils.format import InputError
 from trainer_utils.format.planning import keyed_digests
 from trainer_utils.storage.file_system import decode_path, encode_path
 
-_MAX_BLOB_BYTES = 1 << 30  # 1 GiB: an Example, being one protocol buffer, ends at 2 GiB
-_CHUNK = 1 << 14  # entries that are Python objects at a time
-_TEXT = pa.large_binary()  # since names may hold bytes that are not UTF-8
+_MAX_BLOB_BYTES = 1 << 30  # 1 GiB: an Example is one protocol buffer, whose limit is 2 GiB
+_CHUNK = 1 << 14  # entries that are Python objects at the same time
+_TEXT = pa.large_binary()  # binary, since names may have bytes that are not UTF-8
 _TYPES = {"int": pa.int64(), "float": pa.float64(), "string": _TEXT, "label": _TEXT}
-_BLOB_FIELDS = {  # `path` is null where it is the entry's name
+_BLOB_FIELDS = {  # `path` is null if it equals the entry's name
     "path": _TEXT,
     "size": pa.int64(),
     "offset": pa.int64(),
@@ -37,29 +38,29 @@ Value = Scalar | tuple[Scalar, ...] | None
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Column:
-    """A feature that the inputs give a value for."""
+    """A feature with a value from each input."""
 
     name: str
     kind: str  # `int`, `float`, `string`, or `label`: strings that become ids of a vocabulary
-    is_list: bool = False  # its values are tuples; else single values, or None where missing
-    # Of a list, where all have that many values by nature, as a vector has; else None
+    is_list: bool = False  # values are tuples; otherwise single values, or None if missing
+    # Length of each list if all have the same by nature, as vectors do; otherwise None
     length: int | None = None
 
 
 class Blob(NamedTuple):
-    """Bytes that are read when their shard is written: a file, or a part of one."""
+    """Bytes that are read when their shard is written: a file, or part of a file."""
 
     path: str  # relative to the input base, with `/`; below another root the whole path or url
-    size: int  # in bytes; of a row about so many
-    offset: int | None = None  # of a member of an archive, where its bytes begin
-    row: int | None = None  # of a Parquet file, the number of the row
-    column: str | None = None  # and the name of its column
+    size: int  # bytes; an estimate for a row
+    offset: int | None = None  # first byte of a member of an archive
+    row: int | None = None  # row number in a Parquet file
+    column: str | None = None  # column of the Parquet file
 
 
 class BlobColumn(NamedTuple):
-    """A feature whose bytes come from files: its name, and its kind.
+    """A feature whose bytes come from files: its name and its kind.
 
-    The kind is `image`, `label_map`, `audio`, or `bytes` for a file that is stored as it is.
+    The kind is `image`, `label_map`, `audio`, or `bytes` for a file that is stored unchanged.
     """
 
     name: str
@@ -70,12 +71,12 @@ _IMAGE = (BlobColumn("image", "image"),)
 
 
 class Entry(NamedTuple):
-    """One input that should become an example."""
+    """An input that should become an example."""
 
-    # What it is known by, unique: the file's path relative to the input base, or `<archive or
-    # table>/<key or row>`. Bytes that are not UTF-8 are surrogates
+    # Unique name: the file's path relative to the input base, or `<archive or table>/<key or row>`.
+    # Bytes that are not UTF-8 are surrogates
     name: str
-    split: str | None  # the split it names, or None where a hash decides
+    split: str | None  # the split that the input names, or None if a hash decides
     # blobs, values: one for each of the table's `blobs` and `columns`
     blobs: tuple[Blob, ...]
     values: tuple[Value, ...] = ()
@@ -83,7 +84,7 @@ class Entry(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExcludedInput:
-    """One input that will not be read; `code` is None where it is skipped on purpose."""
+    """An input that will not be read. Inputs skipped on purpose have no `code`."""
 
     name: str
     split: str | None
@@ -92,7 +93,7 @@ class ExcludedInput:
 
 
 def label_column(columns: Sequence[Column]) -> int | None:
-    """The place of the column whose classes are counted and kept in proportion."""
+    """Return the index of the column whose classes are counted and kept in proportion, if any."""
     for place, column in enumerate(columns):
         if column.kind == "label" or column.name in ("label", "labels"):
             return place
@@ -101,18 +102,18 @@ def label_column(columns: Sequence[Column]) -> int | None:
 
 @dataclasses.dataclass(frozen=True)
 class InputTable:
-    """All inputs."""
+    """A table of all inputs."""
 
-    # Those to read: `name`, `split` (null where a hash decides), for each of `blobs` a struct of
-    # what `Blob` has, for each of `columns` a value
+    # Inputs to read: `name`, `split` (null if a hash decides), a struct with the fields of `Blob`
+    # for each of `blobs`, and a value for each of `columns`
     rows: pa.Table
-    excluded: tuple[ExcludedInput, ...] = ()  # those that are rejected or skipped before reading
-    # columns, blobs: the features that the inputs give
+    excluded: tuple[ExcludedInput, ...] = ()  # inputs rejected or skipped before reading
+    # columns, blobs: the features of the inputs
     columns: tuple[Column, ...] = ()
     blobs: tuple[BlobColumn, ...] = _IMAGE
-    # Checksums of what the layout read to find them, by name
+    # Checksums, by name, of the files that the layout read to find the inputs
     contents: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    # Labels in the order of their ids, by feature, where the layout says it
+    # Labels in the order of their ids, by feature, if the layout defines them
     vocabularies: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -123,7 +124,7 @@ class InputTable:
         columns: tuple[Column, ...] = (),
         blobs: tuple[BlobColumn, ...] = _IMAGE,
     ) -> "InputTable":
-        """The table of entries that may be made one by one; `excluded` is taken after them."""
+        """Create a table from entries, which are consumed in chunks, and then from `excluded`."""
         schema, source = _schema(columns, blobs), iter(entries)
         parts = [schema.empty_table()]
         while some := list(itertools.islice(source, _CHUNK)):
@@ -147,7 +148,7 @@ class InputTable:
         blob: BlobColumn,
         labels: pa.Array | None,
     ) -> "InputTable":
-        """The table of `n` files that are an input each; `paths` are `large_binary`."""
+        """Create a table of `n` files, one input each; `paths` are `large_binary`."""
         columns = () if labels is None else (Column("label", "label"),)
         schema = _schema(columns, (blob,))
         known = {"size": sizes.combine_chunks()}
@@ -159,7 +160,7 @@ class InputTable:
         return cls(pa.Table.from_arrays(arrays, schema=schema), tuple(excluded), columns, (blob,))
 
     def renamed(self, names: Mapping[str, str]) -> "InputTable":
-        """With other names for features, by those that they have."""
+        """Return the table with features renamed. `names` maps old names to new ones."""
 
         def new(column: str) -> str:
             kind, colon, name = column.partition(":")
@@ -176,16 +177,16 @@ class InputTable:
 
     @property
     def found(self) -> int:
-        """How many inputs there are."""
+        """Number of inputs, including excluded ones."""
         return len(self.rows) + len(self.excluded)
 
     @property
     def entries(self) -> list[Entry]:
-        """The rows as objects of Python."""
+        """The rows as Python objects."""
         return [*entries_of(self.rows)]
 
     def values(self, place: int) -> pa.Array:
-        """What the rows have of one of `columns`."""
+        """Return the values of the rows in the column at an index of `columns`."""
         return array_of(self.rows, f"value:{self.columns[place].name}")
 
 
@@ -209,7 +210,7 @@ def _blob_array(names: Sequence[str], blobs: Sequence[Blob]) -> pa.Array:
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Python's values, and texts as their own bytes."""
+    """Convert Python values to an Arrow array. Strings become their bytes."""
     if kind == _TEXT:
         values = [None if value is None else encode_path(value) for value in values]
     elif pa.types.is_large_list(kind) and kind.value_type == _TEXT:
@@ -218,12 +219,12 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """A column of a table, which may be in chunks, as one array."""
+    """Return a table's column, which may be chunked, as one array."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def bytes_of(array: pa.Array) -> list[bytes]:
-    """The values of an array of `large_binary` without nulls; ten times as fast as `to_pylist`."""
+    """Return a `large_binary` array without nulls as a list, 10 times as fast as `to_pylist`."""
     _, offsets, values = array.buffers()
     bounds = np.frombuffer(offsets, np.int64, len(array) + 1, 8 * array.offset).tolist()
     data = values.to_pybytes() if values is not None else b""
@@ -231,17 +232,17 @@ def bytes_of(array: pa.Array) -> list[bytes]:
 
 
 def array_of(rows: pa.Table, name: str) -> pa.Array:
-    """A column in one piece."""
+    """Return a column by name as one array."""
     return one_array(rows.column(name))
 
 
 def blob_paths(rows: pa.Table, name: str) -> pa.Array:
-    """Where the files of a blob column lie, `(n,) large_binary`."""
+    """Return the paths of the files in a blob column, `(n,) large_binary`."""
     return pc.coalesce(array_of(rows, name).field("path"), array_of(rows, "name"))
 
 
 def sizes_of(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """How long the files of each row are together, `(n,)`."""
+    """Return the total bytes of each row's files, `(n,) int64`."""
     sizes = np.zeros(len(rows), np.int64)
     for name in rows.column_names:
         if name.startswith("blob:"):
@@ -250,7 +251,7 @@ def sizes_of(rows: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def entries_of(rows: pa.Table) -> Iterator[Entry]:
-    """The rows as objects of Python, some at a time."""
+    """Yield the rows as Python objects, converted in chunks."""
     for batch in rows.to_batches(max_chunksize=_CHUNK):
         names = texts_of(batch.column(0))
         nothing = itertools.repeat((), len(names))
@@ -272,14 +273,14 @@ def entries_of(rows: pa.Table) -> Iterator[Entry]:
 
 
 def texts_of(array: pa.Array) -> list[Any]:
-    """The values of an array as Python has them: bytes as texts, lists as tuples."""
+    """Return an array's values as Python objects: bytes become strings, and lists become tuples."""
     if array.null_count == len(array):
         return [None] * len(array)
     if not array.null_count and array.type == _TEXT:
         return [*map(decode_path, bytes_of(array))]
     if not array.null_count and (pa.types.is_integer(array.type) or array.type == pa.float64()):
-        # Arrow's own `to_numpy` imports pandas where there is one, half a second in each process;
-        # its `to_pandas_dtype` fails where there is none.
+        # Arrow's `to_numpy` imports pandas if it is installed, which takes half a second per
+        # process. Its `to_pandas_dtype` fails without pandas.
         held = np.frombuffer(array.buffers()[1], str(array.type))
         numbers: list[Any] = held[array.offset : array.offset + len(array)].tolist()
         return numbers
@@ -296,12 +297,12 @@ def _plain(value: Any) -> Any:
 
 
 def with_excluded(inputs: InputTable, excluded: Sequence[ExcludedInput]) -> InputTable:
-    """Inputs with more of them excluded."""
+    """Return the inputs with additional excluded ones."""
     return dataclasses.replace(inputs, excluded=(*inputs.excluded, *excluded))
 
 
 def join_inputs(parts: Sequence[InputTable]) -> InputTable:
-    """Several as one; a column that one of them lacks is missing there."""
+    """Concatenate tables. Rows of a table that lacks a column have nulls there."""
     if len(parts) == 1:
         return parts[0]
     columns: dict[str, Column] = {}
@@ -346,10 +347,14 @@ def join_inputs(parts: Sequence[InputTable]) -> InputTable:
 
 
 class BlobReader(threading.local):
-    """Reads blobs below a base, or below `image_roots`.
+    """A reader of blobs below a base or one of `image_roots`.
 
-    Each thread holds the last row group of each column of Parquet, so rows should come in their
-    order.
+    Each thread keeps the last row group of each Parquet column, so read rows in order.
+
+    Args:
+        base: the folder that relative paths start from.
+        image_roots: other folders that files may be in.
+        follow_links: read files that links outside of these folders lead to.
     """
 
     def __init__(
@@ -358,11 +363,11 @@ class BlobReader(threading.local):
         self.base, self._follow_links = base, follow_links
         roots = [root for root in (base, *image_roots) if not storage.is_remote(root)]
         self._roots = [(os.path.abspath(root), os.path.realpath(root)) for root in roots]
-        # By column: path, first row, number of rows, and their values or why they cannot be read
+        # By column: path, first row, number of rows, and their values or the error of reading them
         self._groups: dict[str, tuple[str, int, int, Any]] = {}
 
     def read(self, blob: Blob) -> bytes:
-        """A blob's bytes; RejectedInputError where they are too large, or not as listed."""
+        """Return a blob's bytes; raise RejectedInputError if it is too large or has changed."""
         if blob.size > _MAX_BLOB_BYTES:
             raise RejectedInputError(
                 "TOO_LARGE", f"expected at most {_MAX_BLOB_BYTES} bytes, got {blob.size}"
@@ -388,7 +393,7 @@ class BlobReader(threading.local):
         return data
 
     def _root_of(self, path: str) -> str | None:
-        """The folder that a local file must lie in."""
+        """Return the folder that a local file must be in."""
         if self._follow_links or storage.is_remote(path) or not self._roots:
             return None
         for spelling, real in self._roots[1:]:
@@ -399,13 +404,13 @@ class BlobReader(threading.local):
     def _read_row(self, path: str, column: str, row: int) -> bytes:
         held, first, count, values = self._groups.get(column, ("", 0, 0, ()))
         if held != path or not first <= row < first + count:
-            self._groups.pop(column, None)  # before there are two of them
+            self._groups.pop(column, None)  # free the old group before reading the next
             first, count, values = _read_row_group(path, self._root_of(path), column, row)
             self._groups[column] = path, first, count, values
-        if isinstance(values, OSError):  # a damaged group is not read once for each of its rows
+        if isinstance(values, OSError):  # cached: a damaged group is not read for each row
             raise values
         value = values[row - first].as_py()
-        while isinstance(value, dict):  # of a struct, the one field that was read
+        while isinstance(value, dict):  # unwrap the one field of a struct that was read
             (value,) = value.values()
         if value is None:
             raise RejectedInputError("EMPTY_FILE", f"no bytes in row {row}")
@@ -414,7 +419,7 @@ class BlobReader(threading.local):
 
 def _read_row_group(path: str, root: str | None, column: str, row: int) -> tuple[int, int, Any]:
     """Return a row group's first row, number of rows, and a column's values or its `OSError`."""
-    import pyarrow.parquet  # takes a third of a second, and few need it
+    import pyarrow.parquet  # takes a third of a second, and is rarely needed
 
     with storage.open_for_reading(path, root=root) as stream:
         table = pyarrow.parquet.ParquetFile(stream)
@@ -433,15 +438,14 @@ def _read_row_group(path: str, root: str | None, column: str, row: int) -> tuple
 
 
 def sum_facts(facts: Iterable[tuple[tuple[object, ...], object]]) -> int:
-    """The fingerprint of some inputs; those of parts add up to that of the whole, modulo 2**128.
+    """Return the fingerprint of inputs. Fingerprints of parts add up to the whole's, modulo 2**128.
 
-    A sum in no order: it does not matter how the inputs were listed, or on which worker each was
-    read.
+    The sum does not depend on the order of the inputs, nor on the worker that read each.
 
     Args:
-        facts: of each input its identity, and its checksum or None where it was not read.
+        facts: the identity of each input, and its checksum, or None if it was not read.
     """
-    # `repr` tells the names a and b from the name a, b; a sum, zero from none.
+    # `repr` distinguishes the names "a" and "b" from the name "a, b". The sum of no inputs is 0.
     texts = (repr(fact).encode() for fact in facts)
     digests = keyed_digests(texts, seed=0, purpose="inputs")
     parts: list[int] = digests.view("<u4").sum(axis=0, dtype=np.uint64).tolist()
@@ -449,11 +453,12 @@ def sum_facts(facts: Iterable[tuple[tuple[object, ...], object]]) -> int:
 
 
 def sum_blobs(facts: Iterable[tuple[Blob, int | None]], roots: Sequence[str] = ()) -> int:
-    """`sum_facts` of files and parts of files, each with its CRC-32C or None.
+    """Return `sum_facts` of files and parts of files, each with its CRC-32C or None.
 
     Args:
-        roots: folders by which a path begins that is none of the input base: it is known by what
-            follows, wherever the inputs lie.
+        facts: blobs and their checksums.
+        roots: folders outside of the input base. They are removed from the start of paths, so that
+            the sum is independent of their location.
     """
     folders = [f"{root.rstrip('/')}/" for root in roots]
 

@@ -1,4 +1,4 @@
-"""What a layout is read from: files below the input base, as columns, and how lists name them."""
+"""The inputs of a layout: files below the input base as a table, and how lists refer to them."""
 
 import bisect
 import concurrent.futures
@@ -23,7 +23,7 @@ from trainer_utils.format import InputError
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage.file_system import decode_path, encode_path
 
-_CHUNK = 1 << 15  # files that are Python objects at a time
+_CHUNK = 1 << 15  # files that are Python objects at the same time
 _PATH = pa.large_binary()
 _SCHEMA = pa.schema(
     [
@@ -37,7 +37,7 @@ _SCHEMA = pa.schema(
 )
 _REMOTE_THREADS = 16
 _MOST_BISECTIONS = 64
-_EXTENSION_BYTES = 16  # of a name, at the most: longer ones are no extensions
+_EXTENSION_BYTES = 16  # longer endings of a name are not extensions
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN_SCHEMES = ("file", "gs", "hdfs", "s3")
 
@@ -46,7 +46,7 @@ class FileTable(Mapping[str, storage.InputFile]):
     """Files by path, in the order of their paths' bytes.
 
     Args:
-        table: a row a file; `code` and `detail` say why one cannot be read.
+        table: one row per file. If a file cannot be read, `code` and `detail` give the reason.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -55,7 +55,7 @@ class FileTable(Mapping[str, storage.InputFile]):
 
     @classmethod
     def of(cls, files: Iterable[storage.InputFile]) -> "FileTable":
-        """The table of files that come in any order, of which few are held at a time."""
+        """Create a table of files in any order, consumed in chunks to save memory."""
         source, parts = iter(files), [_SCHEMA.empty_table()]
         while some := list(itertools.islice(source, _CHUNK)):
             paths, sizes, versions, problems, are_folders = zip(*some, strict=True)
@@ -68,7 +68,7 @@ class FileTable(Mapping[str, storage.InputFile]):
         return cls(table.take(pc.sort_indices(table.column("path"))))
 
     def add_to(self, digest: Any) -> None:
-        """Has a digest of `hashlib` depend on all that is known of each file."""
+        """Update a `hashlib` digest with every column of the table."""
         for column in map(pa.ChunkedArray.combine_chunks, self.table.columns):
             digest.update(np.asarray(column.is_valid()))
             known = column.drop_null()
@@ -94,9 +94,10 @@ class FileTable(Mapping[str, storage.InputFile]):
         return isinstance(path, str) and self._place_of(path) is not None
 
     def _place_of(self, path: str) -> int | None:
-        """Return the place of a path: the first ones by bisection, then from a table of all.
+        """Return the index of a path, or None.
 
-        A table of a million paths takes a second and 150 MB, which one question is not worth.
+        The first lookups bisect. Later ones use a dictionary of all paths, since building it for a
+        million paths takes a second and 150 MB.
         """
         if "_places" in vars(self) or self._questions >= _MOST_BISECTIONS:
             return self._places.get(path)
@@ -117,7 +118,7 @@ class FileTable(Mapping[str, storage.InputFile]):
         return [column.combine_chunks() for column in self.table.columns[1:]]
 
     def rows(self) -> Iterator[storage.InputFile]:
-        """The files in order, each made when it is asked for."""
+        """Yield the files in order, created in chunks."""
         for batch in self.table.to_batches(max_chunksize=_CHUNK):
             paths, sizes, versions, codes, details, are_folders = batch.columns
             problems: Iterable[tuple[str, str] | None] = itertools.repeat(None, len(batch))
@@ -132,9 +133,10 @@ class FileTable(Mapping[str, storage.InputFile]):
 
     @functools.cached_property
     def _extensions(self) -> tuple[list[bytes], npt.NDArray[np.int32]]:
-        """The distinct extensions of the names in lower case, and the place of each file's.
+        """Distinct lower-case extensions, and the index of each file's extension.
 
-        Some 0.3 µs a file, once: a pattern for each question would take as long every time.
+        They take about 0.3 µs per file, once. A regular expression would take as long on every
+        call.
         """
         known: dict[bytes, int] = {}
         codes = np.empty(len(self), np.int32)
@@ -147,7 +149,7 @@ class FileTable(Mapping[str, storage.InputFile]):
         return [b"" if b"/" in one else one.lower() for one in known], codes
 
     def ending(self, endings: Iterable[str]) -> "FileTable":
-        """Return the files whose paths end so, in any case."""
+        """Return the files whose paths have one of these endings, in any case."""
         wanted = tuple(ending.lower().encode() for ending in endings)
         last = tuple(ending[ending.rfind(b".") :] for ending in wanted)
         known, codes = self._extensions
@@ -159,7 +161,7 @@ class FileTable(Mapping[str, storage.InputFile]):
         return found.select_only(np.asarray(pc.match_substring_regex(found.paths, pattern=pattern)))
 
     def below(self, folder: str) -> "FileTable":
-        """Those files that lie below a folder; all below `""`."""
+        """Return the files below a folder. All files are below `""`."""
         if not folder:
             return self
         found = pc.starts_with(self.table.column("path"), pattern=encode_path(f"{folder}/"))
@@ -167,11 +169,11 @@ class FileTable(Mapping[str, storage.InputFile]):
 
     @functools.cached_property
     def paths(self) -> pa.Array:
-        """The paths of the files, `(n,) large_binary`."""
+        """Paths of the files, `(n,) large_binary`."""
         return one_array(self.table.column("path"))
 
     def folders(self) -> pa.DictionaryArray:
-        """Return the folder of each file, `large_binary`; that of one at the top is `""`."""
+        """Return the folder of each file, `large_binary`. The folder of top-level files is `""`."""
         return self._folders
 
     @functools.cached_property
@@ -180,16 +182,16 @@ class FileTable(Mapping[str, storage.InputFile]):
         return found.dictionary_encode()
 
     def select_only(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
-        """Return the files that a mask `(n,)` takes, as a table of their own."""
+        """Return a new table with the files selected by a mask `(n,) bool`."""
         return FileTable(self.table.filter(pa.array(mask)))
 
     def select(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
-        """Those files that a mask `(n,)` takes."""
+        """Return the files selected by a mask `(n,) bool`; this table itself if all are."""
         return self if mask.all() else FileTable(self.table.filter(pa.array(mask)))
 
 
 def _extensions_of(paths: pa.Array) -> npt.NDArray[np.bytes_]:
-    """Return what each path ends in from its last dot on, `(n,) S16`; longer ones are empty."""
+    """Return the extension of each path, from the last dot, `(n,) S16`; longer ones are empty."""
     _, offsets, values = paths.buffers()
     bounds = np.frombuffer(offsets, np.int64, len(paths) + 1, 8 * paths.offset)
     data = np.frombuffer(values, np.uint8, bounds[-1]) if values is not None else np.zeros(0, "u1")
@@ -206,10 +208,10 @@ def _extensions_of(paths: pa.Array) -> npt.NDArray[np.bytes_]:
 
 
 class NamedFiles(Mapping[str, storage.InputFile]):
-    """Files below a folder, looked up when a list names them: few of a large folder may be.
+    """Files below a folder, looked up on demand: a list may name few files of a large folder.
 
     Args:
-        base: the folder, or the url of one.
+        base: the path or url of the folder.
     """
 
     def __init__(self, base: str) -> None:
@@ -217,7 +219,7 @@ class NamedFiles(Mapping[str, storage.InputFile]):
         self._found: dict[str, storage.InputFile | None] = {}
 
     def look_up(self, paths: Iterable[str]) -> None:
-        """Look for many files, so that their folders are listed at once."""
+        """Look up many files at once, so that each of their folders is listed once."""
         new = [path for path in dict.fromkeys(paths) if path not in self._found]
         found = storage.find_files(self._base, new)
         self._found |= {path: found.get(path) for path in new}
@@ -238,30 +240,30 @@ class NamedFiles(Mapping[str, storage.InputFile]):
 
 @dataclasses.dataclass(frozen=True)
 class ImageRoot:
-    """A folder outside the input base that a list may point into, with its files by path."""
+    """A folder outside of the input base that lists may refer to, with its files by path."""
 
     base: str
     files: Mapping[str, storage.InputFile]
 
     @property
     def table(self) -> FileTable:
-        """The files that were listed or named."""
+        """Files that were listed or named."""
         files = self.files
         return files if isinstance(files, FileTable) else FileTable.of(files.values())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayoutInputs:
-    """What a layout is read from."""
+    """The files and settings that a layout is read from."""
 
     base: str  # the input base, a folder
-    root: str  # where the layout begins, relative to `base`: a folder ("" for the base), or a file
-    files: FileTable  # those selected, by path relative to `base`, in order; without junk
-    split: str | None = None  # the split that all of them belong to, or None where the layout says
-    # Kinds by column, as the user sets them
+    root: str  # start of the layout relative to `base`: a folder ("" for the base) or a file
+    files: FileTable  # selected files in order, by path relative to `base`; without junk
+    split: str | None = None  # the split of all files, or None if the layout decides
+    # Kinds by column, set by the user
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    image_roots: tuple[ImageRoot, ...] = ()  # other folders that lists may point into
-    # Settings of lists, as the user gives them
+    image_roots: tuple[ImageRoot, ...] = ()  # other folders that lists may refer to
+    # Settings of lists, set by the user
     column_names: Sequence[str] = ()
     header: bool | None = None
     delimiter: str | None = None
@@ -272,40 +274,40 @@ class LayoutInputs:
     find_files: str = "path"
     box_format: str | None = None
     vocabularies: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
-    # Folders and files of the layout that have other names, by setting
+    # Names of the layout's folders and files that differ from the default, by setting
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    media: str = "image"  # the kind of the files, where nothing says it: `image`, `audio`, `text`
-    follow_links: bool = False  # whether files may be read that links outside of `base` lead to
-    layout: str = "auto"  # the setting: the layout that is asked for by name, or `auto`
-    # Sums of what the layout itself read, such as annotations, by name: a part of the inputs'
-    # fingerprint
+    media: str = "image"  # default kind of the files: `image`, `audio` or `text`
+    follow_links: bool = False  # read files that links outside of `base` lead to
+    layout: str = "auto"  # the requested layout, or `auto`
+    # Checksums, by name, of files that the layout itself read, such as annotations. They are part
+    # of the inputs' fingerprint
     contents: dict[str, int] = dataclasses.field(default_factory=dict)
-    # What layouts computed of these inputs, by name
+    # Intermediate results of layouts, by name
     cache: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def below_root(self) -> Iterator[tuple[tuple[str, ...], storage.InputFile]]:
-        """Each file below `root`, with the parts of its path from there on."""
+        """Yield the files below `root`, each with the parts of its path relative to it."""
         for file in self.files.below(self.root).rows():
             yield self.parts_of(file.path), file
 
     def paths_below_root(self, *, endings: Iterable[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-        """The paths below `root` that end so, in any case, with their parts from there on."""
+        """Yield parts and path of each file below `root` that ends in one of `endings`."""
         for path in self.files.ending(endings).below(self.root):
             yield self.parts_of(path), path
 
     def parts_of(self, path: str) -> tuple[str, ...]:
-        """The parts of a path that lies below `root`, from there on."""
+        """Return the parts of a path below `root`, relative to it."""
         return tuple(path.removeprefix(f"{self.root}/" if self.root else "").split("/"))
 
     @functools.cached_property
     def folders(self) -> frozenset[tuple[str, ...]]:
-        """The folders below `root` that files are in, in parts."""
+        """Folders below `root` that have files, as relative parts."""
         found = map(decode_path, bytes_of(self.files.below(self.root).folders().dictionary))
         return frozenset(self.parts_of(folder) for folder in found if folder != self.root)
 
     @property
     def only_folder(self) -> str | None:
-        """The path of the one folder at the root that all files are in; None if there is more."""
+        """Path of the only top-level folder if it has all files; None otherwise."""
         tops = {parts[0] for parts in self.folders}
         folders = self.files.below(self.root).folders().dictionary
         has_files = encode_path(self.root) in {*bytes_of(folders)}
@@ -313,13 +315,13 @@ class LayoutInputs:
 
     @property
     def label_list(self) -> str | None:
-        """The path of the text with the labels of files in no class folder, if there is one."""
+        """Path of the text file with the labels of files outside of class folders, or None."""
         name = self.names.get("label_list")
         return None if name is None else posixpath.join(self.root, name)
 
     @functools.cached_property
     def _spellings(self) -> dict[str, tuple[str, ...]]:
-        """What whole paths below the base and each image root may begin with."""
+        """Possible prefixes of absolute paths below the base and each image root."""
         found = {}
         for root in (self.base, *(root.base for root in self.image_roots)):
             is_local = not storage.is_remote(root)
@@ -333,13 +335,13 @@ class LayoutInputs:
         return None if is_free else os.path.realpath(self.base)
 
     def open(self, path: str) -> BinaryIO:
-        """A file's bytes as an unbuffered stream; OSError where it is not what was listed."""
-        # A text's copy in UTF-8 is none of the files that were listed.
+        """Open a file as an unbuffered stream; raise OSError if it changed since listing."""
+        # A UTF-8 copy of a text file is not among the listed files.
         root = self._real_base if path in self.files else None
         return storage.open_for_reading(storage.join(self.base, path), root=root)
 
     def read_bytes(self, path: str) -> bytes:
-        """A whole file, whose content is kept in mind; OSError where it is not what was listed."""
+        """Read a whole file and record its checksum; raise OSError if it changed since listing."""
         location = storage.join(self.base, path)
         if path in self.files:
             data = storage.read_bytes_of_size(location, self.files[path].size, root=self._real_base)
@@ -349,9 +351,9 @@ class LayoutInputs:
         return data
 
     def problem_of(self, path: str) -> tuple[str, str] | None:
-        """Why a listed file cannot be read, as a reject's code and detail; it is opened to see."""
+        """Return a reject code and detail if a listed file cannot be opened, else None."""
         problem = self.files[path].problem
-        if problem is not None or storage.is_remote(self.base):  # a bucket gives what it lists
+        if problem is not None or storage.is_remote(self.base):  # a listed object exists
             return problem
         try:
             with self.open(path):
@@ -360,9 +362,9 @@ class LayoutInputs:
             return storage.problem_of(error, storage.join(self.base, path))
 
     def read_many(self, paths: Sequence[str]) -> Iterator[bytes | OSError]:
-        """Whole small files, in order, or why one cannot be read: it may vanish.
+        """Yield whole small files in order, or an OSError for a file that cannot be read.
 
-        Those of an object store are read many at a time.
+        Files of an object store are read in parallel.
         """
         if not storage.is_remote(self.base):
             yield from map(self._bytes_or_error, paths)
@@ -377,19 +379,19 @@ class LayoutInputs:
             return error
 
     def read_text(self, path: str) -> str:
-        """A whole UTF-8 file, with or without a byte order mark."""
+        """Read a whole UTF-8 file, with or without a byte order mark."""
         return decode_text(self.read_bytes(path), path=path)
 
     def resolve(self, uri: str, *, folder: str) -> tuple[str, Blob]:
-        """The name and the file that a row of a list means.
+        """Return the name and the file that a row of a list refers to.
 
         Args:
             uri: a path relative to `folder`, to the input base or to an image root, an absolute
                 path, or a url.
-            folder: of the list, relative to `base`.
+            folder: the folder of the list, relative to `base`.
 
         Raises:
-            RejectedInputError: there is none, or it may not be read.
+            RejectedInputError: there is no such file, or it may not be read.
         """
         if _has_unknown_scheme(uri):
             raise RejectedInputError(
@@ -415,11 +417,11 @@ class LayoutInputs:
         )
 
     def look_up(self, uris: Iterable[str], *, folder: str) -> None:
-        """Look for the files of a list outside of the input base, before `resolve` is asked.
+        """Look up the files of a list that are outside of the input base, to make `resolve` fast.
 
         Args:
-            uris: as of `resolve`.
-            folder: of the list, relative to `base`.
+            uris: the paths or urls of the list, as for `resolve`.
+            folder: the folder of the list, relative to `base`.
         """
         roots = [root for root in self.image_roots if isinstance(root.files, NamedFiles)]
         if not roots:
@@ -439,7 +441,7 @@ class LayoutInputs:
             root.files.look_up(paths[root.base])
 
     def _whole_if_outside(self, uri: str, folder: str) -> str:
-        """`../photos/1.jpg` as a whole path, where it leads out of the input base."""
+        """Make a relative path such as `../photos/1.jpg` absolute if it leaves the input base."""
         if "://" in uri or os.path.isabs(uri) or storage.is_remote(self.base):
             return uri
         path = posixpath.normpath(posixpath.join(folder, uri))
@@ -456,10 +458,16 @@ class LayoutInputs:
 def select_readable(
     inputs: LayoutInputs, paths: Sequence[str], what: str
 ) -> tuple[list[str], list[ExcludedInput]]:
-    """Those files that can be opened, in order; those that are unreadable or gone are excluded.
+    """Return the files that can be opened, in order, and exclude unreadable and missing ones.
 
-    None that can be, or one that is no file of the input base, ends the run. `what` each of them is
-    stands in the message.
+    Args:
+        inputs: the files of the layout.
+        paths: the files to check, relative to the input base.
+        what: description of a file, for the error.
+
+    Raises:
+        InputError: no file can be opened, or one has another problem, such as a link out of the
+            base.
     """
     problems = {path: inputs.problem_of(path) for path in paths}
     excluded = [
@@ -479,7 +487,7 @@ def _blob_of(file: storage.InputFile, location: str) -> Blob:
 
 
 def _check_folders_readable(files: Mapping[str, storage.InputFile], path: str) -> None:
-    """Reject a file in a folder that cannot be listed."""
+    """Raise RejectedInputError if a folder of the path cannot be listed."""
     while isinstance(files, FileTable) and (path := posixpath.dirname(path)):
         if (folder := files.get(path)) is not None and folder.is_folder:
             _blob_of(folder, path)
@@ -488,7 +496,7 @@ def _check_folders_readable(files: Mapping[str, storage.InputFile], path: str) -
 def decode_text(
     data: bytes, *, path: str, errors: str = "strict", encoding: str = "utf-8-sig"
 ) -> str:
-    """Decode a text, UTF-8 with or without a byte order mark; InputError where it is none."""
+    """Decode text, by default UTF-8 with or without a byte order mark; raise InputError."""
     try:
         return data.decode(encoding, errors)
     except UnicodeDecodeError as error:
@@ -511,7 +519,13 @@ def _has_unknown_scheme(uri: str) -> bool:
 
 
 def _below(uri: str, prefixes: tuple[str, ...], start: str) -> str | None:
-    """`uri` relative to a root of those spellings, read from its folder `start`; None: outside."""
+    """Return `uri` relative to a root, or None if it is outside.
+
+    Args:
+        uri: a url, an absolute path, or a path relative to `start`.
+        prefixes: the spellings of the root, each with a final slash.
+        start: a folder of the root, relative to it.
+    """
     if "://" in uri or os.path.isabs(uri):
         whole = uri if "://" in uri else posixpath.normpath(uri)
         prefix = next((p for p in prefixes if whole.startswith(p)), None)

@@ -1,7 +1,7 @@
-"""Light processes of this machine, which import neither TFX nor Beam nor TensorFlow.
+"""Lightweight local processes, which import neither TFX nor Beam nor TensorFlow.
 
-A server forks them: a fresh Python that has imported only the module that they need, since with TFX
-that takes ten seconds in each, and a fork of TensorFlow's threads may hang. Server and processes
+A server forks them. It is a fresh Python that has imported only the module they need: importing TFX
+would take ten seconds in each, and a fork of TensorFlow's threads may hang. Server and processes
 belong to one `Pool`. Nothing of the calling program changes: neither its own fork server, nor its
 environment, its main module or its garbage collector.
 
@@ -36,29 +36,29 @@ from typing import Any, NamedTuple
 from trainer_utils.format import DatasetError
 from trainer_utils.machine import free_memory, usable_cores
 
-# What takes less time alone is not worth the start of processes, 0.3 s of a core each.
+# Shorter work is not worth starting processes, which takes 0.3 s of a core each.
 _WORTH_SECONDS = 0.75
-_MEMORY_SHARE = 0.5  # of what is free when the processes start
-# Of libraries that would start a thread a core in every process.
+_MEMORY_SHARE = 0.5  # share of the memory that is free when the processes start
+# For libraries that would start a thread per core in every process.
 _ONE_THREAD = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
     "TOKENIZERS_PARALLELISM": "false",
 }
-_END_SECONDS = 1.5  # that the server has to end its processes, and itself
-_STATUS_SECONDS = 10.0  # that the status of a process takes that has ended
-_PARENT_SECONDS = 1.0  # between two looks of the server at its parent
+_END_SECONDS = 1.5  # for the server to end its processes and itself
+_STATUS_SECONDS = 10.0  # for the status of an ended process to arrive
+_PARENT_SECONDS = 1.0  # between two checks by the server that its parent is alive
 _PACKAGES = ("components", "pipelines", "trainer_utils")
-_PR_SET_PDEATHSIG = 1  # of Linux's prctl: the signal that a process gets when its parent ends
+_PR_SET_PDEATHSIG = 1  # Linux's prctl option: the signal that a process gets when its parent ends
 
 
 def count_processes(most: int, *, tasks: int, seconds: float, process_bytes: int) -> int:
-    """Return how many processes do some work; 1: it is done in this one.
+    """Return the number of processes for some work. 1: it is done in this process.
 
     Args:
-        most: as many as are allowed; 0: one a core.
-        tasks: the number of parts that the work has.
-        seconds: that it takes alone, about.
-        process_bytes: of memory that one of them may need.
+        most: the maximum number. 0: one per core.
+        tasks: the number of parts of the work.
+        seconds: the approximate time of the work in one process.
+        process_bytes: the memory that one process may need.
     """
     if seconds < _WORTH_SECONDS or not sys.executable:
         return 1
@@ -95,17 +95,17 @@ class Pool:
         """Return the result of each call, in the order of the arguments.
 
         Args:
-            call: can be pickled, and is of a module that others can import.
-            arguments: of the calls, in the order in which they are begun.
-            processes: the number of calls at a time.
+            call: a function that can be pickled, of a module that other processes can import.
+            arguments: the argument of each call, in starting order.
+            processes: the maximum number of concurrent calls.
             on_result: called with the index of each argument whose call is done, and its result.
 
         Raises:
-            DatasetError: a process was killed, as the system does where memory runs out.
-            Exception: what a call raised. No other is begun then, and no process is left.
+            DatasetError: a process was killed, for example by the system when memory runs out.
+            Exception: the error of a call. No further call starts, and all processes end.
         """
         try:
-            with tempfile.NamedTemporaryFile() as file:  # goes to each process once, at any size
+            with tempfile.NamedTemporaryFile() as file:  # sent to each process once, at any size
                 pickle.dump(call, file)
                 file.flush()
                 workers = self._grow(min(processes, len(arguments)))
@@ -115,7 +115,7 @@ class Pool:
             raise
 
     def end(self) -> None:
-        """End the processes, at once."""
+        """End the processes immediately."""
         server, self._server, self._workers = self._server, None, []
         if server is not None:
             server.end()
@@ -136,7 +136,7 @@ class Pool:
     ) -> list[Any]:
         assert self._server is not None
         results: list[Any] = [None] * len(arguments)
-        # Pickled while processes are at work, so that none waits for it.
+        # Pickled while processes work, so that no process waits for it.
         messages = (pickle.dumps((call_path, argument)) for argument in arguments)
         message, number = next(messages, None), 0
         idle, busy = [*workers], dict[Connection, tuple[_Worker, int]]()
@@ -176,10 +176,10 @@ class _Worker(NamedTuple):
 
 
 class _Server:
-    """The process that forks the others, and this end of the connection to it.
+    """The process that forks the others, and the caller's end of the connection to it.
 
-    It is fresh and has one thread. It ends, and all that it has forked with it, when this end is
-    closed or its parent is gone.
+    It is fresh and has one thread. It ends with all processes that it has forked when the caller's
+    end is closed or its parent is gone.
     """
 
     def __init__(self, module: str) -> None:
@@ -202,7 +202,7 @@ class _Server:
         self._statuses: dict[int, int] = {}
 
     def fork(self, count: int) -> list[_Worker]:
-        """Have the server fork processes, which see this one's environment, path and folder."""
+        """Fork processes with this process's environment, path and folder."""
         setting = pickle.dumps(_Setting.of_this_process())
         ends = []
         try:
@@ -222,7 +222,7 @@ class _Server:
         return workers
 
     def read_statuses(self) -> None:
-        """Take in what the server reports of processes that have ended."""
+        """Receive the statuses of ended processes that the server has reported."""
         try:
             while self.connection.poll():
                 self._read()
@@ -230,7 +230,7 @@ class _Server:
             raise self._own_error() from error
 
     def error_of(self, process: int) -> DatasetError:
-        """Return the error that tells how a process ended."""
+        """Return the error that describes how a process ended."""
         with contextlib.suppress(EOFError, OSError):
             end = time.monotonic() + _STATUS_SECONDS
             while process not in self._statuses and time.monotonic() < end:
@@ -239,16 +239,16 @@ class _Server:
         return _lost(process, self._statuses.get(process))
 
     def end(self) -> None:
-        """End the server and all that it has forked."""
+        """End the server and all processes that it has forked."""
         self.connection.close()
         try:
             self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:  # a process waits for a disk that does not answer
+        except subprocess.TimeoutExpired:  # a process is blocked by a disk that does not answer
             self._process.kill()
             self._process.wait()
 
     def _read(self) -> int | None:
-        """Take in a message: the number of a process that has started, or a status (then None)."""
+        """Receive a message: the id of a started process, or a status (then return None)."""
         process, status = pickle.loads(self.connection.recv_bytes())
         if status is None:
             return int(process)
@@ -298,13 +298,13 @@ class _Reply(NamedTuple):
 
 
 def _handle(record: logging.LogRecord) -> None:
-    """Log here what was logged in a process."""
+    """Log a record that comes from a worker process."""
     if (logger := logging.getLogger(record.name)).isEnabledFor(record.levelno):
         logger.handle(record)
 
 
 def _value_of(reply: _Reply) -> Any:
-    """Return the value, or raise what was raised in the process."""
+    """Return the value, or raise the error of the worker process."""
     if reply.error is not None:
         raise reply.error from RuntimeError(f"\n{reply.traceback}")
     return reply.value
@@ -314,7 +314,7 @@ def _value_of(reply: _Reply) -> Any:
 
 
 class _Setting(NamedTuple):
-    """The surroundings of the calling process that work may depend on."""
+    """The state of the calling process that work may depend on."""
 
     log_level: int
     folder: str
@@ -340,27 +340,27 @@ class _Setting(NamedTuple):
 
 
 def serve(descriptor: int, module: str, parent: int) -> None:
-    """Fork processes on request, and report how they end: the whole work of a server.
+    """Fork processes on request and report how they end. This is the server's main function.
 
     Args:
         descriptor: a socket to the calling process.
-        module: to import first.
-        parent: the calling process.
+        module: the module to import first.
+        parent: the id of the calling process.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     with contextlib.suppress(OSError):  # there is no stderr
-        os.dup2(2, 1)  # what a library prints would be taken for the program's own output
+        os.dup2(2, 1)  # keep output of libraries out of the program's stdout
     woken, wakes = socket.socketpair()
     for end in (woken, wakes):
         end.setblocking(False)
     signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     if module:
-        with contextlib.suppress(ImportError):  # the process that needs it has the error
+        with contextlib.suppress(ImportError):  # the worker that needs it gets the error
             importlib.import_module(module)
     gc.collect()
-    gc.freeze()  # a full collection, of which a thousand files ask for one, takes 30 ms of modules
+    gc.freeze()  # else a full collection, one per thousand files, takes 30 ms for modules
     connection, running = Connection(descriptor), set[int]()
     try:
         while os.getppid() == parent:
@@ -397,7 +397,7 @@ def serve(descriptor: int, module: str, parent: int) -> None:
 
 
 def _ended(running: set[int]) -> Iterator[tuple[int, int]]:
-    """Remove the processes that have ended; return each with its status."""
+    """Remove the processes that have ended, and yield each with its status."""
     for process in [*running]:
         pid, status = os.waitpid(process, os.WNOHANG)
         if pid:
@@ -406,21 +406,21 @@ def _ended(running: set[int]) -> Iterator[tuple[int, int]]:
 
 
 class _SendingHandler(QueueHandler):
-    """Sends records to the calling process at once: a retry may be waiting for minutes."""
+    """A log handler that sends records immediately: a retry may wait for minutes."""
 
     def __init__(self, connection: Connection, lock: threading.Lock) -> None:
         super().__init__(None)  # type: ignore[arg-type]
         self._connection, self._lock = connection, lock
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        """Send a record whose message `QueueHandler` has made plain."""
+        """Send a record that `QueueHandler` has made picklable."""
         data = pickle.dumps(record)
         with self._lock:
             self._connection.send_bytes(data)
 
 
 def _work(connection: Connection, setting: _Setting, server: int) -> None:
-    """Make calls until the other end is closed: the whole work of a process."""
+    """Make calls until the other end is closed. This is the main function of a worker process."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _end_with(server)
@@ -430,7 +430,7 @@ def _work(connection: Connection, setting: _Setting, server: int) -> None:
     lock = threading.Lock()
     logging.getLogger().addHandler(_SendingHandler(connection, lock))
     logging.getLogger().setLevel(setting.log_level)
-    for name in _PACKAGES:  # a program may silence other libraries by the root's level
+    for name in _PACKAGES:  # a program may silence other libraries with the root's level
         logging.getLogger(name).setLevel(min(logging.WARNING, setting.log_level or logging.WARNING))
     logging.captureWarnings(True)
     with contextlib.suppress(EOFError, OSError):
@@ -443,7 +443,7 @@ def _work(connection: Connection, setting: _Setting, server: int) -> None:
 
 
 def _end_with(server: int) -> None:
-    """Have this process end with the server, even inside a library that never ends."""
+    """Make this process end with the server, even inside a library that never returns."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != server:
@@ -458,14 +458,14 @@ def _read_call(path: str) -> Callable[[Any], Any]:
 
 
 def _answer(path: str, argument: object) -> bytes:
-    """Make a call; return its outcome as a pickled `_Reply`."""
+    """Make a call and return its outcome as a pickled `_Reply`."""
     value, error, text = None, None, ""
     try:
         value = _read_call(path)(argument)
     except BaseException as caught:
         error, text = caught, traceback.format_exc()
     try:
-        pickle.loads(pickle.dumps(error))  # some are pickled well, and cannot be read again
+        pickle.loads(pickle.dumps(error))  # some errors can be pickled but not unpickled
     except Exception:
         error = RuntimeError(f"{type(error).__qualname__}: {error}")
     try:

@@ -1,7 +1,8 @@
-"""The last step of a run: the dataset's small files, `manifest.json` last of all; its lineage, and
-what its artifact's properties tell of it, in ML Metadata and in Kubeflow's.
+"""Publish the result of a run: metadata files, `manifest.json` last, lineage and artifact
+properties.
 
-The same inputs and settings make the same, in whatever run, by whatever runner, to whatever place.
+The properties are for ML Metadata and for Kubeflow's store. The same inputs and settings give the
+same files, in any run, with any runner, at any destination.
 """
 
 import contextlib
@@ -30,23 +31,23 @@ from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE, REJECTS_FILE,
 from trainer_utils.format.printable import printable
 from trainer_utils.writing.publishing import publish, verify_shard, working_folder
 
-_PACKAGES = ("tfx-shards", "pillow")  # neither TFX nor Beam: with and without is the same
-ZLIB = "zlib"  # Python's, which is no package
+_PACKAGES = ("tfx-shards", "pillow")  # not TFX or Beam: the result is the same without
+ZLIB = "zlib"  # Python's own, which is not a package
 
-_OF_NO_OUTCOME = (  # settings and properties that change the way, or that only some runners have
+_OF_NO_OUTCOME = (  # settings that only change how a run works, or that only some runners have
     "memory_bytes",
     "dataset_root",
-    "input_fingerprint",  # of TFX's driver: it knows files by their times; the manifest has another
+    "input_fingerprint",  # set by TFX's driver from file times; the manifest's differs
     "changes_fingerprint",
     "base_dataset",
-    "add",  # datasets, which the inputs name by their digests
-    "exclude",  # lists of any length, of which the manifest has the digests
+    "add",  # datasets, which the inputs identify by digest
+    "exclude",  # lists of any length, whose digests are in the manifest
     "relabel",
 )
 _PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):[^/@\s]*@")
 
 Properties = dict[str, int | str | dict[str, int]]
-SPLIT_NAMES = "split_names"  # TFX's own, which its artifacts declare
+SPLIT_NAMES = "split_names"  # TFX's own property, which its artifacts declare
 _MOST_CHARACTERS = 64 << 10  # ML Metadata reads all properties whenever it reads one
 
 
@@ -57,7 +58,14 @@ def make_origin(
     output: str,
     inputs: Mapping[str, Sequence[Dataset]] | None = None,
 ) -> Origin:
-    """How a dataset comes to be: this step, and all before it as its inputs, by name, tell them."""
+    """Return the lineage of a dataset: this step, and all earlier steps from its inputs' lineage.
+
+    Args:
+        producer: the component of this step.
+        exec_properties: the settings of this step.
+        output: the name of the output.
+        inputs: the input datasets, by the name of the input.
+    """
     given = [(name, dataset) for name, datasets in (inputs or {}).items() for dataset in datasets]
     step = Step(
         component=producer,
@@ -79,7 +87,7 @@ def make_origin(
 
 
 def _settings(exec_properties: ExecProperties) -> JsonObject:
-    """Settings that say something, JSON in texts as what it says: so does a store tell them."""
+    """Return the settings that have a value. JSON strings are parsed, as stores return them."""
     settings: JsonObject = {}
     for name, value in sorted(exec_properties.items()):
         if value in (None, "") or name.startswith("__") or name in _OF_NO_OUTCOME:
@@ -100,12 +108,12 @@ def _plain(value: Any) -> Json:
 
 
 def _text(value: object) -> str:
-    """A text that can be written down anywhere: as UTF-8, and without a url's password."""
+    """Return a string that is valid UTF-8 and has no password of a url."""
     return _PASSWORD.sub(r"\1@", storage.display_path(str(value)))
 
 
 def _origin_of(dataset: Dataset) -> Origin | None:
-    """What the dataset says of itself; a file that cannot be read does not stop the work."""
+    """Read a dataset's lineage. If its file cannot be read, log a warning and return None."""
     path = storage.join(dataset.uri, LINEAGE_FILE)
     if not storage.exists(path):
         return None
@@ -119,11 +127,11 @@ def _origin_of(dataset: Dataset) -> Origin | None:
 
 
 def package_versions(packages: Iterable[str] = ()) -> dict[str, str]:
-    """Return the versions of the packages that shape a dataset's bytes, by name.
+    """Return the versions of the packages that affect a dataset's bytes, by name.
 
     Args:
-        packages: those that the settings or inputs of this dataset need in addition to the ones
-            of every dataset; `ZLIB` may be one.
+        packages: packages that the settings or inputs of this dataset need in addition to the ones
+            of every dataset; may include `ZLIB`.
     """
     return {
         name: zlib.ZLIB_RUNTIME_VERSION if name == ZLIB else installed_version(name)
@@ -132,7 +140,7 @@ def package_versions(packages: Iterable[str] = ()) -> dict[str, str]:
 
 
 def write_artifact(uri: str, files: Mapping[str, bytes]) -> None:
-    """Writes the files of an artifact that is no dataset of ours, each whole or not at all."""
+    """Write the files of an artifact that is not a dataset, each atomically."""
     folder = working_folder(uri)
     storage.make_folder(folder)
     for path, content in files.items():
@@ -153,18 +161,21 @@ def publish_dataset(
     origin: Origin | None = None,
     inputs: str = "",
 ) -> None:
-    """Makes a dataset of the shards at `uri`, and logs its accounting as the last line.
+    """Turn the shards at `uri` into a dataset, and log its accounting as the last line.
 
-    All of it is on the disk before the manifest gets its name, and then that name is.
+    All files are on the disk before the manifest is renamed, and so is the rename afterwards.
 
     Args:
-        manifest: of it, but for the small files.
-        vocabularies: values by feature; a value's place is its id.
-        rejects: inputs that were left out for what they are.
-        inputs: what `inputs.json` says; empty: there is none.
+        uri: the folder of the dataset.
+        manifest: the manifest, without the metadata files.
+        features: the features by name.
+        vocabularies: values by feature; the index of a value is its id.
+        rejects: inputs that were rejected.
+        origin: the content of the lineage file. None: no such file.
+        inputs: the content of `inputs.json`. Empty: no such file.
 
     Raises:
-        DatasetError: another run writes there by now; nothing of its own is touched.
+        DatasetError: another run writes there by now; its files are not touched.
     """
     check_own(uri)
     if meets_another(uri):
@@ -191,11 +202,11 @@ def publish_dataset(
 
 
 def run_key(*known: object, packages: Iterable[str] = ()) -> str:
-    """Return a digest of all that an outcome depends on: a run with the same resumes another.
+    """Return a digest of everything that a result depends on. A run resumes another with its key.
 
     Args:
-        known: what else it depends on than versions.
-        packages: as of `package_versions`.
+        known: everything else than versions that the result depends on.
+        packages: packages whose versions matter, as for `package_versions`.
     """
     versions = [f"{name} {version}" for name, version in package_versions(packages).items()]
     return hashlib.sha256(json.dumps([*known, *versions], default=repr).encode()).hexdigest()
@@ -207,17 +218,17 @@ def run_key(*known: object, packages: Iterable[str] = ()) -> str:
 def properties_of_dataset(
     manifest: Manifest, vocabularies: Mapping[str, Sequence[str]], *, gzip: bool
 ) -> Properties:
-    """Splits, formats, vocabularies, and the accounting of all and of each split."""
+    """Return splits, formats, vocabularies, and the accounting of the dataset and each split."""
     found: Properties = {
         SPLIT_NAMES: json.dumps(list(manifest.splits)),
         "payload_format": "FORMAT_TF_EXAMPLE",
         "num_shards": len(manifest.shards),
     }
-    if gzip:  # TFX knows no other file format by name; where none is named its readers look
+    if gzip:  # TFX has no other format name; without one its readers detect it
         found["file_format"] = "tfrecords_gzip"
     for feature, values in vocabularies.items():
         text = json.dumps(values, ensure_ascii=False)
-        if len(text) <= _MOST_CHARACTERS:  # else it is in the file alone
+        if len(text) <= _MOST_CHARACTERS:  # otherwise only the file has it
             found[f"vocabulary_{feature}"] = text
     by_split = {f"{split}_": accounting for split, accounting in manifest.accounting.items()}
     for prefix, accounting in {"": manifest.total, **by_split}.items():
@@ -227,7 +238,7 @@ def properties_of_dataset(
 
 
 def properties_of_audit(audit: Audit) -> Properties:
-    """How much was found, by kind; and by split whether nothing was, as ExampleValidator does."""
+    """Return findings by kind and, like ExampleValidator, whether each split has no findings."""
     blessed = {
         split: int(all(split not in one.splits for one in audit.findings))
         for split in audit.records
@@ -242,6 +253,6 @@ def properties_of_audit(audit: Audit) -> Properties:
 
 
 def properties_of_export(num_features: int, datum_limits: Sequence[str]) -> Properties:
-    """How many features there are, and what Datum would not read as it is."""
+    """Return the number of features, and the limits of Datum that the features exceed."""
     limits: Properties = {"datum_limits": "\n".join(datum_limits)} if datum_limits else {}
     return {"num_features": num_features, **limits}

@@ -1,4 +1,4 @@
-"""Rejected inputs: each is counted, and a line of `rejects.jsonl` says why."""
+"""Rejected inputs. Each is counted, and a line of `rejects.jsonl` gives the reason."""
 
 import collections
 import dataclasses
@@ -16,16 +16,17 @@ from trainer_utils.storage import display_path, is_fault
 
 _SHOWN = 10
 _QUOTED_BYTES = re.compile(r"""\bb(['"])(?:\\.|(?!\1).)*\1""")
-_LEAST_LISTED = 100  # rejects of a run that ends before it has read all inputs
-_MOST_SHOWN = 200  # characters of what a library says
-# What is missing on the machine is no input's doing either.
+_LEAST_LISTED = 100  # rejects before a run may end without reading all inputs
+_MOST_SHOWN = 200  # characters of a library's message
+# A missing library is the machine's problem, not the input's.
 _PASSING = (KeyboardInterrupt, SystemExit, GeneratorExit, ImportError)
 
 
 class RejectedInputError(Exception):
-    """One input cannot become an example; `code` is a fixed upper-case word.
+    """An input cannot become an example. Its `code` is a fixed upper-case word.
 
-    Not of the family of `DatasetError`, which ends a run: this one is counted, and the run goes on.
+    It is not a `DatasetError`, which would end the run. The input is counted, and the run
+    continues.
     """
 
     def __init__(self, code: str, detail: str, *, name: str = "") -> None:
@@ -40,7 +41,7 @@ class RejectedInputError(Exception):
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Reject:
-    """One rejected input: its split, where it is from, a fixed upper-case code, and a sentence."""
+    """A rejected input: its split, its source, a fixed upper-case code, and a sentence."""
 
     split: str
     source: str
@@ -49,12 +50,12 @@ class Reject:
 
 
 def without_bytes(detail: str) -> str:
-    """Return a detail without the bytes that it quotes of a file."""
+    """Return a detail without the bytes of a file that it quotes."""
     return _QUOTED_BYTES.sub("some bytes", detail)
 
 
 def render_rejects(rejects: Iterable[Reject]) -> str:
-    """`rejects.jsonl` as text, sorted, with escapes for what a reader may take for more lines."""
+    """Return the sorted content of `rejects.jsonl`, with escapes for unusual line separators."""
     return "".join(
         printable_json(
             json.dumps(
@@ -97,10 +98,10 @@ def too_many_rejects(
     Args:
         rejects: the rejects so far.
         found: the number of all inputs.
-        max_reject_fraction: the share that may be rejected.
+        max_reject_fraction: the fraction that may be rejected.
         listed_in: the file that has all rejects.
-        seen: how many inputs were read, if the run ended before all were.
-        where: the part of the run that these belong to.
+        seen: the number of inputs that were read, if the run ended before reading all.
+        where: the part of the run that these inputs belong to.
     """
     codes = collections.Counter(reject.code for reject in rejects)
     counts = ", ".join(f"{count:,} {code}" for code, count in sorted(codes.items()))
@@ -131,18 +132,18 @@ def too_many_rejects(
 
 
 def remedy(code: str) -> str:
-    """Return how to fix the inputs that were rejected with a code, as plain text."""
+    """Return how to fix inputs that were rejected with a code, as plain text."""
     return REJECT_CODES[code].cure.replace("`", "") if code in REJECT_CODES else ""
 
 
 @dataclasses.dataclass(frozen=True)
 class RejectLimit:
-    """The bound on rejects of a run, checked while its inputs are read.
+    """The limit on a run's rejects, checked while its inputs are read.
 
     Args:
         found: the number of all inputs.
-        max_reject_fraction: the share that may be rejected.
-        rejected_before: rejects that were known before any file was read.
+        max_reject_fraction: the fraction that may be rejected.
+        rejected_before: the number of rejects known before any file was read.
         listed_in: the file that the rejects are written to when the run ends.
     """
 
@@ -152,13 +153,13 @@ class RejectLimit:
     listed_in: str
 
     def check(self, rejects: Sequence[Reject], *, seen: int, where: str = "") -> None:
-        """Raise InputError, which carries the rejects, if the bound cannot be kept any more.
+        """Raise InputError, which carries the rejects, if the limit is certain to be exceeded.
 
-        Some rejects are waited for, so that a list of them is worth reading.
+        It waits for a minimum number of rejects, so that the list is worth reading.
 
         Args:
-            rejects: of the inputs that were read so far.
-            seen: how many these are.
+            rejects: the rejects of the inputs that were read so far.
+            seen: the number of inputs that were read so far.
             where: the part of the run, for the message.
         """
         count = len(rejects) + self.rejected_before
@@ -177,16 +178,16 @@ class RejectLimit:
 
 
 def rejects_of(error: InputError) -> list[Reject]:
-    """Return the rejects that an error of `RejectLimit` carries."""
+    """Return the rejects that an error from `RejectLimit` carries."""
     return [Reject(*fields) for fields in error.rejects]
 
 
 class reject_errors:
-    """Turns every error but `RejectedInputError` into one, of the code INTERNAL.
+    """Context manager that turns any other error into a `RejectedInputError` with code INTERNAL.
 
-    It names the exception. Those by which a user or the system ends the process pass, a library
-    that is not installed, and faults of the machine, for which `persist` within makes the call
-    again. A class, since a generator would take three times as long, and cannot take StopIteration.
+    The detail names the exception. KeyboardInterrupt, SystemExit and missing libraries propagate,
+    as do faults of the machine, which `persist` retries inside. This is a class because a generator
+    would take three times as long and cannot handle StopIteration.
     """
 
     def __enter__(self) -> None:
@@ -207,13 +208,13 @@ def _shown(error: BaseException) -> str:
     name = type(error).__name__
     try:
         text = " ".join(str(error).split())[:_MOST_SHOWN]
-    except Exception:  # it cannot even say what it is
+    except Exception:  # the exception's own `__str__` fails
         return name
     return f"{name}: {text}" if text else name
 
 
 class RejectCode(NamedTuple):
-    """Why an input is left out, and what to do about it; its line has the detail."""
+    """The reason why an input is left out, and the fix. The reject's line has the detail."""
 
     cause: str
     cure: str

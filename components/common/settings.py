@@ -1,4 +1,4 @@
-"""Settings of a component, how TFX and Kubeflow hold them, and how many shards a split gets.
+"""Settings of a component, their form in TFX and Kubeflow, and the number of shards of a split.
 
 SchemaExportSettings.to_properties({"tfds": True})       # {'tfds': 1}
 SchemaExportSettings.from_properties({"tfds": 1})        # SchemaExportSettings(tfds=True)
@@ -19,27 +19,27 @@ from trainer_utils.format.settings import Setting, Settings, groups_of, number, 
 
 _Settings = TypeVar("_Settings", bound="ComponentSettings")
 RENAMED_SETTINGS = {"image_roots": "file_roots"}
-"""The new names of settings whose old names still work."""
+"""New names of settings whose old names still work."""
 COMPRESSIONS = ("none", "gzip")
 ExecProperties: TypeAlias = dict[str, Any]
-"""Execution properties by name: int, float, str or None, or what only a run will fill in."""
+"""Execution properties by name: int, float, str or None, or a placeholder that a run fills in."""
 
 
 def is_text(value: object) -> bool:
-    """Whether a value is a text that is not empty."""
+    """Return whether a value is a string that is not empty."""
     return isinstance(value, str) and bool(value)
 
 
 def are_texts(value: object) -> bool:
-    """Whether a value is a list of such texts."""
+    """Return whether a value is a list of strings that are not empty."""
     return isinstance(value, (list, tuple)) and all(map(is_text, value))
 
 
-# An entry of a docstring's section `Args`.
+# An entry in the `Args` section of a docstring.
 _ENTRY = re.compile(r"^ {4}(?P<name>\w+): (?P<text>.*(?:\n {8}.*)*)", re.MULTILINE)
 _JSON_STARTS = ('"', "[", "{")
 
-# What TFX puts in a value's place until the run, by module.
+# Types of the placeholders that TFX uses for values until the run, by module.
 _RUNTIME_PARAMETERS = {
     "tfx.orchestration.data_types": "RuntimeParameter",
     "tfx.dsl.placeholder.placeholder": "Placeholder",
@@ -49,14 +49,14 @@ _RUNTIME_PARAMETERS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ComponentSettings(Settings):
-    """Base of the settings of a component, which execution properties hold as plain values.
+    """Base of a component's settings, which execution properties hold as plain values.
 
-    TFX knows int, float and str: booleans are 0 and 1 there, lists and mappings JSON.
+    TFX supports int, float and str. There, booleans are 0 and 1, and lists and mappings are JSON.
     """
 
     @classmethod
     def described(cls) -> dict[str, Setting]:
-        """The settings by name, each with its sentence, which stands in its class's docstring."""
+        """Return the settings by name, each with its description from the class's docstring."""
         kinds = [*(options for options, _ in groups_of(cls).values()), *reversed(cls.__mro__)]
         docs = "\n".join(inspect.cleandoc(kind.__doc__ or "") for kind in kinds)
         found = {one["name"]: " ".join(one["text"].split()) for one in _ENTRY.finditer(docs)}
@@ -67,12 +67,12 @@ class ComponentSettings(Settings):
 
     @classmethod
     def argument_names(cls) -> tuple[str, ...]:
-        """What the component's constructor takes of these settings."""
+        """Return the names of the settings that the component's constructor takes."""
         return tuple(settings_of(cls))
 
     @classmethod
     def from_arguments(cls: type[_Settings], values: Mapping[str, Any]) -> _Settings:
-        """From the constructor's arguments; others are passed over.
+        """Create settings from the constructor's arguments. Other arguments are ignored.
 
         None means the default of a list or mapping.
         """
@@ -91,23 +91,23 @@ class ComponentSettings(Settings):
 
     @classmethod
     def from_properties(cls: type[_Settings], values: Mapping[str, Any]) -> _Settings:
-        """From execution properties; other keys are passed over, missing ones have defaults."""
+        """Create settings from execution properties: ignore other keys, use defaults if missing."""
         values = with_new_names(values)
         given = {n: one for n, one in settings_of(cls).items() if values.get(n) is not None}
         return cls.from_arguments(
             {
                 name: _from_property(one, values[name])
-                for name, one in given.items()  # Kubeflow has no parameter without a value
+                for name, one in given.items()  # Kubeflow always passes every parameter
                 if values[name] != "" or not (one.is_optional or one.is_collection)
             }
         )
 
     @classmethod
     def to_properties(cls, values: Mapping[str, Any]) -> ExecProperties:
-        """Execution properties of all settings, from the constructor's arguments.
+        """Return execution properties of all settings, from the constructor's arguments.
 
         Args:
-            values: by name; what only a run will fill in stays as it is.
+            values: arguments by name; placeholders that a run fills in stay.
         """
         return {
             name: _to_property(one, values.get(name, one.default))
@@ -115,7 +115,7 @@ class ComponentSettings(Settings):
         }
 
     def as_properties(self) -> ExecProperties:
-        """These settings as execution properties."""
+        """Return these settings as execution properties."""
         holders = {
             name: getattr(self, field)
             for field, (_, names) in groups_of(type(self)).items()
@@ -127,7 +127,7 @@ class ComponentSettings(Settings):
 
 
 def with_new_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by name, those of `RENAMED_SETTINGS` by their new names, with a warning."""
+    """Return settings by name. Old names of `RENAMED_SETTINGS` are replaced, with a warning."""
     renamed = dict(values)
     for old, new in RENAMED_SETTINGS.items():
         if renamed.get(old) in (None, "", (), []):
@@ -153,7 +153,7 @@ def _to_property(one: Setting, value: Any) -> Any:
 def _from_property(one: Setting, value: Any) -> Any:
     if one.is_collection and isinstance(value, str):
         if str in one.kinds and not value.startswith(_JSON_STARTS):
-            return value  # a text that did not pass through `_to_property`: a run's parameter
+            return value  # a string that did not pass through `_to_property`: a runtime parameter
         try:
             return json.loads(value)
         except ValueError as error:
@@ -167,7 +167,7 @@ def _from_property(one: Setting, value: Any) -> Any:
 
 
 def without_empty(settings: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Kubeflow's values without those that are empty, 0 or False for "none is given"."""
+    """Remove values from Kubeflow that are empty, or 0 or False for "not set"."""
     declared = settings_of(settings)
     return {
         name: value
@@ -178,12 +178,12 @@ def without_empty(settings: type[Settings], values: Mapping[str, Any]) -> dict[s
 
 
 def without_runtime_parameters(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that are known now: without runtime parameters, which only a run fills in."""
+    """Return the values that are known before the run, without runtime parameters."""
     return {name: value for name, value in values.items() if not _is_runtime_parameter(value)}
 
 
 def _is_runtime_parameter(value: object) -> bool:
-    """Whether it is a runtime parameter; where TFX is not imported, as in workers, none is."""
+    """Return whether a value is a runtime parameter; False if TFX is not imported."""
     kinds = [
         getattr(sys.modules[m], kind) for m, kind in _RUNTIME_PARAMETERS.items() if m in sys.modules
     ]
@@ -191,7 +191,7 @@ def _is_runtime_parameter(value: object) -> bool:
 
 
 def shard_counts(name: str, value: object) -> object:
-    """The rule of `num_shards`: a number of at least 1, or one by split."""
+    """Check `num_shards`: a number of at least 1, or a mapping of split to number."""
     if not isinstance(value, Mapping):
         return number(1)(name, value)
     for split, shards in value.items():
@@ -200,7 +200,7 @@ def shard_counts(name: str, value: object) -> object:
 
 
 class Sharding:
-    """Base of settings that say how many shards there are, and how they are written."""
+    """Base of settings for the number and the compression of shards."""
 
     num_shards: int | Mapping[str, int] | None
     target_shard_bytes: int
@@ -214,21 +214,21 @@ class Sharding:
         return self.compression == "gzip"
 
     def check_splits(self, splits: Collection[str]) -> None:
-        """Refuses a number of shards for a split that is not there."""
+        """Raise ConfigError if `num_shards` names a split that does not exist."""
         for split in self.num_shards if isinstance(self.num_shards, Mapping) else ():
             if split not in splits:
                 text = f"num_shards[{split!r}]: expected one of the splits {', '.join(splits)}."
                 raise ConfigError(f"{text}{did_you_mean(split, splits)}".removesuffix("."))
 
     def asked_shards(self, split: str) -> int | None:
-        """How many shards were asked for, as a multiple; None: as their size has it."""
+        """Return the requested number of shards, rounded up to a multiple. None: by size."""
         asked = self.num_shards
         if isinstance(asked, Mapping):
             asked = asked.get(split)
         return None if asked is None else asked + -asked % self.shard_multiple
 
     def shards_of(self, split: str, *, num_records: int, num_bytes: int) -> int:
-        """How many shards a split gets; never an empty one, but for an empty split."""
+        """Return the number of shards of a split. No shard is empty unless the split is."""
         return num_shards_for(
             num_records=num_records,
             num_bytes=num_bytes,

@@ -1,7 +1,7 @@
-"""Calls a function for each task, by processes of this machine or by a Beam runner.
+"""Call a function for each task, in local processes or on a Beam runner.
 
-What a call returns is kept in the workspace under its task's name. So a worker on another machine
-hands it home, a terminal sees how far the work is, and a run that was killed goes on.
+The workspace keeps each result under its task's name. That is how a worker on another machine
+returns a result, how a terminal shows progress, and how a killed run resumes.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ from trainer_utils.format import ConfigError, DatasetError, TfxShardsError
 from trainer_utils.step_display import show_step
 
 _TASKS, _RESULTS, _ERRORS = "tasks", RESULTS_FOLDER, "errors"
-_POLL_SECONDS = {False: 0.5, True: 10.0}  # by whether the folder is remote: a listing has a price
+_POLL_SECONDS = {False: 0.5, True: 10.0}  # by whether the folder is remote: listing costs money
 _LOG_SECONDS = 60.0
 _NOT_AGAIN = (storage.MachineError, PermissionError)
 _SHARE = "Give an absolute path on a file system that is mounted alike on all of them, or a bucket"
-# The types of results and errors, by module: reading a result must not run anybody's code, and
-# must not make an object of another class of ours.
+# The types of results and errors, by module. Reading a result must not run foreign code, nor create
+# objects of other classes.
 _RESULT_TYPES = {
     "components.balancing.parts": ("ShardSurvey", "TaskResult"),
     "components.common.rejects": ("Reject",),
@@ -66,34 +66,34 @@ _PLAIN = {
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One call."""
+    """The argument of one call, with a name."""
 
-    name: str  # of its result, in a workspace; also that of a file
-    argument: Any  # of the call; pickled when its turn comes
-    # records, bytes: what it comes to, for whoever looks on
+    name: str  # name of its result in a workspace, and of a file
+    argument: Any  # pickled when the call starts
+    # records, bytes: the amount of work, for the progress display
     records: int = 0
     bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What all calls take: `seconds` of one core, about; and the memory of one at the most."""
+    """Approximate cost of all calls: `seconds` of one core, and the peak memory of one process."""
 
     seconds: float = 0.0
     process_bytes: int = 256 << 20
 
 
 class Runner(contextlib.AbstractContextManager["Runner"]):
-    """Who makes the calls.
+    """Makes calls in local processes or on a Beam runner.
 
     Args:
-        processes: of this machine, at the most; 0: one a core; 1: this process does it all.
-        make_pipeline: makes a Beam pipeline, to whose runner all calls go; None: this machine.
-        module: what processes import when they begin.
-        starts_early: begin to import it when the runner is entered, and not at the first call.
+        processes: the maximum number of local processes. 0: one per core. 1: this process only.
+        make_pipeline: creates a Beam pipeline, whose runner makes all calls. None: local processes.
+        module: the module that processes import when they start.
+        starts_early: start the import when the runner is entered, not at the first call.
 
     Attributes:
-        on_result: is called with each result as it comes, but for those of Beam.
+        on_result: called with each result as it arrives, except for results from Beam.
     """
 
     on_result: Callable[[Any], None] | None = None
@@ -111,7 +111,7 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
         self._pool = Pool(module) if make_pipeline is None and processes != 1 else None
 
     def __enter__(self) -> "Runner":
-        """Begin to start processes, if there may be work for them."""
+        """Start the server of the processes early, if enabled."""
         if self._pool is not None and self._starts_early:
             self._pool.start_early()
         return self
@@ -121,7 +121,7 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
             self._pool.end()
 
     def count(self, tasks: int, cost: Cost, paths: Sequence[str] = ()) -> int:
-        """How many calls are made at a time on this machine; 0: it is Beam's to say."""
+        """Return the number of concurrent calls on this machine. 0: Beam decides."""
         if self.make_pipeline is not None:
             return 0
         if self._pool is None or not all(
@@ -133,7 +133,7 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
         )
 
     def run(self, call: "Call", tasks: Sequence[Task], processes: int) -> list[Any]:
-        """Return the result of `call` for each task, in their order."""
+        """Return the result of `call` for each task, in order."""
         on_result = self.on_result
         if processes == 1:
             results = []
@@ -145,7 +145,7 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
         if self._pool is not None:
             report = None if on_result is None else lambda _, result: on_result(result)
             return self._pool.map(call, tasks, processes, on_result=report)
-        from components.common.beam import call_on_beam  # few need it
+        from components.common.beam import call_on_beam  # rarely needed
 
         assert self.make_pipeline is not None
         return call_on_beam(self.make_pipeline(), call, tasks)
@@ -164,35 +164,37 @@ def map_tasks(
     check: Callable[[Any], object] | None = None,
     on_result: Callable[[Any], None] | None = None,
 ) -> list[Any]:
-    """Calls `function` for the argument of each task that has no result yet.
+    """Call `function` for the argument of each task that has no result yet.
 
     Args:
-        function: can be pickled; a task's result depends on its argument alone. Results are plain
-            values, dataclasses and named tuples of ours.
-        tasks: in the order in which they are begun.
-        workspace: the folder that keeps results, which `start_working` has made.
-        cost: of all calls together: what takes less than a second is done in this process.
-        paths: what calls read beside the workspace. Where other processes may not see all of it,
-            calls stay in this one.
-        unit: what records are called, such as `images`, where progress is to be shown.
-        noun: what tasks are called, in the plural.
-        check: raises where what a result of an earlier run speaks of does not stand any more.
-        on_result: called with each result as it comes, in this process. What it raises ends the
-            work. Results of Beam come when all is done, and are not passed to it.
+        function: a function that can be pickled. A task's result depends only on its argument.
+            Results are plain values, and dataclasses and named tuples of tfx-shards.
+        tasks: the tasks, in starting order.
+        workspace: the folder for results, created by `start_working`.
+        runner: makes the calls.
+        cost: the cost of all calls together. Work of less than a second is done in this process.
+        paths: paths that calls read, in addition to the workspace. If other processes may not see
+            all of them, calls stay in this process.
+        unit: the name of records in the progress display, such as `images`. Empty: no display.
+        noun: the name of tasks, in the plural.
+        check: called with each result of an earlier run. It raises if files that the result refers
+            to are gone.
+        on_result: called with each result as it arrives, in this process. An error that it raises
+            ends the work. It is not called for results from Beam, which arrive only at the end.
 
     Returns:
         The results, in the order of the tasks.
 
     Raises:
         DatasetError: a process was killed, or a runner lost a part of the work.
-        Exception: what a call raised, as it was raised there.
+        Exception: the original error of a call.
     """
     if not tasks:
         return []
     folder = storage.join(workspace, _RESULTS)
     there = set(storage.list_names(folder, may_lack=True))
     if done := sum(task.name in there for task in tasks):
-        # A warning: TFX and the command line show no other line.
+        # Logged as a warning since TFX and the command line show no lower level.
         logging.warning("resuming: %s of %s %s are done", f"{done:,}", f"{len(tasks):,}", noun)
     call = Call(function, workspace, frozenset(there.intersection(t.name for t in tasks)), check)
     processes = runner.count(len(tasks), cost, [workspace, *paths])
@@ -201,7 +203,7 @@ def map_tasks(
             runner.on_result = on_result
             return runner.run(call, tasks, processes)
     except BaseException as error:
-        with contextlib.suppress(Exception):  # the error says more
+        with contextlib.suppress(Exception):  # the original error is more useful
             there = set(storage.list_names(folder, may_lack=True))
             done = sum(task.name in there for task in tasks)
             setattr(error, FINISHED_WORK, f"{done:,} of {len(tasks):,} {noun}")
@@ -210,7 +212,7 @@ def map_tasks(
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One call of `map_tasks`, in whatever process: its result is kept before it is returned."""
+    """The call that `map_tasks` makes in any process. It stores each result before returning it."""
 
     function: Callable[[Any], Any]
     workspace: str
@@ -218,7 +220,7 @@ class Call:
     check: Callable[[Any], object] | None
 
     def __call__(self, task: Task) -> Any:
-        """The result of a task, of this run or of the one that was killed."""
+        """Return the result of a task, from this run or from an earlier run that was killed."""
         if task.name in self.there:
             with contextlib.suppress(DatasetError, OSError, pickle.UnpicklingError):
                 result = self.read(task.name)
@@ -234,7 +236,7 @@ class Call:
             return self._run(task)
 
     def _run(self, task: Task) -> Any:
-        """Compute and keep a result; if the machine fails, again: a task writes the same again."""
+        """Compute and store a result. Retry if the machine fails, since a task is repeatable."""
         pauses: Iterator[float] | None = None
         while True:
             try:
@@ -242,7 +244,7 @@ class Call:
                 self._write(f"{_RESULTS}/{task.name}", result)
                 return result
             except (OSError, MemoryError) as error:
-                # A MachineError was retried where it came from.
+                # A MachineError has already been retried.
                 if not storage.is_fault(error) or isinstance(error, _NOT_AGAIN):
                     raise
                 path = str(getattr(error, "filename", None) or self.workspace)
@@ -252,7 +254,7 @@ class Call:
             time.sleep(pause)
 
     def read(self, name: str) -> Any:
-        """The result that a task of this name has left."""
+        """Return the stored result of the task with this name."""
         try:
             return read_plain(storage.join(self.workspace, f"{_RESULTS}/{name}"))
         except FileNotFoundError:
@@ -262,26 +264,26 @@ class Call:
             ) from None
 
     def write_task(self, task: Task) -> tuple[str, str]:
-        """Put a task where a worker elsewhere finds it; return its name and its file's digest."""
+        """Write a task for remote workers, and return its name and the digest of its file."""
         data = pickle.dumps(task)
         self._write_bytes(f"{_TASKS}/{task.name}", data)
         return task.name, hashlib.sha256(data).hexdigest()
 
     def make_named(self, written: tuple[str, str]) -> None:
-        """Make the call in a worker of Beam; keep an error, which a runner makes a string of.
+        """Make the call in a Beam worker. Store an error, which a runner would turn into a string.
 
         Args:
-            written: what `write_task` returned. The digest comes with the pipeline, so that no file
-                is unpickled that somebody else has put there.
+            written: the return value of `write_task`. The digest arrives with the pipeline, so that
+                a file written by someone else is never unpickled.
         """
-        import apache_beam as beam  # few need it
+        import apache_beam as beam  # rarely needed
 
         name, digest = written
         path = storage.join(self.workspace, f"{_TASKS}/{name}")
         try:
             data = storage.read_bytes(path)
         except FileNotFoundError:
-            raise self.unshared() from None  # and nothing is written there
+            raise self.unshared() from None  # and do not create the folder here
         if hashlib.sha256(data).hexdigest() != digest:
             rule, advice = "the task that the executor wrote", "Run it again"
             raise DatasetError.at(path, expected=rule, got="another file", advice=advice)
@@ -289,14 +291,14 @@ class Call:
         try:
             self(task)
         except TfxShardsError as error:
-            # Its parts: what pickles it may be tblib, which Dask brings, and which is not read.
+            # Store the parts: Dask brings tblib, whose pickles `read_plain` refuses.
             self._write(f"{_ERRORS}/{name}", error.__reduce__())
             raise
-        self._forget_error(name)  # of an attempt before
+        self._forget_error(name)  # from an earlier attempt
         beam.metrics.Metrics.counter("tfx_shards", "tasks").inc()
 
     def forget_errors(self) -> None:
-        """Remove the errors that an earlier run or job kept."""
+        """Remove the errors that an earlier run or job stored."""
         storage.remove_tree(storage.join(self.workspace, _ERRORS))
 
     def _forget_error(self, name: str) -> None:
@@ -306,7 +308,7 @@ class Call:
                 storage.remove_file(path)
 
     def reported(self) -> TfxShardsError | None:
-        """Return the first kept error, by the name of its task, of a task that has no result."""
+        """Return the first stored error, by task name, of a task that has no result."""
         folder = storage.join(self.workspace, _ERRORS)
         done = set(storage.list_names(storage.join(self.workspace, _RESULTS), may_lack=True))
         for name in sorted({*storage.list_names(folder, may_lack=True)} - done):
@@ -326,7 +328,7 @@ class Call:
             stream.write(data)
 
     def unshared(self) -> ConfigError:
-        """The error of a worker that does not see the workspace."""
+        """Return the error of a worker that does not see the workspace."""
         where = f"on {socket.gethostname()} there is no {self.workspace!r}"
         return ConfigError(
             f"pipeline_root: expected storage that all workers share, but {where}, which the "
@@ -343,13 +345,13 @@ class _Plain(pickle.Unpickler):
 
 
 def read_plain(path: str) -> Any:
-    """Return a value that was kept, of nothing but plain and named types."""
+    """Read a stored value, which may have only plain and listed types."""
     return _Plain(io.BytesIO(storage.persist(path, storage.read_bytes, path))).load()
 
 
 @contextlib.contextmanager
 def _show_progress(folder: str, tasks: Sequence[Task], unit: str) -> Iterator[None]:
-    """A bar on a terminal, elsewhere a log line a minute, until the block ends."""
+    """Show progress until the block ends: a bar on a terminal, otherwise a log line per minute."""
     ended = threading.Event()
     watcher = threading.Thread(target=_watch, args=(folder, tasks, unit, ended), daemon=True)
     if unit:

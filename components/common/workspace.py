@@ -1,7 +1,7 @@
-"""The working folder of a run: one at a time writes a dataset, and resumes one that ended early.
+"""The working folder of a run, which ensures a single writer and lets a later run resume.
 
-Where the file system has locks, the first run holds one on the folder, and another is refused at
-once; elsewhere the run that began last goes on, and the one before, finding its name, ends.
+If the file system has locks, the first run holds one on the folder, and a second run is refused at
+once. Otherwise the run that started last continues, and the earlier run ends when it sees that.
 """
 
 import contextlib
@@ -23,21 +23,22 @@ from trainer_utils.format.printable import printable
 from trainer_utils.text_output import human_bytes
 from trainer_utils.writing.publishing import remove_working_folder, working_folder
 
-RESULTS_FOLDER = "results"  # of the working folder: a file for each task that is done
+RESULTS_FOLDER = "results"  # in the working folder: a file for each finished task
 FINISHED_WORK = "finished_work"
-"""The attribute of an error that says how many tasks of its run are done."""
+"""Name of an error's attribute that reports how many tasks of its run are done."""
 _UNFINISHED = ".unfinished"
 _SHOWN = 5
 
 
 @contextlib.contextmanager
 def folder_lock(folder: str, *, waiting: str = "") -> Iterator[None]:
-    """Holds the lock of a local folder; where another process has it, waits for that to let go.
+    """Hold the lock of a local folder, after waiting for another process to release it.
 
-    A killed process leaves none behind. Where the file system has no locks, nobody waits.
+    A killed process leaves no lock behind. Without locks in the file system, nothing waits.
 
     Args:
-        waiting: what is logged where one has to wait.
+        folder: the folder.
+        waiting: the message that is logged before waiting.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -55,7 +56,7 @@ def folder_lock(folder: str, *, waiting: str = "") -> Iterator[None]:
 
 
 class _Run:
-    """A run of this process: its name, and its lock of the folder, where there are locks."""
+    """A run of this process: its name, and its lock of the folder if there are locks."""
 
     def __init__(self, uri: str) -> None:
         self.uri, self.name = uri, uuid.uuid4().hex
@@ -64,19 +65,19 @@ class _Run:
         self.restarts = False
 
     def lock(self) -> bool:
-        """Whether nobody else has the lock; true as well where there are no locks."""
+        """Return whether no other run has the lock; True if there are no locks."""
         if self.folder is None and not storage.is_remote(self.uri):
             folder = os.open(self.uri, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self.folder = folder
-            except OSError as error:  # some network file systems lock no folders
+            except OSError as error:  # some network file systems cannot lock folders
                 os.close(folder)
                 return not isinstance(error, BlockingIOError)
         return True
 
     def release(self) -> None:
-        """Lets go of the lock."""
+        """Release the lock."""
         if self.folder is not None:
             os.close(self.folder)
 
@@ -85,23 +86,23 @@ _current: contextvars.ContextVar[_Run | None] = contextvars.ContextVar("current"
 
 
 def _own(uri: str) -> _Run | None:
-    """The run of this process that writes there."""
+    """Return the run of this process that writes to `uri`, or None."""
     run = _current.get()
     return run if run is not None and run.uri == uri else None
 
 
 @contextlib.contextmanager
 def run_in(uri: str, *, restarts: bool = False) -> Iterator[None]:
-    """Hold a run that writes to `uri`; if it fails, its finished tasks stay for the next run.
+    """Hold a run that writes to `uri`. If it fails, its finished tasks stay for the next run.
 
-    They stay as after a kill, and the next run of the same key resumes from them. The files of a
-    run are removed if no other can resume it: it has no key or no finished task, or its settings
-    are not allowed. A whole dataset stays: the run has not begun to replace it, or is done. So do
-    the files of another run.
+    They stay as if the run had been killed, and the next run with the same key resumes from them.
+    The run's files are removed if no other run can resume it: it has no key, no finished task, or
+    invalid settings. A complete dataset stays: the run has not begun to replace it, or is done.
+    Files of another run stay too.
 
     Args:
         uri: the folder of the dataset.
-        restarts: discard what an earlier run of the same key has finished.
+        restarts: discard the finished tasks of an earlier run with the same key.
     """
     own = _Run(uri)
     own.restarts = restarts
@@ -111,7 +112,7 @@ def run_in(uri: str, *, restarts: bool = False) -> Iterator[None]:
     except BaseException as error:
         try:
             _end_failed(own, error)
-        except Exception as problem:  # the error that made the run fail says more
+        except Exception as problem:  # the error that made the run fail is more useful
             logging.warning("%s: what the run wrote is left there: %s", printable(uri), problem)
         raise
     finally:
@@ -120,11 +121,11 @@ def run_in(uri: str, *, restarts: bool = False) -> Iterator[None]:
 
 
 def _end_failed(own: _Run, error: BaseException) -> None:
-    """Keep and report the finished tasks of a run that failed, or remove what it has written."""
+    """Keep and report the finished tasks of a failed run, or remove its files."""
     uri = own.uri
     if not (storage.exists(working_folder(uri)) and own.lock()):
         return
-    run = _run_at(uri)  # this one, or one that is over
+    run = _run_at(uri)  # this run, or one that has ended
     if not (own.folder is not None or not run or run.get("run") == own.name):
         return
     finished = _count_finished(uri)
@@ -132,7 +133,7 @@ def _end_failed(own: _Run, error: BaseException) -> None:
         done = getattr(error, FINISHED_WORK, None) or f"{finished:,} finished tasks"
         kept = f"{done} are kept: the same run resumes from them, or discards them with --restart"
         if isinstance(error, KeyboardInterrupt):
-            error.args = (kept,)  # for the one line that reports it
+            error.args = (kept,)  # for the line that reports it
         else:
             size = _bytes_in(uri)
             logging.warning("%s: %s%s", printable(uri), kept, size and f" ({human_bytes(size)})")
@@ -149,13 +150,13 @@ def _count_finished(uri: str) -> int:
 
 
 def _bytes_in(uri: str) -> int:
-    """Return the size of the files in a local folder; 0 for a bucket, whose listing has a price."""
+    """Return the size of the files in a local folder; 0 for a bucket, where listing has a price."""
     return 0 if storage.is_remote(uri) else sum(file.size for file in storage.walk_files(uri))
 
 
 @contextlib.contextmanager
 def kept_from_launcher(uri: str) -> Iterator[None]:
-    """Move what a failed run leaves to a hidden folder next to it: TFX removes failed outputs.
+    """Move the output of a failed run to a hidden folder next to it: TFX removes failed outputs.
 
     The next run of the same key takes it from there. Only the newest such folder of an output
     stays. Nothing is moved in a bucket.
@@ -176,7 +177,7 @@ def kept_from_launcher(uri: str) -> Iterator[None]:
 
 
 def _remove_unfinished(folder: str) -> None:
-    """Remove what an earlier run left, unless a run is writing there."""
+    """Remove an earlier run's files, unless a run is writing there."""
     other = _Run(folder)
     try:
         if other.lock():
@@ -186,16 +187,17 @@ def _remove_unfinished(folder: str) -> None:
 
 
 def start_working(uri: str, *, key: str = "", keeps_dataset: bool = False) -> None:
-    """Makes the working folder, and removes what an earlier run left, but for one of this key.
+    """Create the working folder, and remove files of earlier runs with another key.
 
     Args:
-        key: a digest of all that the outcome depends on; empty: nothing of before is of use.
-        keeps_dataset: whether a whole dataset stays until `remove_dataset` is called, once nothing
-            is left that a setting could be wrong for.
+        uri: the folder of the dataset.
+        key: a digest of everything that the result depends on. Empty: earlier work is of no use.
+        keeps_dataset: keep a complete dataset until `remove_dataset` is called, when all settings
+            have been checked.
 
     Raises:
         DatasetError: another run is writing there.
-        ConfigError: files of others are among what is there; they are named, nothing is removed.
+        ConfigError: the folder has third-party files. They are named, and nothing is removed.
     """
     storage.make_folder(uri)
     own = _own(uri)
@@ -222,16 +224,16 @@ def start_working(uri: str, *, key: str = "", keeps_dataset: bool = False) -> No
 
 
 def remove_dataset(uri: str) -> None:
-    """Removes a whole dataset, but not the working folder; what was begun in its place stays."""
+    """Remove a complete dataset, but not the working folder with the work begun since."""
     if _is_whole(uri):
         key = str(_run_at(uri).get("key", ""))
-        _mark(uri, "")  # if this run is killed meanwhile, the next begins anew
+        _mark(uri, "")  # if this run is killed meanwhile, the next starts again
         _remove_files(uri)
         _mark(uri, key)
 
 
 def check_own(uri: str) -> None:
-    """Makes sure that this run writes there; DatasetError where another has begun since."""
+    """Raise DatasetError if another run has begun to write there since."""
     own = _own(uri)
     if own and own.folder is None and (run := _run_at(uri)).get("run") != own.name:
         advice = "It began later, and what is there is its own: use that."
@@ -240,13 +242,13 @@ def check_own(uri: str) -> None:
 
 
 def meets_another(uri: str) -> bool:
-    """Whether a run that has not ended was there, and could write still: there are no locks."""
+    """Return whether an unfinished run was there and may still write, since there are no locks."""
     own = _own(uri)
     return own is not None and own.meets_another
 
 
 def _refuse_others(uri: str) -> None:
-    """Refuses to write where a dataset's own files and folders are somebody else's."""
+    """Raise ConfigError if files or folders with a dataset's names are not from tfx-shards."""
     names = storage.list_names(uri, may_lack=True)  # a store has no empty folders
     found = [name for name in names if name in naming.DATASET_FILES]
     for folder in filter(_is_of_dataset, {*names}.difference(naming.DATASET_FILES)):
@@ -267,7 +269,7 @@ def _is_whole(uri: str) -> bool:
 
 
 def _has_manifest(uri: str) -> bool:
-    """Whether there is a manifest of ours, and not somebody else's file."""
+    """Return whether there is a manifest written by tfx-shards, not another program's file."""
     path = storage.join(uri, naming.MANIFEST_FILE)
     try:
         return _is_whole(uri) and bool(
@@ -291,8 +293,8 @@ def _is_ours(path: str) -> bool:
 
 def _remove_files(uri: str) -> None:
     _refuse_others(uri)
-    storage.make_folder(working_folder(uri))  # by which the rest is known for ours
-    if _is_whole(uri):  # first, so that nothing passes for it
+    storage.make_folder(working_folder(uri))  # marks the rest as ours
+    if _is_whole(uri):  # first, so that the rest does not look complete
         storage.remove_file(storage.join(uri, naming.MANIFEST_FILE))
     for name in filter(_is_of_dataset, storage.list_names(uri, may_lack=True)):
         remove = storage.remove_file if name in naming.DATASET_FILES else storage.remove_tree
@@ -300,7 +302,7 @@ def _remove_files(uri: str) -> None:
 
 
 def _take_over(uri: str, key: str) -> None:
-    """Brings here what a killed run of this key left beside: TFX gives each run a new folder."""
+    """Move here the files of a killed run with this key: TFX gives each run a new folder."""
     if storage.is_remote(uri) or _has_manifest(uri) or _run_at(uri).get("key") == key:
         return
     parent = os.path.dirname(os.path.abspath(uri))
@@ -323,7 +325,7 @@ def _take_over(uri: str, key: str) -> None:
 
 
 def _mark(uri: str, key: str) -> None:
-    """Puts this run's name into the working folder, over that of any other."""
+    """Write this run's name into the working folder, replacing any other."""
     storage.make_folder(folder := working_folder(uri))
     run: JsonObject = {"run": (_own(uri) or _Run(uri)).name, "key": key}
     run |= {"host": socket.gethostname(), "process": os.getpid()}
@@ -333,11 +335,11 @@ def _mark(uri: str, key: str) -> None:
 
 
 def _run_at(uri: str) -> JsonObject:
-    """The run that has its name in the working folder there; empty where there is none."""
+    """Return the run whose name is in the working folder, or an empty mapping."""
     path = storage.join(working_folder(uri), naming.RUN_FILE)
     try:
         return json.loads(storage.read_text(path)) or {} if storage.exists(path) else {}
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # removed, or of somebody else
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # removed, or not written by us
         return {}
 
 
@@ -347,7 +349,7 @@ def _named(run: JsonObject) -> str:
 
 
 def path_of(name: str, value: object) -> str:
-    """Return a path or url, of a string, a `file://` URI or a path of `pathlib`.
+    """Return a path or url, given a string, a `file://` URI or a `pathlib` path.
 
     Raises:
         ConfigError: it is anything else.
@@ -359,7 +361,7 @@ def path_of(name: str, value: object) -> str:
 
 
 def check_folder(name: str, folder: str) -> None:
-    """Refuses a folder of this machine that cannot be made, or that cannot be written into."""
+    """Raise ConfigError if a local folder cannot be created or written to."""
     if storage.is_remote(folder):
         return
     place = os.path.abspath(folder)
@@ -375,13 +377,13 @@ def check_folder(name: str, folder: str) -> None:
 
 
 def is_within(place: str, folder: str) -> bool:
-    """Whether a place is a folder, or lies in it, links followed."""
+    """Return whether a path is a folder or is inside it, after following links."""
     inner, outer = _normal(place), _normal(folder)
     return posixpath.commonpath([inner, outer]) == outer
 
 
 def relative_path(place: str, folder: str) -> str:
-    """Return the path of a place relative to a folder that it is in, links followed."""
+    """Return the path of a place relative to a folder that it is in, after following links."""
     return posixpath.relpath(_normal(place), _normal(folder))
 
 

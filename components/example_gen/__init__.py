@@ -1,1 +1,1 @@
-"""What the ExampleGens share: inputs, splits, settings, vocabularies, the last steps of a run."""
+"""Code shared by the ExampleGens: inputs, splits, settings, and the steps of a conversion."""

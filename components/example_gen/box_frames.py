@@ -2,12 +2,13 @@
 
     values, words = fit_boxes(columns, values, data, options, box_frame=None)
 
-An annotation refers to the stored pixels or to the displayed image. Its size tells which, if the
-two differ and it is the displayed one. The size of the stored pixels tells nothing: labelling tools
-write it although people draw on the displayed image. What is then unknown needs `box_frame`.
+An annotation refers to the stored pixels or to the displayed image. If the two sizes differ and the
+annotation has the displayed one, it refers to the displayed image. The stored size proves nothing:
+labelling tools write it although people draw on the displayed image. All other cases need
+`box_frame`.
 
-Boxes come relative to the size that their annotation gives, or in pixels if it gives none, and are
-returned relative to the image as it is stored in the dataset.
+Boxes are relative to the size that their annotation gives, or in pixels if it gives none. They are
+returned relative to the image that the dataset stores.
 """
 
 import dataclasses
@@ -24,7 +25,7 @@ _EDGES = ("xmin", "xmax", "ymin", "ymax")
 _SIZE = ("width", "height")
 KEYPOINTS = "keypoints"
 _Point = tuple[float, float]
-# From the stored pixels to the displayed image, both relative, by the tag's value.
+# From the stored pixels to the displayed image, both relative, by the EXIF orientation.
 _TURNS: dict[int, Callable[[float, float], _Point]] = {
     1: lambda x, y: (x, y),
     2: lambda x, y: (1 - x, y),
@@ -41,7 +42,7 @@ _NO_NAMES: Mapping[str, str] = {}
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-    """An entry's values for its image as it is stored, and words that say what was done."""
+    """Values of an entry that fit its stored image, and the names of the conversions done."""
 
     values: tuple[Value, ...]
     conversions: tuple[str, ...] = ()
@@ -56,18 +57,18 @@ def fit_boxes(
     box_frame: str | None,
     renamed: Mapping[str, str] = _NO_NAMES,
 ) -> Fitted:
-    """Return values whose boxes are relative to the image as it is stored in the dataset.
+    """Return values whose boxes are relative to the image that the dataset stores.
 
     Args:
         columns: the features of the entry.
-        values: a value of each.
-        data: the image file.
-        options: whether the pixels are rotated.
-        box_frame: the setting: the frame where nothing says which it is.
-        renamed: other names of features, by those that the layout gave.
+        values: the value of each feature.
+        data: the content of the image file.
+        options: the image options, which decide whether pixels are rotated.
+        box_frame: the setting: the frame to assume if the annotation does not decide it.
+        renamed: new names of features, by the names from the layout.
 
     Raises:
-        RejectedInputError: BAD_ANNOTATION, or BOX_FRAME: nothing says what boxes refer to.
+        RejectedInputError: BAD_ANNOTATION, or BOX_FRAME if the frame of the boxes is unknown.
     """
     own = {new: name for name, new in renamed.items()}
     places = {own.get(column.name, column.name): place for place, column in enumerate(columns)}
@@ -85,7 +86,7 @@ def fit_boxes(
     words: list[str] = []
     is_turned = orientation > 4
     shown = stored[::-1] if is_turned else stored
-    is_shown, frame = False, stored  # whether boxes are of the displayed image; the frame's size
+    is_shown, frame = False, stored  # whether boxes refer to the displayed image; the frame's size
     if orientation != UPRIGHT:
         is_shown, is_sure = _find_frame(claimed, boxes, stored, shown, orientation, box_frame)
         frame = shown if is_shown else stored
@@ -96,7 +97,7 @@ def fit_boxes(
         scale = (1 / frame[0], 1 / frame[1])
     elif claimed[0] and claimed[1]:
         if orientation != UPRIGHT and _agree(claimed, stored) and not _agree(claimed, frame):
-            scale = (claimed[0] / frame[0], claimed[1] / frame[1])  # of pixels of the other frame
+            scale = (claimed[0] / frame[0], claimed[1] / frame[1])  # pixels of the other frame
         elif not _agree(claimed, frame):
             _refuse_size(claimed, frame)
         elif claimed != frame:
@@ -107,7 +108,7 @@ def fit_boxes(
         pixels = (left * scale[0], right * scale[0], top * scale[1], bottom * scale[1])
         whole = (pixels[0] * width, pixels[1] * width, pixels[2] * height, pixels[3] * height)
         if scale == (1.0, 1.0) and min(pixels) >= 0 and max(pixels) <= 1:
-            box = pixels  # as it is, to the last bit
+            box = pixels  # unchanged, to the last bit
         else:
             box = relative_box(*whole, width=width, height=height, label="")[:4]
         fitted.append(box)
@@ -115,7 +116,7 @@ def fit_boxes(
     turn = _turn_of(orientation, is_shown=is_shown, is_applied=options.orientation == "apply")
     if turn is not None:
         fitted = [_turned(box, turn) for box in fitted]
-        seen = points[2::3]  # a point that is not labelled is at (0, 0)
+        seen = points[2::3]  # an unlabelled point is at (0, 0)
         triples = [turn(*at) if v > 0 else at for at, v in zip(triples, seen, strict=True)]
         words.append("BOXES_ROTATED")
     return Fitted(_with_boxes(values, places, fitted, triples), tuple(words))
@@ -155,14 +156,14 @@ def _find_frame(
     orientation: int,
     box_frame: str | None,
 ) -> tuple[bool, bool]:
-    """Return whether boxes are of the displayed image, and whether that is sure."""
+    """Return whether boxes refer to the displayed image, and whether that is certain."""
     has_size = bool(claimed[0] and claimed[1])
     if orientation > 4 and has_size and _agree(claimed, shown) != _agree(claimed, stored):
         if _agree(claimed, shown):
             return True, True
         low, high = 1 / min(claimed), 1 + 1 / min(claimed)
         if any(not low * -1 <= edge <= high for box in boxes for edge in box):
-            return True, True  # the stored image has no such place
+            return True, True  # outside of the stored image
     if box_frame is None:
         raise RejectedInputError(
             "BOX_FRAME",
@@ -185,7 +186,7 @@ def _refuse_size(claimed: tuple[int, int], size: tuple[int, int]) -> None:
 def _turn_of(
     orientation: int, *, is_shown: bool, is_applied: bool
 ) -> Callable[[float, float], _Point] | None:
-    """Return how places move to the pixels of the dataset; None where they stay."""
+    """Return the transform of points to the dataset's pixels, or None if they do not move."""
     if orientation == UPRIGHT or is_shown == is_applied:
         return None
     return _TURNS[orientation if is_applied else _BACK.get(orientation, orientation)]

@@ -1,7 +1,7 @@
-"""The steps of a conversion, of whatever its examples are made: plan, check, write, and manifest.
+"""The steps of a conversion from any inputs: plan, check, write, and manifest.
 
-plan = conversion.plan(uri)              # splits, features, shards; as little as can be is read
-written = conversion.write(plan, uri)    # the shards, and what became of each input
+plan = conversion.plan(uri)              # splits, features, shards; reads as little as possible
+written = conversion.write(plan, uri)    # the shards, and the outcome of each input
 """
 
 import abc
@@ -65,15 +65,21 @@ READERS = 8  # threads
 
 
 class Conversion(abc.ABC, Generic[_Plan]):
-    """From inputs to shards; without a runner nothing is to be written but a plan."""
+    """A conversion from inputs to shards. Without a runner, it only plans.
+
+    Args:
+        settings: the settings of the ExampleGen.
+        selection: the inputs to convert.
+        runner: makes the calls that write shards. None: this process.
+    """
 
     selection: InputSelection
     located: LocatedInputs
     settings: ExampleGenSettings
-    unit: ClassVar[str]  # what the inputs are called, such as `images`
-    sees_siblings: ClassVar[bool] = True  # whether a file that is an input may name others
-    media: ClassVar[str]  # the kind of the files, where nothing says it: `image`, `audio`, `text`
-    digest_of_files = ""  # of those that settings name beside the inputs, if any
+    unit: ClassVar[str]  # name of the inputs, such as `images`
+    sees_siblings: ClassVar[bool] = True  # whether an input file may refer to other files
+    media: ClassVar[str]  # default kind of the files: `image`, `audio` or `text`
+    digest_of_files = ""  # digest of additional files that settings name, if any
 
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         self.settings, self.selection = settings, selection
@@ -92,10 +98,10 @@ class Conversion(abc.ABC, Generic[_Plan]):
         )
 
     def key(self) -> str:
-        """Return a digest of all that shards depend on: a run with the same resumes another.
+        """Return a digest of everything that shards depend on. A run resumes another with its key.
 
-        `max_reject_fraction` is not among it: no shard depends on it, so that a run that rejected
-        too much resumes when more is allowed.
+        `max_reject_fraction` is not part of it, since no shard depends on it: a run with too many
+        rejects resumes when more are allowed.
         """
         settings = dataclasses.asdict(self.settings)
         del settings["max_reject_fraction"]
@@ -111,7 +117,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     @property
     def packages(self) -> set[str]:
-        """The packages whose versions may change the bytes, in addition to those of all."""
+        """Packages whose versions may change the bytes, besides the packages of every dataset."""
         packages = {ZLIB} if self.settings.gzip else set()
         tables = any(
             pc.any(pc.match_substring_regex(one.files.paths, pattern=_TABLE_NAME)).as_py()
@@ -121,13 +127,13 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     @property
     def config(self) -> JsonObject:
-        """The settings that shape a dataset, as its manifest has them."""
+        """The settings that affect a dataset, for its manifest."""
         partition = self.selection.partition
         return {**self.settings.for_manifest(), "splits": partition and dict(partition.buckets)}
 
     @property
     def parents(self) -> dict[str, list[Dataset]]:
-        """The datasets that it goes out from, by setting."""
+        """The datasets that the conversion starts from, by setting."""
         return {}
 
     def refuse_output(self, uri: str, *, setting: str) -> None:
@@ -135,7 +141,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
         Args:
             uri: the output folder.
-            setting: the setting that its place comes from.
+            setting: the setting that determines the output folder.
         """
         refuse_output_among_inputs(
             self.located,
@@ -147,28 +153,32 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     @abc.abstractmethod
     def is_source_file(self, path: str) -> bool:
-        """Whether a path is by itself what examples are made of, as a list is."""
+        """Return whether a single file is a source of examples, as a list is."""
 
     @abc.abstractmethod
     def plan(self, uri: str) -> _Plan:
-        """Decides splits, features and shards."""
+        """Decide splits, features and shards."""
 
     @abc.abstractmethod
     def write(self, plan: _Plan, uri: str) -> Written:
-        """Writes every shard of what `plan` gave, and reads it back."""
+        """Write every shard of a plan, and read it back."""
 
     def sums_of_unread(
         self, excluded: Iterable[ExcludedInput], unread: Mapping[Blob, bool]
     ) -> dict[Blob, int | None]:
-        """The CRC-32C of what is in no shard, for the fingerprint of the inputs.
+        """Return the CRC-32C of inputs that are in no shard, for the fingerprint of the inputs.
 
-        That is a sum, in no order, over every file or part of one that is an input: its name
-        relative to the input base, its size and its CRC-32C, whether it became an example or was
-        rejected; of what a layout skips unread (files in no image set), and of what cannot be read,
-        the size alone. Junk and ignored files do not count. So it is the same for every conversion
-        of the same inputs, whatever the settings, the number of shards or the runner, and another
-        one where a name or a byte differs. Contents are summed as they are read to be converted,
-        but for Parquet files and for this. `unread` is more of it, with whether it can be read.
+        The fingerprint is an unordered sum over every input file or part of a file, whether it
+        became an example or was rejected. It covers its name relative to the input base, its size
+        and its CRC-32C. Inputs that a layout skips unread (files in no image set) or that cannot be
+        read count with the size only. Junk and ignored files do not count. Therefore it is the same
+        for every conversion of the same inputs, regardless of settings, shards and runner. It
+        differs if a name or a byte differs. Contents are summed while they are read for conversion.
+        Only Parquet files, and the inputs here, are read for the sum itself.
+
+        Args:
+            excluded: inputs that were rejected or skipped.
+            unread: additional inputs, and whether each can be read.
         """
         can_read, reader = dict(unread), self.blob_reader()
         skipped = {left.name for pattern in self.located.patterns for left in pattern.skipped()}
@@ -199,7 +209,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
         """Return the inputs of the layout, one for each pattern of `input_config`."""
 
     def custom_layout(self) -> str | None:
-        """Return the custom layout that inputs of rows have by its own detection, if any."""
+        """Return the custom layout that row inputs have by its own detection, if any."""
         return None
 
     def skipped_files(self) -> list[ExcludedInput]:
@@ -210,7 +220,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
         return found
 
     def size_of(self, path: str) -> int | None:
-        """The size of a listed file; None of one that cannot be read, or is not listed."""
+        """Return the size of a listed file. None: it cannot be read, or is not listed."""
         found = [one.files[path] for one in self.located.patterns if path in one.files]
         return found[-1].size if found and found[-1].problem is None else None
 
@@ -222,7 +232,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
     def check_outcome(
         self, plan: Plan, rejects: Sequence[Reject], *, written: Mapping[str, int], uri: str
     ) -> None:
-        """Raise an `InputError` for too many rejects, or a dataset or split that lost every record.
+        """Raise InputError for too many rejects, or if the dataset or a split lost every record.
 
         TFX removes a failed run's output, so the list of rejects is written next to it.
 
@@ -267,11 +277,11 @@ class Conversion(abc.ABC, Generic[_Plan]):
                 searched = f"Looked for the layouts {names}; at its top: {top}."
                 raise InputError(str(error.args[0]), details=(*error.details, searched)) from None
             raise
-        if exists(listed_in):  # of a run before, which failed
+        if exists(listed_in):  # from an earlier run that failed
             remove_file(listed_in)
 
     def described_features(self, written: Written, uri: str) -> dict[str, Feature]:
-        """The features with what `tensors` says; a ConfigError where their first values deny it."""
+        """Return the features with their `tensors`; raise ConfigError if values differ."""
         features, specs = dict(written.features), dict[str, TensorSpec]()
         for name, text in self.settings.tensors.items():
             if name not in features or features[name].type != "string" or features[name].is_image:
@@ -291,7 +301,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
         return features
 
     def make_manifest(self, producer: str, plan: Plan, written: Written) -> Manifest:
-        """What the manifest says, but for the small files beside it."""
+        """Return the manifest, without the metadata files."""
         rejects = (*plan.rejects, *written.rejects)
         records: collections.Counter[str] = collections.Counter()
         rejected = collections.Counter(reject.split for reject in rejects)
@@ -300,7 +310,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
         for split in plan.splits:
             if not records[split]:
                 logging.warning("split %r has no examples: it keeps one empty shard", split)
-        place = label_column(plan.columns)  # whose classes are counted, ids by their names
+        place = label_column(plan.columns)  # its classes are counted by name
         words = None if place is None else plan.vocabularies.get(plan.columns[place].name)
         labels: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
         for split, counts in written.label_counts:
@@ -333,7 +343,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
 
 def rejects_path(uri: str) -> str:
-    """Return the file that lists the rejects of a failed run, next to its output."""
+    """Return the path of the file that lists a failed run's rejects, next to its output."""
     return f"{uri.rstrip('/')}.rejects.jsonl"
 
 

@@ -1,5 +1,7 @@
-"""From an entry's files and values to its example; what a shard reports of its examples, and the
-features that follow from all reports."""
+"""Convert an entry's files and values to its example, and summarise the examples of a shard.
+
+The summaries of all shards determine the features of the dataset.
+"""
 
 import collections
 import dataclasses
@@ -27,15 +29,15 @@ from trainer_utils.storage.file_system import encode_path
 
 
 class StoredBytes(NamedTuple):
-    """A file that is stored as it is."""
+    """A file that is stored unchanged."""
 
     data: bytes
     conversions: tuple[str, ...] = ()
 
 
 Stored = StoredImage | StoredAudio | StoredBytes
-SIXTEEN_BIT_PEAK = "sixteen_bit_peak"  # a number of images of 16 bits that became 8
-_BITS = 8  # of a channel, where nothing says otherwise
+SIXTEEN_BIT_PEAK = "sixteen_bit_peak"  # the peak of 16-bit images converted to 8 bits
+_BITS = 8  # default bits per channel
 _KEPT = ("labels", "media", "longest", "incomplete", "conversions")
 
 
@@ -46,7 +48,7 @@ def make_example(
     blob_columns: Sequence[BlobColumn],
     settings: MediaSettings,
 ) -> tuple[dict[str, Stored], dict[str, Any]]:
-    """What an entry's files are stored as, by feature, and all features of its example."""
+    """Return the stored form of an entry's files by feature, and all features of its example."""
     if isinstance(blobs, RejectedInputError):
         raise blobs
     media = store_media(entry, blobs, blob_columns, settings)
@@ -67,7 +69,7 @@ def make_example(
             else stored
             for name, stored in media.items()
         }
-    sizes: dict[str, int] = {}  # of the first image and of the first sound
+    sizes: dict[str, int] = {}  # sizes of the first image and of the first audio clip
     for stored in media.values():
         if isinstance(stored, StoredBytes):
             continue
@@ -84,7 +86,7 @@ def box_frame_of(settings: MediaSettings) -> str | None:
 
 
 def _checked_text(data: bytes) -> bytes:
-    """Return a text in UTF-8 without its byte order mark; others are rejected."""
+    """Return UTF-8 text without its byte order mark; raise RejectedInputError if it is invalid."""
     try:
         return data.decode("utf-8-sig").encode()
     except UnicodeDecodeError as error:
@@ -94,10 +96,10 @@ def _checked_text(data: bytes) -> bytes:
 def store_media(
     entry: Entry, blobs: Sequence[bytes], columns: Sequence[BlobColumn], settings: MediaSettings
 ) -> dict[str, Stored]:
-    """What is kept of an entry's files, by feature."""
+    """Return the stored form of an entry's files, by feature."""
     media: dict[str, Stored] = {}
     for column, data, blob in zip(columns, blobs, entry.blobs, strict=True):
-        # A row of a table has no name of its own but the entry's.
+        # A table's row has no file name, so use the entry's.
         filename = entry.name if len(columns) == 1 or blob.row is not None else blob.path
         try:
             if column.kind == "audio":
@@ -133,7 +135,7 @@ def store_media(
 
 
 def encode_values(columns: Sequence[Column], values: Sequence[Value]) -> dict[str, Any]:
-    """An entry's values as features: texts as UTF-8, floats as floats, missing ones left out."""
+    """Convert values to features: UTF-8 strings, floats and ints. Missing values are left out."""
     features: dict[str, Any] = {}
     for column, value in zip(columns, values, strict=True):
         encode: Any = {"string": encode_path, "float": float}.get(column.kind, int)
@@ -146,15 +148,15 @@ def encode_values(columns: Sequence[Column], values: Sequence[Value]) -> dict[st
 
 @dataclasses.dataclass
 class MediaFacts:
-    """Of one feature of images or sounds."""
+    """Facts about one feature of images or audio."""
 
-    first: dict[str, int] = dataclasses.field(default_factory=dict)  # numbers of the first one
-    # Of each of these numbers, the least and the most
+    first: dict[str, int] = dataclasses.field(default_factory=dict)  # numbers of the first value
+    # The minimum and maximum of each of these numbers
     ranges: dict[str, list[int]] = dataclasses.field(default_factory=dict)
-    formats: list[str] = dataclasses.field(default_factory=list)  # those that occur
+    formats: list[str] = dataclasses.field(default_factory=list)  # distinct formats
 
     def add(self, stored: Stored) -> None:
-        """Takes one more in."""
+        """Add one image or clip."""
         if isinstance(stored, StoredBytes):
             return
         if isinstance(stored, StoredAudio):
@@ -171,7 +173,7 @@ class MediaFacts:
         self.join(MediaFacts(numbers, ranges, [file_format]))
 
     def join(self, other: "MediaFacts") -> None:
-        """Takes more of them in."""
+        """Add the facts of another part."""
         self.first = self.first or other.first
         for name, (low, high) in other.ranges.items():
             least, most = self.ranges.get(name, (low, high))
@@ -179,7 +181,7 @@ class MediaFacts:
         self.formats += [one for one in other.formats if one not in self.formats]
 
     def feature(self, kind: str) -> Feature:
-        """Of photos, of a `label_map`, or of `audio`, which are WAV files; with what all share."""
+        """Return the feature of a kind, such as `image`, with properties that all values share."""
         shared = {name: least for name, (least, most) in self.ranges.items() if least == most}
         if kind in ("bytes", "text"):
             return Feature(type="string")
@@ -193,7 +195,7 @@ class MediaFacts:
         extra: JsonObject = {"sizes": "fixed" if {"height", "width"} <= {*shared} else "mixed"}
         if not DATUM_IMAGE_FORMATS.issuperset(formats):
             extra["formats"] = formats
-        if "bits" in self.ranges:  # of some images at least, the most
+        if "bits" in self.ranges:  # the maximum; other images have fewer
             extra["bits"] = self.ranges["bits"][1]
         if kind == "label_map":
             extra["label_map"] = True
@@ -204,27 +206,27 @@ class MediaFacts:
 
 @dataclasses.dataclass
 class ShardSummary:
-    """What became of one task, or of several."""
+    """The outcome of one or more tasks."""
 
     labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     media: dict[str, MediaFacts] = dataclasses.field(default_factory=dict)  # by feature
-    # Of each list column, the most values
+    # The length of the longest value of each list column
     longest: dict[str, int] = dataclasses.field(default_factory=dict)
     incomplete: list[str] = dataclasses.field(default_factory=list)  # columns that an example lacks
-    # Examples by what was done to their images or sounds
+    # Number of examples by conversion of their images or audio
     conversions: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    fingerprint: int = 0  # of the inputs' files, as `sum_blobs` has it
-    own_fingerprint: int = 0  # the same of those that became records
-    rejects: list[Reject] = dataclasses.field(default_factory=list)  # what was left out
-    # names, states: 64-bit sums of each record's input, in their order: of its name, and of all
-    # that the record was made of
+    fingerprint: int = 0  # fingerprint of the input files, as `sum_blobs` returns it
+    own_fingerprint: int = 0  # the same, only for inputs that became records
+    rejects: list[Reject] = dataclasses.field(default_factory=list)  # rejected inputs
+    # names, states: 64-bit digests of each record's input, in record order: of its name, and of
+    # everything that the record was created from
     names: list[int] = dataclasses.field(default_factory=list)
     states: list[int] = dataclasses.field(default_factory=list)
 
     def add(
         self, media: Mapping[str, Stored], columns: Sequence[Column], values: Sequence[Value]
     ) -> None:
-        """Takes one more example in, but for its label."""
+        """Add one example, without its label."""
         for feature, stored in media.items():
             self.media.setdefault(feature, MediaFacts()).add(stored)
             for conversion in stored.conversions:
@@ -236,7 +238,7 @@ class ShardSummary:
                 self.incomplete.append(column.name)
 
     def join(self, other: "ShardSummary") -> None:
-        """Takes that of the shard's next part in."""
+        """Add the summary of the shard's next part."""
         for feature, facts in other.media.items():
             self.media.setdefault(feature, MediaFacts()).join(facts)
         self.labels.update(other.labels)
@@ -249,21 +251,21 @@ class ShardSummary:
 
     @classmethod
     def of(cls, summaries: Iterable["ShardSummary"]) -> "ShardSummary":
-        """All of them together, but for what is known record by record."""
+        """Merge summaries, without the digests of single records."""
         total = cls()
         for summary in summaries:
             total.join(dataclasses.replace(summary, names=[], states=[]))
         return total
 
     def to_json(self) -> JsonObject:
-        """What is known of the records themselves, as plain JSON types."""
+        """Return the facts about the records as plain JSON types."""
         facts = {name: getattr(self, name) for name in _KEPT}
         facts["media"] = {name: vars(one) for name, one in self.media.items()}
         return {**facts, "fingerprint": f"{self.own_fingerprint % 2**128:032x}"}
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "ShardSummary":
-        """Reads what `to_json` made."""
+        """Read the value that `to_json` returned."""
         given = {name: value[name] for name in _KEPT}
         given["fingerprint"] = given["own_fingerprint"] = int(value["fingerprint"], 16)
         given["labels"] = collections.Counter(
@@ -274,14 +276,14 @@ class ShardSummary:
         return cls(**given)
 
     def features(self, plan: Plan, blobs: Sequence[BlobColumn]) -> dict[str, Feature]:
-        """Every feature of examples that hold files, by name; none of images without any."""
+        """Return the features of examples with files, by name, without blobs that never occur."""
         features = {"filename": Feature(type="string")}
         for name, kind in blobs:
             if name in self.media:
                 features[name] = self.media[name].feature(kind)
             features |= {other: Feature(type="int") for other in DESCRIPTIONS.get(kind, ())}
         for column in plan.columns:
-            # An image says its size itself, whatever an annotation does.
+            # The image's actual size takes precedence over an annotation's.
             if column.name not in features:
                 features[column.name] = plan.feature(
                     column,

@@ -1,15 +1,17 @@
-"""Decides the split, order and shard of every input before any is read.
+"""Decide the split, order and shard of every input before any is read.
 
     plan = plan_shards(inputs, partition=None, settings=settings)
     base = read_base("out/examples/1")                # an earlier conversion of the same inputs
     plan = plan_update(plan, base, Listing(plan.rows, located), settings)
 
-`inputs.json` says of what a dataset was made: two 64-bit sums of each record's input, of its name
-and of all that the record was made of, which are its values and the length and CRC-32C of its
-files; of each shard a digest of what a listing says of its inputs, sizes and times of change among
-it; and a fingerprint of the listing of all. A shard of which that is the same is linked or copied;
-of any other the files are read, and where one has changed, the inputs that are left are converted
-anew, in their order. So a dataset that is updated holds the records that a fresh conversion would.
+`inputs.json` describes the inputs of a dataset. It has two 64-bit digests of each record's input:
+of its name, and of everything that the record was created from (its values, and the length and
+CRC-32C of its files). For each shard it has a digest of the listing of its inputs, including sizes
+and modification times, and it has a fingerprint of the whole listing.
+
+An update links or copies a shard whose listing is unchanged. It reads the files of all other
+shards, and converts the remaining inputs of a shard again, in order, if a file has changed.
+Therefore an updated dataset has the same records as a fresh conversion.
 """
 
 import base64
@@ -70,7 +72,7 @@ from trainer_utils.storage import exists, join, read_text
 from trainer_utils.storage.file_system import decode_path, encode_path
 
 _FORMAT_VERSION = 2
-# Settings that may differ: what they change of an example, if anything, is in its input's sum.
+# Settings that may differ: their effect on an example, if any, is part of its input's digest.
 _FREE = ("vocabulary", "update", "max_reject_fraction", "shuffled")
 
 Sums = npt.NDArray[np.uint64]
@@ -78,18 +80,18 @@ Sums = npt.NDArray[np.uint64]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilePlan(Plan):
-    """The whole of the work on examples that hold files."""
+    """The complete plan for examples that have files."""
 
     blobs: tuple[BlobColumn, ...]
-    rows: pa.Table  # all inputs, labels as ids
-    # Of each split after the other, the places in `rows` of its inputs in their order
+    rows: pa.Table  # all inputs, with labels as ids
+    # Indices in `rows` of the inputs of each split in order, split after split
     order: npt.NDArray[np.int64]
-    # Of each shard, in the same order, what it was before; empty: there is no base
+    # The earlier version of each shard, in the same order; empty if there is no base
     known: tuple[KnownShard | None, ...] = ()
 
     @property
     def tasks(self) -> list[Task]:
-        """One a shard, of a `ShardTask`, by split and shard index."""
+        """One task per shard with a `ShardTask`, by split and shard index."""
         tasks, first, sizes = list[Task](), 0, sizes_of(self.rows)
         for layout in self.layouts:
             for index in range(layout.num_shards):
@@ -103,7 +105,7 @@ class FilePlan(Plan):
         return tasks
 
     def unread(self) -> list[Entry]:
-        """The inputs that are in no shard."""
+        """Return the inputs that are in no shard."""
         places = np.delete(np.arange(len(self.rows)), self.order)
         return [*entries_of(self.rows.take(pa.array(places)))]
 
@@ -116,14 +118,16 @@ def plan_shards(
     find_groups: Callable[[], Mapping[str, str]] | None = None,
     known: Mapping[str, Sequence[str]] | None = None,
 ) -> FilePlan:
-    """Lays out all shards. A pure function: equal inputs and settings give equal plans.
+    """Lay out all shards. A pure function: equal inputs and settings give equal plans.
 
     Args:
-        partition: the splits that output_config asks for, or None for those that the inputs name,
-            or else train and eval, 2:1.
-        find_groups: gives what inputs are known by that share a split, by name, where copies are
-            to; None where there are no images or sounds.
-        known: vocabularies by feature that new labels come after, where none are given.
+        inputs: the inputs to lay out.
+        partition: the splits that output_config requests. None: the splits that the inputs name, or
+            else train and eval, 2:1.
+        settings: the settings of the ExampleGen.
+        find_groups: returns the group of each input that has copies, by name, so that copies share
+            a split. None: there are no images or audio files.
+        known: vocabularies by feature. New labels are appended, unless a vocabulary is given.
 
     Raises:
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.
@@ -186,7 +190,7 @@ def plan_shards(
 def _with_ids(
     inputs: InputTable, vocabularies: Mapping[str, Sequence[str]]
 ) -> tuple[pa.Table, dict[int, str]]:
-    """The rows with ids for labels; by row, what label a given vocabulary lacks, in words."""
+    """Return the rows with ids for labels, and a message for each row with an unknown label."""
     rows, unknown = inputs.rows, dict[int, str]()
     for place, column in enumerate(inputs.columns):
         if column.kind != "label":
@@ -220,7 +224,7 @@ def _split_numbers(
     settings: MediaSettings,
     groups: Mapping[str, str],
 ) -> Numbers:
-    """The split of each input: its own, by class and hash rank, or by hash."""
+    """Return the split of each input: its own, by class and hash rank, or by hash."""
     if settings.stratify:
         digests = keyed_digests(names, seed=settings.seed, purpose="split")
         place = label_column(inputs.columns)
@@ -241,7 +245,7 @@ def _split_numbers(
     identities: Iterable[bytes] = [shared.get(name, name) for name in names] if shared else names
     if feature != OWN_NAME and place is not None:
         identities = (
-            # An input without a value has nothing to share a split for.
+            # An input without a value shares its split with no other.
             name if value is None else encode_path(str(value))
             for name, value in zip(names, texts_of(inputs.values(place)), strict=True)
         )
@@ -252,14 +256,14 @@ def _split_numbers(
 def _order(
     inputs: InputTable, names: Sequence[bytes], numbers: Numbers, seed: int
 ) -> tuple[npt.NDArray[np.int64], bool]:
-    """The inputs by split and hash; rows of a table as they lie, to be read in one go.
+    """Return the inputs by split and hash, and whether all are in random order.
 
-    And whether there are none of the latter.
+    Rows of a table stay in the table's order, to be read sequentially.
     """
     digests = keyed_digests(names, seed=seed, purpose="order")
     order: npt.NDArray[np.int64]
     keys: list[npt.NDArray[Any]] = [digests[:, 0], digests[:, 1], numbers]
-    if not inputs.blobs:  # values alone, as a custom layout may give them
+    if not inputs.blobs:  # only values, for example from a custom layout
         order = np.lexsort(keys)
         return order[: len(order) - int((numbers == EXCLUDED).sum())], True
     blob = f"blob:{inputs.blobs[0].name}"
@@ -280,14 +284,14 @@ def _order(
 
 @dataclasses.dataclass(frozen=True)
 class BaseDataset:
-    """A dataset that an ExampleGen wrote of files."""
+    """A dataset that an ExampleGen wrote from files."""
 
     dataset: Dataset
-    shards: tuple[KnownShard, ...]  # those whose inputs are known
-    fingerprint: str  # of the listing of all inputs; empty where it was not kept
+    shards: tuple[KnownShard, ...]  # shards whose inputs are known
+    fingerprint: str  # fingerprint of the whole listing; empty if it was not kept
 
     def check(self, config: Mapping[str, Any], uri: str) -> None:
-        """Refuses a conversion with other settings, which are named, or to the same place."""
+        """Raise ConfigError if a conversion has other settings, or writes to the same folder."""
         if is_within(uri, self.dataset.uri):
             raise ConfigError.of("base_dataset", uri, allowed="another dataset than is written")
         for name, (old, new) in self.differing(config, free=_FREE).items():
@@ -302,7 +306,7 @@ class BaseDataset:
     def differing(
         self, config: Mapping[str, Any], *, free: Collection[str]
     ) -> dict[str, tuple[Any, Any]]:
-        """The settings of base and conversion that differ, but for those that may."""
+        """Return the settings of base and conversion that differ, except for those in `free`."""
         assert self.dataset.manifest is not None
         old = dict(self.dataset.manifest.config)
         new = parse_json_object(render_json(config), path="")
@@ -311,7 +315,7 @@ class BaseDataset:
 
 
 def read_base(uri: str) -> BaseDataset:
-    """Opens a dataset to be updated; a ConfigError of one that does not say of what it is made."""
+    """Open a dataset to update; raise ConfigError if it does not describe its inputs."""
     dataset = open_dataset(uri, inspect=False)
     path, advice = join(dataset.uri, INPUTS_FILE), "Convert once without base_dataset"
     if dataset.manifest is None or not exists(path):
@@ -325,7 +329,7 @@ def read_base(uri: str) -> BaseDataset:
     known = {(entry["path"], entry["crc32c"]): entry for entry in value["shards"]}
     shards = []
     for shard in dataset.manifest.shards:
-        # A shard that was written again since, as by `tfx-shards forget`, is not what was known.
+        # Skip shards that were rewritten since, for example by `tfx-shards forget`.
         if (entry := known.get((shard.path, shard.crc32c))) is not None:
             summary = ShardSummary.from_json(entry["summary"])
             for name in ("names", "states"):
@@ -336,10 +340,11 @@ def read_base(uri: str) -> BaseDataset:
 
 
 def render_inputs(written: Iterable[tuple[Shard, ShardSummary, str]], *, fingerprint: str) -> str:
-    """`inputs.json`: of each shard what its records were made of, in their order.
+    """Return the content of `inputs.json`: the inputs of each shard's records, in order.
 
-    `written` has the shards, each with its summary and the listing of its inputs; `fingerprint` is
-    that of the listing of all.
+    Args:
+        written: the shards, each with its summary and the digest of its inputs' listing.
+        fingerprint: the fingerprint of the whole listing.
     """
     entries: list[JsonObject] = []
     for shard, summary, listing in written:
@@ -353,7 +358,12 @@ def render_inputs(written: Iterable[tuple[Shard, ShardSummary, str]], *, fingerp
 
 
 class Listing:
-    """What a listing of files says of the inputs that are the rows of a plan."""
+    """The listed versions of the inputs in the rows of a plan.
+
+    Args:
+        rows: the rows of the plan.
+        located: the listed inputs.
+    """
 
     def __init__(self, rows: pa.Table, located: LocatedInputs) -> None:
         encoded = bytes_of(array_of(rows, "name"))
@@ -368,7 +378,7 @@ class Listing:
                 self._rows = self._rows.append_column(f"version:{name}", versions)
 
     def digest(self, places: npt.NDArray[np.int64]) -> str:
-        """Of some inputs, in order; empty where one is a file of which too little is known."""
+        """Return a digest of the listing of inputs, in order; empty if a version is unknown."""
         rows = self._rows.take(pa.array(places)).combine_chunks()
         if any(rows.column(n).null_count for n in rows.column_names if n.startswith("version:")):
             return ""
@@ -378,7 +388,7 @@ class Listing:
         return digest.hexdigest()
 
     def of_records(self, places: npt.NDArray[np.int64], names: Sequence[int]) -> str:
-        """Of those of some inputs that became records, by the sums of their names."""
+        """Return the digest of the inputs that became records, found by their names' digests."""
         if len(places) != len(names):
             places = places[np.isin(self.names[places], np.array(names, np.uint64))]
         return self.digest(places)
@@ -387,10 +397,10 @@ class Listing:
 def plan_update(
     plan: FilePlan, base: BaseDataset, listing: Listing, settings: MediaSettings
 ) -> FilePlan:
-    """The plan of a fresh conversion, in which inputs of the base stay in its shards and order.
+    """Return the plan of a fresh conversion, but keep the base's inputs in its shards and order.
 
-    Of each split its shards come first, those of which no input is left excepted; all other inputs
-    follow in shards of their own, in the order of their hashes.
+    In each split, the base's shards come first, except for those with no input left. All other
+    inputs follow in additional shards, in the order of their hashes.
     """
     names, sizes = listing.names, sizes_of(plan.rows)
     orders: list[npt.NDArray[np.int64]] = []
@@ -425,7 +435,7 @@ def plan_update(
 
 
 def count_changes(base: BaseDataset, summaries: Sequence[ShardSummary]) -> JsonObject:
-    """How many examples were added, changed and removed, and how many are as they were."""
+    """Count the examples that were added, changed, removed and kept."""
     old, old_states, new, new_states = (
         np.array([one for summary in some for one in getattr(summary, name)], np.uint64)
         for some in ([shard.summary for shard in base.shards], summaries)

@@ -1,9 +1,9 @@
-"""Writes one shard of files: reads them, keeps or converts each, and encodes the examples.
+"""Write a shard from files: read them, keep or convert each, and encode the examples.
 
     write = WriteMediaShard(plan.columns, plan.blobs, "photos/", uri, settings)
     shard, summary = write(plan.tasks[0].argument)
 
-Light: workers do it in processes that have neither TFX nor Beam.
+The module is lightweight: worker processes import neither TFX nor Beam.
 """
 
 import collections
@@ -65,30 +65,30 @@ from trainer_utils.writing.publishing import copy_shard, verify_shard, working_f
 
 __all__ = ["EncodedPart", "KnownShard", "ShardTask", "WriteMediaShard"]
 
-# Files are read ahead in groups, since handing a thread one small file costs as much as reading
-# it; small groups, since what is held beyond the processor's cache is written at half the pace.
-# (threads, files in a group): an object store answers a request in some 30 ms, so that 48 requests
-# at once give a process 1,600 files a second.
+# Files are read ahead in groups, since handing a thread one small file costs as much as reading it.
+# Groups are small, since data beyond the processor's cache is written at half the speed. The pairs
+# are (threads, files in a group). An object store answers a request in about 30 ms, so 48
+# concurrent requests give a process 1,600 files a second.
 _GROUP_BYTES = 8 << 20
 _LOCAL, _REMOTE, _TABLE = (4, 16), (48, 2), (1, 16)
-_RUSAGE_THREAD = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # Linux has it
+_RUSAGE_THREAD = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # only on Linux
 
 
 @dataclasses.dataclass(frozen=True)
 class KnownShard:
     """A shard of an earlier conversion."""
 
-    uri: str  # of its dataset
+    uri: str  # folder of the earlier dataset
     shard: Shard
-    summary: ShardSummary  # what its records were made of
-    # A digest of what a listing says of its inputs; empty: that does not say enough
+    summary: ShardSummary  # summary of the inputs of its records
+    # Digest of the listing of its inputs. Empty: the listing has too few details
     listing: str = ""
-    is_listed: bool = False  # whether the listing still says the same, so that no file need be read
+    is_listed: bool = False  # the listing is unchanged, so no file needs to be read
 
 
 @dataclasses.dataclass(frozen=True)
 class EncodedPart:
-    """Neighbouring records of a shard, framed, in a file of the working folder of that CRC-32C."""
+    """Consecutive framed records of a shard, in a file of the working folder with its CRC-32C."""
 
     path: str
     crc32c: int
@@ -96,7 +96,7 @@ class EncodedPart:
     summary: ShardSummary
 
     def read(self) -> bytes:
-        """The frames; a CorruptShardError where the file is not what was written."""
+        """Return the frames; raise CorruptShardError if the file has changed."""
         data = persist(self.path, read_bytes, self.path)
         if (found := extend_crc32c(0, data)) != self.crc32c:
             raise CorruptShardError.at(
@@ -110,30 +110,30 @@ class EncodedPart:
 
 @dataclasses.dataclass(frozen=True)
 class ShardTask:
-    """One shard to write: its place, and its inputs, labels as ids."""
+    """A shard to write: its name, and its inputs with labels as ids."""
 
     name: ShardName
-    rows: pa.Table  # of the inputs, or of all of a plan
-    # Of the inputs among `rows`; None: all of these. To another process goes no other
+    rows: pa.Table  # the inputs, or all inputs of a plan
+    # Indices of the inputs in `rows`. None: all rows. Only these rows are pickled
     places: npt.NDArray[np.int64] | None = None
-    # The shard that these inputs were in before, if they all come from one
+    # The earlier shard with these inputs, if they all come from one
     known: KnownShard | None = None
-    # What was made of the inputs already, in order; empty: nothing
+    # Parts of the shard that are already encoded, in order
     parts: tuple[EncodedPart, ...] = ()
 
     @property
     def own_rows(self) -> pa.Table:
-        """The inputs, one a row."""
+        """The inputs, one per row."""
         if self.places is None:
             return self.rows
-        # `pa.array` of numpy's imports pandas where there is one: half a second in each process.
+        # `pa.array` of a numpy array imports pandas if installed, which takes 0.5 s per process.
         places = np.ascontiguousarray(self.places, np.int64)
         indices = pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
         return self.rows.take(indices)
 
     @property
     def entries(self) -> list[Entry]:
-        """The inputs."""
+        """The inputs as Python objects."""
         return [*entries_of(self.own_rows)]
 
     def __reduce__(self) -> Any:
@@ -142,19 +142,19 @@ class ShardTask:
 
 @dataclasses.dataclass(frozen=True)
 class WriteMediaShard:
-    """Writes the shard of a task."""
+    """A call that writes the shard of a task."""
 
-    columns: tuple[Column, ...]  # the features that entries have values of
-    blobs: tuple[BlobColumn, ...]  # the features that entries have files of
-    base: str  # the folder that paths are relative to
-    uri: str  # of the dataset
+    columns: tuple[Column, ...]  # features with values from entries
+    blobs: tuple[BlobColumn, ...]  # features with files from entries
+    base: str  # folder that paths are relative to
+    uri: str  # folder of the dataset
     settings: MediaSettings
-    limit: RejectLimit | None = None  # ends the run early
+    limit: RejectLimit | None = None  # may end the run early
 
     def __call__(self, task: ShardTask) -> tuple[Shard, ShardSummary]:
-        """Reads a task's files, writes its shard under the shard's final name, and reads it back.
+        """Read a task's files, write its shard under its final name, and verify the shard.
 
-        A bad file becomes a reject in the summary; failing to write raises.
+        A bad file becomes a reject in the summary. A failure to write raises.
         """
         known = task.known
         if known is not None and self._is_unchanged(task, known) and _is_whole(known):
@@ -177,7 +177,7 @@ class WriteMediaShard:
         return shard, summary
 
     def make_part(self, task: ShardTask) -> EncodedPart:
-        """Encodes a part of a shard into a file of the working folder."""
+        """Encode a part of a shard into a file of the working folder."""
         folder, name = working_folder(self.uri), task.name
         path = join(folder, f"{name.split}-{name.shard_index:05d}-{uuid.uuid4().hex}")
         with write_atomically(path, temporary_folder=folder) as stream:
@@ -191,7 +191,7 @@ class WriteMediaShard:
         return BlobReader(self.base, settings.file_roots, follow_links=settings.follow_links)
 
     def _fill(self, task: ShardTask, writer: ShardWriter) -> ShardSummary:
-        """Reads files, encodes the examples, and says what became of them."""
+        """Read files, write their examples, and return the summary."""
         summary, roots = ShardSummary(), self.settings.file_roots
         facts: list[tuple[Blob, int | None]] = []
         rejected: list[tuple[Blob, int | None]] = []
@@ -207,7 +207,7 @@ class WriteMediaShard:
                 rejected.extend(zip(entry.blobs, sums, strict=True))
                 detail = error.detail
                 if any(blob.path.startswith("/") or is_remote(blob.path) for blob in entry.blobs):
-                    detail = without_bytes(detail)  # below a file root, perhaps of somebody else
+                    detail = without_bytes(detail)  # a file root may have other owners
                 reject = Reject(task.name.split, entry.name, error.code, detail)
                 summary.rejects.append(reject)
                 if self.limit is not None:
@@ -232,12 +232,12 @@ class WriteMediaShard:
     def _encode(
         self, entry: Entry, blobs: list[bytes] | RejectedInputError
     ) -> tuple[Mapping[str, Stored], list[bytes], bytes | None]:
-        """What an entry's files are stored as, its example, and the name that this goes by."""
+        """Return the stored form of an entry's files, its encoded example and its name."""
         media, features = make_example(entry, blobs, self.columns, self.blobs, self.settings)
         return media, encode_example(features), name_of(features)
 
     def _is_unchanged(self, task: ShardTask, known: KnownShard) -> bool:
-        """Whether these inputs are still what a shard was made of; they are read to see."""
+        """Return whether a known shard's inputs are unchanged. Reads them if necessary."""
         if known.is_listed:
             return True
         entries = task.entries
@@ -248,12 +248,12 @@ class WriteMediaShard:
         return states == known.summary.states
 
     def check(self, result: tuple[Shard, ShardSummary]) -> None:
-        """Makes sure that a shard of an earlier run stands as it was; a DatasetError if not."""
+        """Raise DatasetError if a shard of an earlier run has changed."""
         verify_shard(result[0], uri=self.uri)
 
 
 def _is_whole(known: KnownShard) -> bool:
-    """Return False if a shard was written to after its dataset was published, and is damaged."""
+    """Return False if a shard was modified after its dataset was published, and is damaged."""
     path, manifest = join(known.uri, known.shard.path), join(known.uri, MANIFEST_FILE)
     try:
         if modification_time(path) > modification_time(manifest):
@@ -269,32 +269,32 @@ def _is_whole(known: KnownShard) -> bool:
 def _state_of(
     entry: Entry, blobs: list[bytes] | RejectedInputError, sums: Sequence[int | None]
 ) -> bytes:
-    """All that a record is made of: a name, values, and files by length and CRC-32C."""
+    """Return a representation of a record's inputs: name, values, and files by size and CRC-32C."""
     sizes = () if isinstance(blobs, RejectedInputError) else tuple(map(len, blobs))
     return encode_path(repr((entry.name, entry.values, sizes, (*sums,))))
 
 
 def _sums_of(texts: Iterable[bytes], *, purpose: str) -> list[int]:
-    """64-bit sums; of many at once, which takes a third of the time."""
+    """Return 64-bit digests. A single call for many takes a third of the time."""
     sums: list[int] = keyed_digests(texts, seed=0, purpose=purpose)[:, 0].tolist()
     return sums
 
 
-# An entry, its files, and the CRC-32C of each: of what was read, whatever becomes of it.
+# An entry, its files or an error, and the CRC-32C of each file that was read.
 _Read = tuple[Entry, list[bytes] | RejectedInputError, list[int | None]]
 
 
 def _read_ahead(entries: Sequence[Entry], reader: BlobReader) -> Iterator[_Read]:
-    """Yield entries in order, groups of them read by threads before they are asked for.
+    """Yield entries in order, with their files read ahead by threads in groups.
 
-    Of local files only from when reading has had to wait for a disk or a network: what lies in
-    memory takes less than two turns at the interpreter's lock.
+    Local files are read by this thread until reading has had to wait for a disk or a network. A
+    cached file is read in less time than two switches of the interpreter lock.
     """
-    # A local list may name files of a bucket, and a list in a bucket local ones.
+    # A local list may name files in a bucket, and a list in a bucket may name local files.
     names_remote = any("://" in blob.path for entry in entries for blob in entry.blobs)
     kind = _REMOTE if is_remote(reader.base) or names_remote else _LOCAL
     first = entries[0].blobs[:1] if entries else ()
-    if first and first[0].row is not None:  # a thread holds a group of rows
+    if first and first[0].row is not None:  # each thread holds a row group
         kind = _TABLE
     threads, group_files = kind
     groups = _groups(entries, group_files)
@@ -329,7 +329,7 @@ def _read_ahead(entries: Sequence[Entry], reader: BlobReader) -> Iterator[_Read]
 
 
 def _count_waits() -> int:
-    """How often this thread has given its core away to wait for something."""
+    """Return how often this thread has waited (its voluntary context switches)."""
     return resource.getrusage(_RUSAGE_THREAD).ru_nvcsw
 
 

@@ -1,7 +1,7 @@
-"""From TFX's input_base and input_config to the listed inputs, and their fingerprint.
+"""List the inputs that TFX's input_base and input_config select, and compute their fingerprint.
 
-A pattern selects files, and folders with all that is in them; its part without wildcards is where
-the layout begins: `span-3/train/*` reads the classes below `span-3/train`.
+A pattern selects files, and folders with all their content. Its part without wildcards is the root
+of the layout: `span-3/train/*` reads the classes below `span-3/train`.
 """
 
 import collections
@@ -46,7 +46,7 @@ _WILDCARDS = frozenset("*?[")
 
 
 class SplitPattern(NamedTuple):
-    """A split of TFX's input_config: its name, and which files are in it."""
+    """A split of TFX's input_config: its name, and the pattern of its files."""
 
     name: str
     pattern: str
@@ -57,13 +57,13 @@ ALL_FILES = (SplitPattern("single_split", "*"),)  # TFX's own default
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputSelection:
-    """What a conversion is asked to take, as TFX's properties or a command say it."""
+    """The requested inputs of a conversion, from TFX's properties or a command."""
 
-    base: str  # a folder, or one file that is a source by itself
-    # Of input_config; they may hold {SPAN}, {VERSION} or {YYYY}, {MM}, {DD}
+    base: str  # a folder, or one file that is a source
+    # Patterns of input_config, which may have {SPAN}, {VERSION} or {YYYY}, {MM}, {DD}
     patterns: Sequence[SplitPattern] = ALL_FILES
-    range_config: Any = None  # TFX's: which spans to consider; None for the latest
-    # The splits that output_config asks for; None leaves them to the inputs
+    range_config: Any = None  # TFX's: the spans to consider; None: the latest
+    # The splits that output_config requests; None: the inputs decide
     partition: Partition | None = None
     # A folder that is not listed next to a list: the output, which would change the fingerprint
     unlisted: str | None = None
@@ -74,20 +74,20 @@ class InputSelection:
 
 
 def patterns_of(input_config: Any) -> list[SplitPattern]:
-    """The splits of TFX's `Input`."""
+    """Return the splits of TFX's `Input`."""
     return [SplitPattern(split.name, split.pattern) for split in input_config.splits]
 
 
 @dataclasses.dataclass(frozen=True)
 class ResolvedPattern:
-    """One split of input_config, its span and version filled in."""
+    """One split of input_config, with span and version filled in."""
 
     name: str
     pattern: str
-    root: str  # where the layout begins: a folder, or a list
-    # What the pattern selects; for a list all below the base, since any may be listed
+    root: str  # root of the layout: a folder, or a list
+    # Selected files. For a list all files below the base, since any may be listed
     files: FileTable
-    # junk, ignored: files that it selects and that are skipped
+    # junk, ignored: selected files that are skipped
     junk: FileTable
     ignored: FileTable
 
@@ -103,7 +103,7 @@ class ResolvedPattern:
 
 @dataclasses.dataclass(frozen=True)
 class LocatedInputs:
-    """Where the inputs are: `base`, patterns, other roots, and TFX's `span` and `version`."""
+    """The listed inputs: `base`, patterns, other roots, and TFX's `span` and `version`."""
 
     base: str
     patterns: tuple[ResolvedPattern, ...]
@@ -124,17 +124,21 @@ def locate(
     ignore: Sequence[str] = (),
     follow_links: bool = False,
 ) -> LocatedInputs:
-    """Resolves spans as TFX does, and lists every file that the patterns select.
+    """Resolve spans as TFX does, and list every file that the patterns select.
 
     Args:
-        image_roots: folders beside it that a list may point into.
-        is_source_file: whether a path is by itself what examples are made of, as a list is.
-        sees_siblings: whether such a file may name others.
+        selection: the requested inputs.
+        image_roots: additional folders that a list may refer to.
+        is_source_file: returns whether a single file is a source of examples, as a list is.
+        sees_siblings: whether such a file may refer to other files.
         lists_roots: whether the files below `image_roots` are listed.
-        unit: what the inputs are called, such as `images`.
+        unit: the name of the inputs, such as `images`.
         media: the kind of the inputs: `image`, `audio` or `text`.
         ignore: patterns of files that are left out.
-        follow_links: whether links are followed out of the folder, and to folders.
+        follow_links: whether to follow links to folders, and links out of the folder.
+
+    Raises:
+        InputError: the folder or a pattern has no usable files.
     """
 
     input_base = selection.base
@@ -147,7 +151,7 @@ def locate(
     base, list_name = input_base, None
     if not is_folder(input_base):
         base, list_name = os.path.split(input_base)
-        base = base or os.curdir  # a file of the working folder, by its name alone
+        base = base or os.curdir  # a file in the current folder, without a path
     span, version, resolved = _resolve_spans(base, selection)
     only = None if sees_siblings else list_name
     files = _list("input_base", input_base, base, only=only, follow_links=follow_links)
@@ -157,7 +161,7 @@ def locate(
     if not files:
         refuse(f"{unit}, found an empty folder")
     is_ignored, is_junk = ignored_mask(files, ignore), junk_mask(files, media=media)
-    if list_name:  # it was named by itself
+    if list_name:  # it was named explicitly
         is_named = np.asarray(pc.equal(files.paths, encode_path(list_name)))
         is_ignored, is_junk = is_ignored & ~is_named, is_junk & ~is_named
     is_junk &= ~is_ignored
@@ -174,7 +178,7 @@ def locate(
         literal = itertools.takewhile(_WILDCARDS.isdisjoint, wanted)
         root = list_name or "/".join(literal)
         selected, skipped = files, (junk, ignored)
-        if not list_name and wanted != ["*"]:  # a folder that is selected, with all that is in it
+        if not list_name and wanted != ["*"]:  # a selected folder includes all its content
             selected = _select(files, wanted)
             skipped = _select(junk, wanted), _select(ignored, wanted)
         if not selected:
@@ -213,7 +217,7 @@ def _split_of_folders(path: str) -> str | None:
 
 
 def _refuse_links(base: str, files: FileTable) -> None:
-    """Raise an InputError if a link leads out of the folder, or to a folder."""
+    """Raise InputError if a link leads out of the folder, or to a folder."""
     code, detail = files.table.column("code"), files.table.column("detail")
     leads_out = pc.equal(code, OUTSIDE[0])
     to_folder = pc.equal(detail, LINKED_FOLDER[1].encode())
@@ -241,12 +245,12 @@ def refuse_output_among_inputs(
     sees_siblings: bool = True,
     unlisted: str | None = None,
 ) -> None:
-    """Refuse an output folder whose files the next listing would select as inputs.
+    """Raise ConfigError if the next listing would select files of an output folder.
 
     Args:
-        located: the inputs, as `locate` gives them.
+        located: the inputs that `locate` returned.
         uri: the output folder.
-        setting: the setting that the output's place comes from.
+        setting: the setting that determines the output folder.
         sees_siblings: whether all files next to a list are listed.
         unlisted: the folder of `InputSelection.unlisted`.
     """
@@ -274,11 +278,11 @@ def _selects(wanted: Sequence[str], path: str) -> bool:
 def _resolve_spans(
     base: str, selection: InputSelection
 ) -> tuple[int, int | None, list[SplitPattern]]:
-    """The span and version to take, and the patterns with these filled in."""
+    """Return the span and version to take, and the patterns with these filled in."""
     patterns, range_config = selection.patterns, selection.range_config
     if range_config is None and not any("{" in pattern for _, pattern in patterns):
         return 0, None, list(patterns)
-    try:  # TFX decides, where spans are asked for; nothing else here needs it
+    try:  # TFX resolves spans; nothing else here needs it
         from tfx.components.example_gen import input_processor, utils
         from tfx.proto import example_gen_pb2
     except ModuleNotFoundError as error:
@@ -289,7 +293,7 @@ def _resolve_spans(
     processor = input_processor.FileBasedInputProcessor(base, splits, range_config)
     span, version = 0, None
     if any(any(utils.verify_split_pattern_specs(split)) for split in splits):
-        span, version = processor.resolve_span_and_version()  # opens files that it need not
+        span, version = processor.resolve_span_and_version()  # opens files, so only if needed
     filled = [processor.get_pattern_for_span_version(p, span, version) for _, p in patterns]
     named = zip(patterns, filled, strict=True)
     return span, version, [SplitPattern(one.name, pattern) for one, pattern in named]
@@ -303,7 +307,7 @@ def _list(
     only: str | None = None,
     follow_links: bool = False,
 ) -> FileTable:
-    """List the files of a folder that a setting gave, or only one of them."""
+    """List the files of a folder that a setting names, or only one of them."""
     try:
         if only:
             return FileTable.of([find_file(folder, only, follow_links=follow_links)])
@@ -318,7 +322,7 @@ def _list(
 
 
 def _without_loops(files: Iterable[InputFile]) -> Iterator[InputFile]:
-    """Leave out links to folders that contain them, whose files are listed already."""
+    """Skip links to folders that contain them, whose files are already listed."""
     for file in files:
         if file.problem == LINK_LOOP:
             logging.warning("%r is a link to a folder that contains it: not followed", file.path)
@@ -327,7 +331,7 @@ def _without_loops(files: Iterable[InputFile]) -> Iterator[InputFile]:
 
 
 def _refuse_unlisted(base: str, files: FileTable) -> None:
-    """Refuses folders that cannot be looked into: a whole class of files might be missing."""
+    """Raise InputError for folders that cannot be listed: a whole class might be missing."""
     for folder in FileTable(files.table.filter(files.table.column("is_folder"))).rows():
         if folder.problem is not None:
             raise InputError.at(
@@ -339,7 +343,7 @@ def _refuse_unlisted(base: str, files: FileTable) -> None:
 
 
 def fingerprint(located: LocatedInputs) -> str:
-    """A hexadecimal digest that changes with any file's name, size or version. Reads no file."""
+    """Return a hexadecimal digest of all files' names, sizes and versions; read no file."""
     digest = hashlib.sha256()
     groups = [(f"{p.name}\0{p.pattern}", p.files) for p in located.patterns]
     groups += [(root.base, root.table) for root in located.image_roots]
@@ -350,7 +354,7 @@ def fingerprint(located: LocatedInputs) -> str:
 
 
 def layout_inputs(located: LocatedInputs, **options: Any) -> list[LayoutInputs]:
-    """What layouts are read from, one a pattern, with further fields; several are splits."""
+    """Return the inputs of layouts, one per pattern, with further fields. Several are splits."""
     several = len(located.patterns) > 1
     return [
         LayoutInputs(
@@ -366,7 +370,7 @@ def layout_inputs(located: LocatedInputs, **options: Any) -> list[LayoutInputs]:
 
 
 def refuse_overlap(filenames: Iterable[str]) -> None:
-    """Refuses an input that two patterns select."""
+    """Raise InputError if two patterns select the same input."""
     for filename, count in collections.Counter(filenames).items():
         if count > 1:
             raise InputError.at(

@@ -1,7 +1,7 @@
-"""Which inputs are copies of one another, so that these can share a split.
+"""Find inputs that are copies of one another, so that these can share a split.
 
-All threads of this machine look at them, whatever runner writes the shards. Of an image 140 bytes
-are held in memory meanwhile, and a kilobyte in a temporary file; of a text 200, and 8 a word.
+All threads of this machine work on it, whichever runner writes the shards. An image needs 140 bytes
+of memory meanwhile, and a kilobyte in a temporary file. A text needs 200 bytes, plus 8 per word.
 """
 
 import concurrent.futures
@@ -23,14 +23,15 @@ from components.common.entry import BlobReader, Entry, InputTable, entries_of
 from components.common.rejects import RejectedInputError
 from trainer_utils.machine import usable_cores
 
-_AT_ONCE = 4096  # inputs
+_AT_ONCE = 4096  # inputs per batch
 
 
 def find_near_duplicates(inputs: InputTable, reader: BlobReader) -> dict[str, str]:
-    """The first name, in order of bytes, of each group of copies, by the names of all in it.
+    """Return the representative of each input that has copies, by the input's name.
 
-    Of the first feature of images, else of the first of sounds, which are copies where their
-    bytes are the same. An input that cannot be read has none.
+    It is the first name of the group of copies, in byte order. The first image feature is compared,
+    or else the first audio feature, where copies have the same bytes. Inputs that cannot be read
+    are left out.
     """
     kinds = [column.kind for column in inputs.blobs]
     are_images = "image" in kinds
@@ -47,8 +48,8 @@ def find_near_duplicates(inputs: InputTable, reader: BlobReader) -> dict[str, st
         return None if found is None else found.sketch
 
     names, first = list[str](), dict[bytes, int]()
-    same = list[int]()  # of each audio file, the first of the same bytes
-    # In order of names, so that groups do not depend on how the inputs were listed.
+    same = list[int]()  # for each audio file, the index of the first with the same bytes
+    # Sorted by name, so that groups do not depend on the order of the listing.
     rows = inputs.rows.take(pc.sort_indices(inputs.rows.column("name")))
     with (
         ImageSketches() as sketches,
@@ -72,10 +73,11 @@ def find_near_duplicates(inputs: InputTable, reader: BlobReader) -> dict[str, st
 def find_similar_texts(
     texts_of: Callable[[int], Sequence[str]], num_pieces: int
 ) -> npt.NDArray[np.int32]:
-    """The first of those texts that each is like, over all pieces, `(texts,)`.
+    """Return for each text the index of the first similar one over all pieces, `(texts,) int32`.
 
     Args:
-        texts_of: gives the texts of a piece by its number; called from several threads.
+        texts_of: returns the texts of a piece by its number. It is called from several threads.
+        num_pieces: the number of pieces.
     """
     cores = usable_cores()
     with TextSketches() as sketches, concurrent.futures.ThreadPoolExecutor(cores) as pool:

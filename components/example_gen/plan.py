@@ -1,7 +1,7 @@
-"""What is decided before data is moved: splits, which of them each input is in, and the shards.
+"""Decide splits and shards, and the split of each input, before data is moved.
 
-An input that names its split is in it. All others are shared out by a hash of what they are known
-by, or class by class: files and rows alike.
+An input that names its split is in that split. All others are assigned by a hash of their identity,
+or class by class. This applies to files and rows alike.
 """
 
 import collections
@@ -24,10 +24,10 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import check_split_name
 from trainer_utils.storage.file_system import encode_path
 
-OWN_NAME = "filename"  # what is hashed where no column is named
-NEAR_DUPLICATES = "near_duplicates"  # what `group_by` names in place of a column
-EXCLUDED = (1 << 16) - 1  # in place of a split's number
-_MOST_PARTS = 10**6  # up to which shares of one are exact
+OWN_NAME = "filename"  # hashed by default, if no column is named
+NEAR_DUPLICATES = "near_duplicates"  # a value of `group_by` that is not a column
+EXCLUDED = (1 << 16) - 1  # instead of a split's number
+_MOST_PARTS = 10**6  # up to this denominator, fractional shares are exact
 _SPLIT_ORDER = ("train", "eval", "test")
 _TYPES = {"int": "int", "label": "int", "float": "float", "string": "string"}
 
@@ -36,38 +36,38 @@ Numbers = npt.NDArray[np.uint16]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is decided before anything is written."""
+    """The decisions that are made before anything is written."""
 
-    layouts: tuple[SplitLayout, ...]  # of each split, which records are which shard's
-    columns: tuple[Column, ...]  # that become features, with what they are
-    # Values by feature, sorted or as given; a value's place is its id
+    layouts: tuple[SplitLayout, ...]  # the records of each shard, by split
+    columns: tuple[Column, ...]  # columns that become features
+    # Values by feature, sorted or as given; a value's index is its id
     vocabularies: Mapping[str, tuple[str, ...]]
-    rejects: tuple[Reject, ...]  # inputs that are known to be left out
+    rejects: tuple[Reject, ...]  # inputs that will be left out
     skipped: Mapping[str, int]  # number of skipped inputs, by split
-    found: int  # inputs in all
-    is_shuffled: bool = True  # whether the order is random; False: as the inputs lie
-    own_splits: frozenset[str] = frozenset()  # the splits that the inputs name
+    found: int  # total number of inputs
+    is_shuffled: bool = True  # whether the order is random; False: the order of the inputs
+    own_splits: frozenset[str] = frozenset()  # splits that the inputs name
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Their names, in order."""
+        """The names of the splits, in order."""
         return tuple(layout.split for layout in self.layouts)
 
     @property
     def num_records(self) -> int:
-        """How many examples there will be, if none is rejected while it is read."""
+        """Number of examples, if none is rejected while it is read."""
         return sum(layout.num_records for layout in self.layouts)
 
     def feature(
         self, column: Column, *, length: int | None, longest: int, is_missing: bool
     ) -> Feature:
-        """The feature of a column whose lists all have `length` values, or None; else sparse."""
+        """Return a column's feature. Lists are dense if all have `length` values, else sparse."""
         extra: JsonObject = {}
         if column.kind == "label":
             extra["num_classes"] = len(self.vocabularies[column.name])
         kind = _TYPES[column.kind]
         if column.is_list:
-            is_dense = length is not None and kind != "string"  # Datum reads that as one scalar
+            is_dense = length is not None and kind != "string"  # Datum reads that as a scalar
             return Feature(type=kind, shape=(length or longest,), dense=is_dense, extra=extra)
         if is_missing:
             optional = {**extra, "optional": True}
@@ -77,19 +77,19 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Written:
-    """What became of a plan."""
+    """The outcome of a plan."""
 
-    shards: tuple[Shard, ...]  # all of them, read back, by split and number
+    shards: tuple[Shard, ...]  # all shards, verified, by split and number
     features: Mapping[str, Feature]
-    # Of parts of splits, examples by class, an id or a number
+    # Number of examples by class (an id or a number), for parts of splits
     label_counts: Sequence[tuple[str, Mapping[int, int]]]
     fingerprint: str
-    # Inputs that were found to be bad only while they were read for their shard
+    # Inputs that were rejected while they were read
     rejects: tuple[Reject, ...] = ()
-    # Inputs that are not kept byte for byte, by what was done to them
+    # Number of inputs that are not kept byte for byte, by conversion
     conversions: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    inputs: str = ""  # what `inputs.json` says of the records; empty: nothing
-    # Of a base dataset, what was added, changed, removed and kept
+    inputs: str = ""  # content of `inputs.json`; empty: no such file
+    # Number of examples added, changed, removed and kept, relative to a base dataset
     update: JsonObject = dataclasses.field(default_factory=dict)
 
 
@@ -97,9 +97,10 @@ class Written:
 class Partition:
     """The splits that a hash assigns."""
 
-    # Split names with their share, as in TFX's `SplitConfig`
+    # Names and shares of the splits, as in TFX's `SplitConfig`
     buckets: tuple[tuple[str, int], ...] = (("train", 2), ("eval", 1))
-    # What is hashed: `filename`, each input's own name, or a column; equal values share a split
+    # The value that is hashed: `filename` (each input's name) or a column. Equal values share a
+    # split
     feature: str = OWN_NAME
 
     def __post_init__(self) -> None:
@@ -120,7 +121,7 @@ class Partition:
 
     @property
     def ends(self) -> list[int]:
-        """Where each split's share ends, of the shares laid end to end."""
+        """Cumulative shares: the end of each split's share."""
         return list(itertools.accumulate(share for _, share in self.buckets))
 
 
@@ -152,7 +153,7 @@ def whole_shares(splits: object) -> dict[str, int]:
 
 
 def read_output_config(output_config: Any) -> Partition | None:
-    """The splits that TFX's `Output` asks for; None where it leaves them to the inputs."""
+    """Return the splits that TFX's `Output` requests. None: the inputs decide."""
     split_config = output_config.split_config
     if not split_config.splits:
         return None
@@ -163,7 +164,7 @@ def read_output_config(output_config: Any) -> Partition | None:
 
 
 def check_split_names(setting: str, names: Sequence[str]) -> None:
-    """Refuses a name that no split can have, or one that comes twice."""
+    """Raise an error for an invalid or duplicate split name."""
     for place, name in enumerate(names):
         check_split_name(name)
         if name in names[:place]:
@@ -171,7 +172,7 @@ def check_split_names(setting: str, names: Sequence[str]) -> None:
 
 
 def order_splits(names: Collection[str], asked: Sequence[str]) -> tuple[str, ...]:
-    """The splits asked for in their order, then TFX's usual three, then any others by name."""
+    """Return the splits in order: requested ones, TFX's usual three, then others by name."""
     known = [*asked, *_SPLIT_ORDER]
     order = {name: place for place, name in reversed([*enumerate(known)])}
     return tuple(sorted(names, key=lambda name: (order.get(name, len(known)), name)))
@@ -180,7 +181,7 @@ def order_splits(names: Collection[str], asked: Sequence[str]) -> tuple[str, ...
 def lay_out_shards(
     splits: Iterable[tuple[str, int, int]], settings: ExampleGenSettings
 ) -> tuple[SplitLayout, ...]:
-    """Which places are which shard's, of splits with the records and bytes of each."""
+    """Return the layout of shards, given the name, records and bytes of each split."""
     layouts = []
     for name, num_records, num_bytes in splits:
         num_shards = settings.shards_of(name, num_records=num_records, num_bytes=num_bytes)
@@ -192,13 +193,15 @@ def lay_out_shards(
 
 
 class SplitRules:
-    """The splits of a dataset, by name in order, and those that a hash assigns (`hashed`).
+    """The ordered splits of a dataset, and the rules that assign inputs to them.
 
     Args:
         own: the splits that inputs name.
-        some_have_none: whether there are inputs that name none.
-        partition: the splits that output_config asks for, or None.
-        groups: what `group_by` may name beside columns.
+        columns: the columns of the inputs.
+        some_have_none: whether there are inputs that do not name a split.
+        partition: the splits that output_config requests, or None.
+        settings: the settings of the ExampleGen.
+        groups: values that `group_by` may have in addition to columns.
 
     Raises:
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.
@@ -245,19 +248,21 @@ class SplitRules:
         names = {*own, *(hashed.names if some_have_none or not own else ())}
         self.splits = order_splits(names, hashed.names)
         settings.check_splits(self.splits)
-        # Where one of them is no split, no input is left to the hash.
+        # If one of them is not a split here, every input names its split.
         numbers = [self.number_of(n if n in self.splits else None) for n in hashed.names]
         self._numbers = np.array(numbers, np.uint16)
 
     def number_of(self, name: str | None) -> int:
-        """The number of a split; `EXCLUDED` of None."""
+        """Return the number of a split, or `EXCLUDED` for None."""
         return EXCLUDED if name is None else self.splits.index(name)
 
     def assign(self, own: Numbers | None, hashes: npt.NDArray[np.uint64]) -> Numbers:
-        """The number of each input's split, `(n,)`: of the one that it names, or by hash.
+        """Return the number of each input's split, `(n,)`: the named one, or by hash.
 
         Args:
-            own: `(n,)`, the number of the split that it names, or `EXCLUDED`; None: all name none.
+            own: the number of the split that each input names, `(n,)`, or `EXCLUDED`. None: no
+                input names a split.
+            hashes: the hash of each input's identity, `(n,) uint64`.
         """
         ends = np.array(self.hashed.ends, np.uint64)
         by_hash = self._numbers[np.searchsorted(ends, hashes % ends[-1], side="right")]
@@ -270,16 +275,20 @@ class SplitRules:
         *,
         key_of: Callable[[int], bytes],
     ) -> Numbers:
-        """The same, so that each class is shared out to within one, in the order of its hashes.
+        """Return the number of each input's split, with exact shares of each class to within one.
 
-        `key_of` gives what a class is known by, whatever its number.
+        Args:
+            classes: the class of each input, `(n,) int64`.
+            hashes: the hash of each input, `(n,) uint64`, which orders the inputs of a class.
+            key_of: returns the identity of a class, which does not depend on its number.
         """
         ends = np.array(self.hashed.ends)
         places = np.zeros(len(classes), np.int64)
         order = np.lexsort((hashes, classes))
         found = np.unique(classes[order], return_index=True, return_counts=True)
         for number, first, size in zip(*map(np.ndarray.tolist, found), strict=True):
-            # One start a class, so that the remainders of many small ones do not all go one way.
+            # Each class has its own start, so that the remainders of small classes do not all go to
+            # the same split.
             start = keyed_hash(key_of(number), seed=self._seed, purpose="stratify") % int(ends[-1])
             points = (np.arange(size) * int(ends[-1]) + start) // size
             places[order[first : first + size]] = np.searchsorted(ends, points, side="right")
@@ -288,9 +297,10 @@ class SplitRules:
     def count_excluded(
         self, excluded: Iterable[ExcludedInput]
     ) -> tuple[list[Reject], collections.Counter[str]]:
-        """What is rejected before it is read, and how many are skipped, by split.
+        """Return the inputs rejected before reading, and the number of skipped ones by split.
 
-        The split is its own, else the first one where inputs name splits, else that of its hash.
+        An input counts in its own split. Otherwise it counts in the first split if inputs name
+        splits, or else in that of its hash.
         """
         rejects: list[Reject] = []
         skipped: collections.Counter[str] = collections.Counter()

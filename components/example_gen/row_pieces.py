@@ -1,11 +1,12 @@
-"""The two looks at a piece of a table: what its rows hold, and then its rows as framed examples.
+"""Process a piece of a table in two passes: inspect its rows, then encode them as framed examples.
 
-At the first nothing is known of the other pieces, so values stay what they are in the source, in an
-Arrow file; what the columns are is decided when all reports are there. At the second they become
-runs of the shuffles that put each split in order.
+The first pass does not know the other pieces. It keeps the source's values in an Arrow file, and
+the types of columns are decided when all reports have arrived. The second pass writes runs for the
+shuffles that order each split.
 
-No Python object is made for a row: a third of the time of tfx_bsl's encoder. Bytes are those of
-`trainer_utils.format.encode_example`. Source: `tensorflow/core/example/{example,feature}.proto`.
+No Python object is created for a row, which takes a third of the time of tfx_bsl's encoder. The
+bytes equal the output of `trainer_utils.format.encode_example`.
+Source: `tensorflow/core/example/{example,feature}.proto`.
 """
 
 import contextlib
@@ -53,59 +54,59 @@ from trainer_utils.format.tfrecord import frame_footers, frame_headers
 from trainer_utils.storage.file_system import encode_path, is_fault, join
 
 TOKENS = "tokens"
-"""The feature that a tokenizer makes."""
+"""The feature that a tokenizer adds."""
 
 LOSS_MASK = "loss_mask"
-"""The feature that says of each token of a chat whether the assistant wrote it: 1, or 0."""
+"""The feature with a value for each token of a chat: 1 if the assistant wrote it, otherwise 0."""
 
-_ID_FEATURES = ("id", "record_id")  # of the lineage: the second where the inputs have the first
-_BATCH_ROWS = 32 << 10  # past it, columns leave the processor's cache
+_ID_FEATURES = ("id", "record_id")  # lineage: the second one if the inputs already have the first
+_BATCH_ROWS = 32 << 10  # larger batches leave the processor's cache
 _OF_WORDS = (*LABEL_NAMES, MAYBE_SPLIT, *SPLIT_NAMES)  # columns whose distinct values are reported
-_RECORD, _DIGEST = "record", "digest"  # of the Arrow file; the columns of the source have a prefix
+_RECORD, _DIGEST = "record", "digest"  # columns of the Arrow file; the source's have a prefix
 _PREFIX = "column:"
-_CHAT_TEXT, _CHAT_SPANS = "chat:text", "chat:spans"  # a chat as text, and its assistant's parts
+_CHAT_TEXT, _CHAT_SPANS = "chat:text", "chat:spans"  # a chat as text, and the assistant's spans
 
 _Arrays = Mapping[str, pa.Array]
-# Field number << 3 | 2: all that stands here is length-delimited.
+# Field number << 3 | 2: all fields here are length-delimited.
 _FIRST, _SECOND = b"\x0a", b"\x12"
 _LIST_TAGS = {"string": b"\x0a", "float": b"\x12", "int": b"\x1a"}
 
 _Sizes = npt.NDArray[np.int64]
 _Octets = npt.NDArray[np.uint8]
 _Message = tuple[list[Any], _Sizes]
-"""What follows each other in each row, binary arrays or `(n, width)` bytes; and its size."""
+"""Consecutive parts of each row, binary arrays or `(n, width)` bytes; and the total size."""
 
 
 @dataclasses.dataclass
 class PieceReport:
-    """What one piece holds."""
+    """The result of inspecting one piece."""
 
-    found: int  # rows, the bad and the skipped among them
-    kept: int  # rows that are left
-    lines: int  # line ends, for the numbers of lines in later pieces
-    bad: list[BadRow]  # rows that are rejected
-    skipped: list[int]  # numbers of the rows left out on purpose
-    names: list[str] | None  # of all rows found, where they have names of their own
+    found: int  # number of rows, including bad and skipped ones
+    kept: int  # number of rows that are left
+    lines: int  # number of line ends, for line numbers in later pieces
+    bad: list[BadRow]  # rejected rows
+    skipped: list[int]  # numbers of the rows that are left out on purpose
+    names: list[str] | None  # names of all rows found, if they have their own
     facts: dict[str, ColumnFacts]
-    # The different values of columns that may be labels or splits, by column
+    # Distinct values of columns that may be labels or splits, by column
     labels: dict[str, list[str]]
-    sums: list[Any]  # as of `Rows`
-    chats: list[str] = dataclasses.field(default_factory=list)  # columns of chats
-    # Names of classes by column, where the file has them
+    sums: list[Any]  # see `Rows`
+    chats: list[str] = dataclasses.field(default_factory=list)  # names of chat columns
+    # Names of classes by column, if the file has them
     class_names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 def inspect_piece(
     base: str, folder: str, options: TableOptions, rules: TextRules, numbered: tuple[int, Piece]
 ) -> PieceReport:
-    """Read a piece, change its texts as the settings ask for, and keep all of it in `folder`."""
+    """Read a piece, normalise its text as the settings request, and store it in `folder`."""
     with _naming(numbered[1].source):
         return _inspect_piece(base, folder, options, rules, *numbered)
 
 
 @contextlib.contextmanager
 def _naming(source: str) -> Iterator[None]:
-    """Give errors of Arrow the name of the file."""
+    """Add the name of the file to errors from Arrow."""
     try:
         yield
     except pa.ArrowException as error:
@@ -130,12 +131,12 @@ def _inspect_piece(
         or (kind is None and (name.lower() in _OF_WORDS or name in rows.class_names))
     ]
     for name in {*texts, *of_words}:
-        if pa.types.is_binary(rows.columns[name].type):  # as Parquet may have them
+        if pa.types.is_binary(rows.columns[name].type):  # possible in Parquet files
             try:
                 rows.columns[name] = rows.columns[name].cast(pa.string())
             except pa.ArrowInvalid:
                 checked_texts(rows, names=[name])
-    for name in texts:  # before they are made texts
+    for name in texts:  # before they are converted to strings
         if (bad := not_finite(rows.columns[name], rows.records)) is not None:
             raise no_text(name, bad[1], f"{piece.source}, row {bad[0] + 1} of a piece")
     if options.tokenizer is not None:
@@ -181,7 +182,7 @@ def _inspect_piece(
 
 
 def _chats_in_texts(rows: Rows, names: Collection[str]) -> Iterator[str]:
-    """Yield the columns of kind `json` whose texts are chats, as a CSV may have them."""
+    """Yield the columns of kind `json` whose strings are chats, which a CSV may have."""
     for name in names:
         array = rows.columns.get(name)
         if name in rows.chats or array is None or not pa.types.is_string(array.type):
@@ -195,9 +196,9 @@ def _chats_in_texts(rows: Rows, names: Collection[str]) -> Iterator[str]:
 
 
 def _render_chats(rows: Rows, texts: Sequence[str], tokenizer: str | None) -> dict[str, pa.Array]:
-    """Return the chats as text for a tokenizer, and leave out rows that its template refuses."""
+    """Render chats as text for a tokenizer, and remove rows that its template refuses."""
     names = [name for name in texts if name in rows.chats] or ([] if texts else [*rows.chats])
-    if tokenizer is None or len(names) != 1:  # the plan says so
+    if tokenizer is None or len(names) != 1:  # the plan reports this
         return {}
     from components.tables.chats import ChatError, load_template
 
@@ -222,7 +223,7 @@ def _render_chats(rows: Rows, texts: Sequence[str], tokenizer: str | None) -> di
 
 
 def _check_text_rules(rules: TextRules, names: Sequence[str]) -> None:
-    """Refuse rules that would change JSON."""
+    """Raise ConfigError for rules that would change JSON."""
     for setting, default in (("lowercase", False), ("normalize", None)):
         value = getattr(rules, setting)
         if names and value != default:
@@ -237,7 +238,7 @@ def _path(folder: str, number: int) -> str:
 def read_columns(
     folder: str, number: int, names: Sequence[str]
 ) -> tuple[dict[str, pa.Array], npt.NDArray[np.int64]]:
-    """The columns of a piece that was inspected, and its rows' numbers."""
+    """Return the columns of an inspected piece, and the numbers of its rows."""
     batch = read_batch(_path(folder, number), 0)
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns = {name: found[_PREFIX + name] for name in names if _PREFIX + name in found}
@@ -245,7 +246,7 @@ def read_columns(
 
 
 def read_chats(folder: str, number: int) -> tuple[pa.Array, pa.Array]:
-    """Return the chats of a piece as text, and the spans of these that the assistant wrote."""
+    """Return a piece's chats as text, and the spans of the text that the assistant wrote."""
     batch = read_batch(_path(folder, number), 0)
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
     nothing = pa.nulls(len(batch), pa.string()), pa.nulls(len(batch), pa.list_(pa.int64()))
@@ -253,7 +254,7 @@ def read_chats(folder: str, number: int) -> tuple[pa.Array, pa.Array]:
 
 
 def read_digests(folder: str, number: int) -> npt.NDArray[np.void]:
-    """`(rows,) 16 bytes`: what stands for each row's text."""
+    """Return the digest of each row's text, `(rows,) 16 bytes`."""
     batch = read_batch(_path(folder, number), 0)
     digests = batch.column(batch.schema.get_field_index(_DIGEST))
     return np.frombuffer(digests.buffers()[1], "V16", len(digests))
@@ -261,7 +262,7 @@ def read_digests(folder: str, number: int) -> npt.NDArray[np.void]:
 
 @dataclasses.dataclass(frozen=True)
 class TokenPlan:
-    """How tokens are made: the column of the texts, the tokenizer, and whether texts stay."""
+    """The settings of tokenization: text column, tokenizer, and whether the text is kept."""
 
     column: str
     tokenizer: str
@@ -272,27 +273,27 @@ class TokenPlan:
 
 @dataclasses.dataclass(frozen=True)
 class PieceRows:
-    """A piece that was inspected, and what was decided of its rows."""
+    """An inspected piece, and the decisions about its rows."""
 
     number: int
     source: str
-    names: Sequence[str] | None  # of all rows found, where they have names of their own
-    first_record: int  # the number of its first row in its source
-    splits: Numbers  # the number of each kept row's split, or `EXCLUDED`
-    firsts: tuple[int, ...]  # how many rows each split has before it
+    names: Sequence[str] | None  # names of all rows found, if they have their own
+    first_record: int  # number of its first row in its source
+    splits: Numbers  # split number of each kept row, or `EXCLUDED`
+    firsts: tuple[int, ...]  # number of earlier rows in each split
 
 
 @dataclasses.dataclass
 class EncodingReport:
-    """What one piece gave."""
+    """The result of encoding one piece."""
 
-    labels: list[tuple[str, dict[int, int]]]  # examples by split and class, an id or a number
-    missing: list[str]  # columns that an example lacks
-    lengths: dict[str, tuple[int, int]]  # of each list column, the least and the most values
+    labels: list[tuple[str, dict[int, int]]]  # examples by split and class (id or number)
+    missing: list[str]  # columns that are missing in an example
+    lengths: dict[str, tuple[int, int]]  # minimum and maximum length of each list column
 
 
 def id_feature(names: Any) -> str:
-    """The feature that says where an example is from."""
+    """Return the name of the feature with the source of an example."""
     return next(name for name in _ID_FEATURES if name not in names)
 
 
@@ -384,7 +385,7 @@ def _encode_piece(
 
 
 def _report_of(encoded: _EncodedRows, labels: list[tuple[str, dict[int, int]]]) -> EncodingReport:
-    """Return the label counts, missing features and lengths of lists of a piece."""
+    """Return the label counts, missing features and list lengths of a piece."""
     lengths = {}
     for name, array in encoded.features.items():
         if pa.types.is_list(array.type) and len(array):
@@ -415,7 +416,7 @@ def _ids(given: PieceRows, records: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def _names_of(features: _Arrays) -> npt.NDArray[np.uint32] | None:
-    """The sum of what each example is called (`NAME_FEATURES`); None: that is to be looked for."""
+    """Return the CRC-32C of each example's name (see `NAME_FEATURES`), or None if not available."""
     kinds = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
     named = [features[name] for name in NAME_FEATURES if name in features]
     texts = [array.cast(pa.binary()) for array in named if array.type in kinds]
@@ -427,7 +428,7 @@ def _names_of(features: _Arrays) -> npt.NDArray[np.uint32] | None:
 def _label_counts(
     columns: Sequence[Column], features: _Arrays, rows: npt.NDArray[np.int64]
 ) -> dict[int, int]:
-    """How often some rows have each class, by its id or number."""
+    """Return the number of rows in each class, by the class's id or number."""
     place = label_column(columns)
     if place is None or columns[place].kind not in ("int", "label"):
         return {}
@@ -441,23 +442,23 @@ def _label_counts(
 
 
 def encode_batch(columns: Mapping[str, pa.Array]) -> pa.Array:
-    """Every row as a message, in a binary array.
+    """Return every row as a serialized message, in a binary array.
 
     Args:
-        columns: Arrow arrays of one length, by feature: int64; float32; string or binary; or
-            lists of these. A null is a feature that the example lacks, and so is an empty list.
+        columns: Arrow arrays of one length, by feature: int64, float32, string or binary, or lists
+            of these. A null or an empty list is a missing feature.
     """
     if not columns:
         raise ValueError("expected columns, got none")
     entries = [_entry(name, columns[name]) for name in sorted(columns)]
     parts = [part for parts, _ in entries for part in parts]
     total = np.sum([sizes for _, sizes in entries], axis=0)
-    # An example without any feature is empty: not even its tag stands there.
+    # An example without any feature is empty: it does not even have the tag.
     return _joined(_where(total > 0, _delimited(_FIRST, [], total)[0]) + parts)
 
 
 def frame_batch(examples: pa.Array) -> pa.Array:
-    """Each message of a binary array in its TFRecord frame, as a binary array."""
+    """Return each message of a binary array in its TFRecord frame, as a binary array."""
     offsets, data = _buffers(examples)
     crc, ends = google_crc32c.value, offsets.tolist()
     sums = [crc(data[begin:end]) for begin, end in itertools.pairwise(ends)]
@@ -466,7 +467,7 @@ def frame_batch(examples: pa.Array) -> pa.Array:
 
 
 def _entry(name: str, array: pa.Array) -> _Message:
-    """A feature's entry in the map."""
+    """Return a feature's entry in the map."""
     kind, parts, sizes = _values(array)
     if kind != "string" or not pa.types.is_list(array.type):  # a packed field, or one string
         parts, sizes = _delimited(_FIRST, parts, sizes)
@@ -482,7 +483,7 @@ def _entry(name: str, array: pa.Array) -> _Message:
 
 
 def _values(array: pa.Array) -> tuple[str, list[pa.Array], _Sizes]:
-    """`int`, `float` or `string`, and each row's values as they stand in their list."""
+    """Return `int`, `float` or `string`, and the encoded values of each row's list."""
     is_list = pa.types.is_list(array.type)
     values = array.flatten() if is_list else array
     if pa.types.is_floating(values.type):
@@ -502,16 +503,16 @@ def _values(array: pa.Array) -> tuple[str, list[pa.Array], _Sizes]:
     if not is_list and len(octets) == width * len(sizes):
         return kind, [octets.reshape(-1, width)], sizes
     ends = _offsets(sizes)
-    if is_list:  # of nulls, what lies under them is not looked at
+    if is_list:  # ignore the data under nulls
         lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
         ends = ends[_offsets(lengths)]
     return kind, [_binary(ends, octets)], np.diff(ends).astype(np.int64)
 
 
 def _delimited(tag: bytes, parts: Sequence[Any], sizes: _Sizes) -> _Message:
-    """A field: its tag and its length before its parts."""
+    """Return a length-delimited field: tag, length, parts."""
     lengths, widths = _varints(sizes)
-    if len(lengths) == len(sizes):  # all below 128, as most are
+    if len(lengths) == len(sizes):  # all are below 128, which is common
         tags = np.broadcast_to(np.frombuffer(tag, np.uint8), (len(sizes), len(tag)))
         heads = [tags, lengths[:, None]]
     else:
@@ -520,7 +521,7 @@ def _delimited(tag: bytes, parts: Sequence[Any], sizes: _Sizes) -> _Message:
 
 
 def _varints(numbers: npt.NDArray[np.int64]) -> tuple[_Octets, _Sizes]:
-    """Numbers in base 128, least significant group first, end to end; and the bytes of each."""
+    """Encode numbers as varints, concatenated; also return the bytes of each number."""
     unsigned = numbers.astype(np.int64).view(np.uint64)
     widths = np.ones(len(numbers), np.int64)
     most = int(unsigned.max(initial=0))
@@ -535,14 +536,14 @@ def _varints(numbers: npt.NDArray[np.int64]) -> tuple[_Octets, _Sizes]:
 
 
 def _where(present: npt.NDArray[np.bool_], parts: list[Any]) -> list[Any]:
-    """The parts; nothing in rows where `present` is False."""
+    """Return the parts, with nothing in rows whose `present` is False."""
     if present.all():
         return parts
     return [pc.if_else(pa.array(present), _joined(parts), b"")]
 
 
 def _joined(parts: Sequence[Any]) -> pa.Array:
-    """Parts as one binary array; those of one width in every row are cheaper joined by numpy."""
+    """Join parts to one binary array. Parts of fixed width are joined faster by numpy."""
     arrays = list[pa.Array]()
     for are_rows, some in itertools.groupby(parts, lambda part: isinstance(part, np.ndarray)):
         if are_rows:
@@ -560,7 +561,7 @@ def _binary(offsets: npt.NDArray[np.int32], data: _Octets) -> pa.Array:
 
 
 def _buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32], bytes]:
-    """Offsets from 0 and bytes of a binary array without nulls."""
+    """Return the offsets from 0 and the bytes of a binary array without nulls."""
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1]
     data = array.buffers()[2]
     whole = data.slice(offsets[0], offsets[-1] - offsets[0]).to_pybytes() if data else b""

@@ -1,10 +1,10 @@
-"""Lays out the shards of rows: what the columns are, and the split and place of every row.
+"""Lay out the shards of rows: decide the columns, and the split and position of every row.
 
     plan = RowPlanner(pieces, reports, folder=…, settings=settings, …).plan(excluded)
 
-A row's split is the one that its file or itself names, or one by hash. It is known by its source
-and its number there, or by a name of its own; that, and the seed, is all that a hash looks at. Rows
-are looked at a piece at a time, and only at the columns that decide.
+A row's split is named by its file or by itself, or decided by hash. A row is identified by its
+source and its number there, or by its own name. The hash depends only on that and on the seed. Rows
+are processed piece by piece, and only the relevant columns are read.
 """
 
 import collections
@@ -60,9 +60,9 @@ from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES
 from trainer_utils.storage.file_system import encode_path
 
-_ENTRY_BYTES = 14  # of a feature beside its name and its values
+_ENTRY_BYTES = 14  # overhead of a feature, without its name and values
 _ID_BYTES = 40
-_BYTES_PER_TOKEN = 4  # of a text
+_BYTES_PER_TOKEN = 4  # approximate bytes of text
 
 _Hashes = npt.NDArray[np.uint64]
 _Records = npt.NDArray[np.int64]
@@ -71,17 +71,17 @@ _Columns = Mapping[str, pa.Array]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowPlan(Plan):
-    """The whole of the work on rows."""
+    """The complete plan for rows."""
 
-    first_records: tuple[int, ...]  # of each piece, the number of its first row in its source
-    row_bytes: float  # about how long a record is
+    first_records: tuple[int, ...]  # number of each piece's first row in its source
+    row_bytes: float  # approximate size of a record
     excluded: tuple[ExcludedInput, ...] = ()  # files that are not read
-    # Of each piece, the number of each row's split, or `EXCLUDED`
+    # Split number of each row, or `EXCLUDED`, by piece
     assigned: tuple[Numbers, ...] = ()
-    tokens: TokenPlan | None = None  # how they are made, where they are
+    tokens: TokenPlan | None = None  # how tokens are created, if they are
 
     def features(self, reports: Sequence[EncodingReport]) -> dict[str, Feature]:
-        """Every feature of the examples, by name."""
+        """Return every feature of the examples, by name."""
         features = {}
         for column in self.columns:
             name = column.name
@@ -109,11 +109,19 @@ class RowPlan(Plan):
 
 
 class RowPlanner:
-    """Decides all by what the inspection of the pieces has left in `folder`, and reports of it.
+    """The planner of rows, based on the reports about the pieces and on their files in `folder`.
+
+    Args:
+        pieces: the pieces of the tables, in order.
+        reports: the report about each piece.
+        folder: the folder with the inspected pieces.
+        partition: the splits that output_config requests, or None.
+        settings: the settings of the ExampleGen.
+        token_spec: the type of stored tokens, if there is a tokenizer.
 
     Raises:
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.
-        InputError: a column holds what no feature can.
+        InputError: a column has values that no feature can store.
     """
 
     def __init__(
@@ -175,7 +183,7 @@ class RowPlanner:
         self._skipped: collections.Counter[str] = collections.Counter()
 
     def _named_splits(self) -> set[str | NoSplit | None]:
-        """Those that rows and files name; None where some rows name none."""
+        """Return the splits that rows and files name, with None if some rows name no split."""
         own: set[str | NoSplit | None] = set()
         for report, piece in zip(self._reports, self._pieces, strict=True):
             column, named = self._split_column, 0
@@ -188,7 +196,7 @@ class RowPlanner:
         return own
 
     def _agreed_class_names(self) -> dict[str, tuple[str, ...]]:
-        """Return the names of classes by column, in which all files must agree."""
+        """Return the names of classes by column, after checking that all files agree."""
         classes: dict[str, dict[str, tuple[str, ...]]] = {}
         columns: dict[str, set[str]] = collections.defaultdict(set)
         for report, piece in zip(self._reports, self._pieces, strict=True):
@@ -198,7 +206,7 @@ class RowPlanner:
         return {name: names for of in classes.values() for name, names in of.items()}
 
     def _check_chats(self) -> None:
-        """Refuse a column that has chats in some pieces and other values in others."""
+        """Raise InputError if a column has chats in some pieces and other values in others."""
         chats = {name for report in self._reports for name in report.chats}
         for name in chats - self._settings.columns.keys():
             for report, piece in zip(self._reports, self._pieces, strict=True):
@@ -208,7 +216,7 @@ class RowPlanner:
                     raise InputError.at(piece.source, expected=rule, got="others", advice=cure)
 
     def _decide_columns(self) -> tuple[Column, ...]:
-        """What becomes a feature, in the order of the inputs."""
+        """Return the columns that become features, in the order of the inputs."""
         names, settings = self._names, self._settings
         if len(names) > MAX_COLUMNS:
             raise InputError(
@@ -239,7 +247,7 @@ class RowPlanner:
         return columns
 
     def plan(self, excluded: Sequence[ExcludedInput]) -> RowPlan:
-        """Lays out all shards; `excluded` are files that are not read."""
+        """Lay out all shards; `excluded` are files that are not read."""
         assigned, rules = self._assign(), self._rules
         counts = np.bincount(
             np.concatenate([np.zeros(0, np.uint16), *assigned]), minlength=EXCLUDED
@@ -265,14 +273,14 @@ class RowPlanner:
         )
 
     def _token_plan(self) -> TokenPlan | None:
-        """How the settings have tokens made, if they do."""
+        """Return the plan for tokens, or None without a tokenizer."""
         tokenizer, keep_text = self._settings.tokenizer, self._settings.keep_text
         if tokenizer is None or self._token_spec is None:
             if not keep_text:
                 raise ConfigError.of("keep_text", False, allowed="True without a tokenizer")
             return None
         by_name = {column.name: column for column in self._columns}
-        if not by_name:  # every row was rejected, which the outcome says
+        if not by_name:  # every row was rejected, which is reported later
             return None
         chats = {name for report in self._reports for name in report.chats}
         texts = [name for name in self._texts if name in by_name]
@@ -291,7 +299,7 @@ class RowPlanner:
         return TokenPlan(texts[0], tokenizer, self._token_spec, keep_text, is_chat)
 
     def _bytes_per_row(self, tokens: TokenPlan | None) -> float:
-        """About how long a record is: its values, the names of its features, its frame."""
+        """Estimate the size of a record: its values, the names of its features, its frame."""
         rows = sum(report.kept for report in self._reports)
         facts = [one for report in self._reports for one in report.facts.items()]
         values: float = sum(one.bytes for _, one in facts)
@@ -305,13 +313,13 @@ class RowPlanner:
     # The split of each row ------------------------------------------------------------------------
 
     def _assign(self) -> list[Numbers]:
-        """The number of each row's split, or `EXCLUDED`, by piece."""
+        """Return the split number of each row, or `EXCLUDED`, by piece."""
         numbers = range(len(self._pieces))
         self._unlabelled = self._unlabelled_splits()
         shared = self._hashes_of_copies() if self._by_copies else [None for _ in numbers]
         assigned = [self._of_piece(number, shared[number]) for number in numbers]
         splits = np.concatenate([np.zeros(0, np.uint16), *assigned])
-        if self._settings.deduplicate and assigned:  # in the order of the inputs
+        if self._settings.deduplicate and assigned:  # in input order
             digests = np.concatenate([read_digests(self._folder, number) for number in numbers])
             rows = np.flatnonzero(splits != EXCLUDED)
             _, firsts = np.unique(digests[rows], return_index=True)
@@ -331,7 +339,7 @@ class RowPlanner:
         return np.split(splits, np.cumsum([len(part) for part in assigned])[:-1])[: len(assigned)]
 
     def _unlabelled_splits(self) -> frozenset[int]:
-        """Return the numbers of the splits that the inputs name and that have no label at all."""
+        """Return the numbers of the splits named by the inputs that have no label at all."""
         rules, label = self._rules, self._label
         if label is None or label.is_list or not rules.has_own:
             return frozenset()
@@ -350,7 +358,7 @@ class RowPlanner:
         return frozenset(map(rules.number_of, rules.own)) - labelled
 
     def _of_piece(self, number: int, shared: _Hashes | None) -> Numbers:
-        """The same of one piece, whose file is read once."""
+        """Return the split number of each row of a piece, and count the rows left out."""
         report, piece = self._reports[number], self._pieces[number]
         first_line = self._first_lines[number] + int(piece.details.get("lines_before", 0)) + 1
         gone = np.array([bad.record for bad in report.bad], np.int64)
@@ -380,13 +388,13 @@ class RowPlanner:
         return splits
 
     def _reject(self, number: int, record: int, split: str, code: str, detail: str) -> None:
-        """A row of a piece, by what it is known by."""
+        """Add a row of a piece to the rejects, with its name or source."""
         names = self._reports[number].names
         name = f"{self._pieces[number].source}:{self._first_records[number] + record + 1}"
         self._rejects.append(Reject(split, name if names is None else names[record], code, detail))
 
     def _of_bad_rows(self, number: int, records: _Records) -> list[str]:
-        """Where rows count that are not there any more: by their file, or as others of it."""
+        """Return the splits that count removed rows: their file's, or as for its other rows."""
         own, splits = self._pieces[number].split, self._rules.splits
         if own is not None or self._rules.has_own:
             return [own or splits[0]] * len(records)
@@ -395,8 +403,11 @@ class RowPlanner:
     def _own_splits(
         self, number: int, columns: _Columns, rows: int
     ) -> tuple[Numbers | None, dict[int, NoSplit]]:
-        """The number of the split that each row names, or `EXCLUDED`, None where none names one;
-        and the rows that are in no split for what they name."""
+        """Return the split that each row names, and the rows left out because of it.
+
+        The first value has split numbers, with `EXCLUDED` for rows that name no split. The value
+        None means that there are no named splits.
+        """
         rules, column = self._rules, self._split_column
         words: list[str | NoSplit | None] = []
         places = np.full(rows, -1)
@@ -404,7 +415,7 @@ class RowPlanner:
             encoded = texts_of(columns[column]).dictionary_encode()
             words = [split_of_word(one, column=column) for one in encoded.dictionary.to_pylist()]
             places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        words.append(self._pieces[number].split)  # of rows without a word
+        words.append(self._pieces[number].split)  # for rows without a word
         bad = {n: word for n, word in enumerate(words) if isinstance(word, NoSplit)}
         strange = np.flatnonzero(np.isin(places, [*bad])).tolist()
         numbers = [rules.number_of(word if word in rules.splits else None) for word in words]
@@ -414,8 +425,10 @@ class RowPlanner:
     def _bad_labels(
         self, columns: _Columns, splits: Numbers
     ) -> Iterator[tuple[int, tuple[str, str]]]:
-        """Yield rows without the label that their split has, or with one that a given vocabulary
-        lacks; each with its code and detail."""
+        """Yield rows with a missing or unknown label, each with its reject code and detail.
+
+        A label may be missing in splits that have no labels at all.
+        """
         rows = len(splits)
         if self._label is not None and not self._label.is_list:
             missing = _cast(columns, self._label, rows).is_null().to_numpy(zero_copy_only=False)
@@ -439,7 +452,7 @@ class RowPlanner:
     def _hashes_of_values(
         self, hashes: _Hashes, columns: _Columns, shared: _Hashes | None
     ) -> _Hashes:
-        """What decides each row's split: a value that it shares with others, or what it is."""
+        """Return the hash that decides each row's split: of a shared value, or of its identity."""
         values = columns.get(self._rules.hashed.feature)
         if shared is not None:
             return shared
@@ -452,13 +465,13 @@ class RowPlanner:
         array = values if pa.types.is_binary(values.type) else texts_of(values)
         encoded = array.cast(pa.binary()).dictionary_encode()
         keys = self._digests(encoded.dictionary.to_pylist())
-        # A row without a value has nothing to share a split for.
+        # A row without a value shares its split with no other.
         places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         return np.where(places < 0, hashes, np.append(keys, np.uint64(0))[places])
 
     def _hashes_of_copies(self) -> list[_Hashes]:
-        """By piece, the hash of the first of those rows whose texts are like each row's."""
-        from components.example_gen.near_duplicates import find_similar_texts  # few need it
+        """Return by piece, for each row, the hash of the first row with a similar text."""
+        from components.example_gen.near_duplicates import find_similar_texts  # rarely needed
 
         def texts(number: int) -> list[str]:
             columns, records = read_columns(self._folder, number, self._texts)
@@ -489,7 +502,7 @@ class RowPlanner:
 
 
 def _count_before(counts: Sequence[int], pieces: Sequence[Piece]) -> list[int]:
-    """How much of its source comes before each piece."""
+    """Return the sum of the counts of earlier pieces of the same source, for each piece."""
     before: collections.Counter[str] = collections.Counter()
     sums = []
     for count, piece in zip(counts, pieces, strict=True):
@@ -499,5 +512,5 @@ def _count_before(counts: Sequence[int], pieces: Sequence[Piece]) -> list[int]:
 
 
 def _cast(columns: _Columns, column: Column, rows: int) -> pa.Array:
-    """A column as what it was decided to be; all missing where the piece has none."""
+    """Return a column in its decided type, with nulls if the piece does not have it."""
     return cast_column(columns.get(column.name, pa.nulls(rows)), column)

@@ -1,4 +1,4 @@
-"""Our components for Kubeflow Pipelines itself: `kfp.dsl` components over the same executors.
+"""The components for Kubeflow Pipelines itself: `kfp.dsl` components with the same executors.
 
     from components.kubeflow import image_example_gen, shard_balancer
 
@@ -7,8 +7,8 @@
         examples = image_example_gen(input_base=input_base).outputs["examples"]
         balanced = shard_balancer(examples=examples).outputs["balanced_examples"]
 
-Writing and compiling such a pipeline needs kfp, and no TFX; the containers have both.
-Their image is that of the environment's TFX_SHARDS_IMAGE, or of `tfx-shards compile --image`.
+Writing and compiling such a pipeline needs kfp but not TFX; the containers have both. Their image
+is set by the environment variable TFX_SHARDS_IMAGE, or by `tfx-shards compile --image`.
 """
 
 import importlib
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Only when asked: where kfp runs a component, it has no decorators to make one."""
+    """Import lazily: where kfp runs a component, its decorators are not available."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module("components.kubeflow.native"), name)

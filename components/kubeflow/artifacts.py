@@ -1,11 +1,11 @@
-"""What Kubeflow's artifacts are in a pod: folders, or a word about where a dataset is instead.
+"""Kubeflow's artifacts in a pod: folders, or small files that refer to a dataset elsewhere.
 
 uri = place_dataset("/minio/bucket/…/examples", "minio://bucket/…/examples", "/mnt/datasets")
 # the shards go to uri; write_reference(path, uri) leaves a small file in the artifact itself
-find_dataset(path, uri)     # where a dataset is: in the artifact's folder, or where that file says
+find_dataset(path, uri)     # the dataset's folder: the artifact's own, or the one in that file
 
-The launcher copies each input whole to the pod's disk, used or not, and each output back. With a
-volume that the pods share, or a bucket, nothing is copied.
+The launcher copies each input completely to the pod's disk, used or not, and each output back. With
+a volume that the pods share, or a bucket, nothing is copied.
 """
 
 import contextlib
@@ -20,34 +20,34 @@ from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.storage import is_object_store, is_remote, write_text
 
 PAGE_OUTPUT = ("report", "tfx.File")
-"""Name and TFX type of the output of DatasetReport: a folder with a page, for Kubeflow a page."""
+"""Name and TFX type of DatasetReport's output: a folder with a page; for Kubeflow only the page."""
 
 _REFERENCE_FILE, _KEY = "dataset_location.json", "dataset_uri"
 _MOST_CHARACTERS = 4096
 
 
 def check_dataset_root(root: str) -> None:
-    """Refuses a folder that not every pod would find in the same place."""
+    """Raise ConfigError for a folder that is not in the same place in every pod."""
     if root and not root.startswith("/") and not is_object_store(root):
         rule = "an absolute path on a volume that all pods share, or a bucket: s3://, gs://, az://"
         raise ConfigError.of("dataset_root", root, allowed=rule)
 
 
 def place_dataset(path: str, uri: str, root: str) -> str:
-    """Where a step writes a dataset: the artifact's path in the pod, or below `root` by its uri."""
+    """Return the folder for a dataset: the artifact's path in the pod, or its uri below `root`."""
     check_dataset_root(root)
     inside = uri.partition("://")[2] if is_remote(uri) else uri.lstrip("/")
     return posixpath.join(root, inside) if root else path
 
 
 def write_reference(path: str, uri: str) -> None:
-    """Says in the artifact's folder that its dataset is at `uri`."""
+    """Write a file into the artifact's folder that refers to the dataset at `uri`."""
     text = json.dumps({_KEY: uri})
     write_text(os.path.join(path, _REFERENCE_FILE), text, temporary_folder=path)
 
 
 def find_dataset(path: str, uri: str) -> str:
-    """Where the dataset of an artifact is that the launcher has fetched to `path`."""
+    """Return the location of the dataset of an artifact that the launcher has fetched to `path`."""
     if not os.path.exists(path):
         raise DatasetError(
             f"expected the files of {uri}, found none. They were removed while Kubeflow's cache "
@@ -62,9 +62,9 @@ def find_dataset(path: str, uri: str) -> str:
 
 
 def short_metadata(metadata: Mapping[str, Json]) -> JsonObject:
-    """Metadata without long texts, such as vocabularies, which are in the dataset's files too.
+    """Return metadata without long strings such as vocabularies, which are also in the dataset.
 
-    The next step gets the metadata of its inputs as one argument, for which Linux has 128 KiB.
+    The next step gets the metadata of its inputs as one argument, which Linux limits to 128 KiB.
     """
     values = metadata.items()
     return {n: v for n, v in values if not isinstance(v, str) or len(v) <= _MOST_CHARACTERS}
@@ -72,7 +72,7 @@ def short_metadata(metadata: Mapping[str, Json]) -> JsonObject:
 
 @contextlib.contextmanager
 def page_folder(path: str) -> Iterator[str]:
-    """A folder for an executor; the page that it leaves there becomes the file at `path`."""
+    """Yield a folder for an executor, then move the page that it writes there to `path`."""
     parent = os.path.dirname(path)
     os.makedirs(parent, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=parent) as folder:

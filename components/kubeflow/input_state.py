@@ -1,8 +1,8 @@
-"""The fingerprint of raw inputs, on which the cache key of an ExampleGen hangs on Kubeflow.
+"""The fingerprint of raw inputs, which an ExampleGen's cache key on Kubeflow depends on.
 
 fingerprint_inputs("/mnt/photos")            # names, sizes, times; no file is read
 
-As a command it is the step before an ExampleGen of a TFX pipeline, whose properties it is given:
+The command runs before an ExampleGen of a TFX pipeline, with the same properties:
 python -m components.kubeflow.input_state image '{"inputs": …}'
 """
 
@@ -32,14 +32,14 @@ def fingerprint_inputs(
     siblings: bool = True,
     range_config: Any = None,
 ) -> str:
-    """A hexadecimal text that is another one where an input is.
+    """Return a hexadecimal string that changes if any input changes.
 
     Args:
-        input_base: where they are.
-        patterns: by split; spans are resolved. None: all files.
-        image_roots: folders outside of it that count too.
-        siblings: whether a file at `input_base` may name others beside it, as a list does.
-        range_config: TFX's: which spans to consider.
+        input_base: the folder, table or archive with the inputs.
+        patterns: patterns of files by split; spans are resolved. None: all files.
+        image_roots: additional folders to include.
+        siblings: whether a file at `input_base` may refer to files next to it, as a list does.
+        range_config: TFX's: the spans to consider.
 
     Raises:
         InputError: the inputs are missing, or cannot be listed.
@@ -55,12 +55,12 @@ def fingerprint_inputs(
 
 
 def fingerprint_of_tfx(kind: str, properties: Mapping[str, Json]) -> str:
-    """The same of an ExampleGen's execution properties: `kind` is image, text or audio."""
+    """Return the fingerprint for execution properties; `kind` is image, text or audio."""
     module = importlib.import_module("components.example_gen.settings")
     settings: Any = getattr(module, f"{kind.title()}Settings").from_properties(properties)
     config = json.loads(properties.get("input_config") or "{}")
     range_config = None
-    if given := properties.get("range_config"):  # of spans, which TFX resolves
+    if given := properties.get("range_config"):  # with spans, which TFX resolves
         from tfx.proto import range_config_pb2
         from tfx.utils import proto_utils
 
@@ -76,7 +76,7 @@ def fingerprint_of_tfx(kind: str, properties: Mapping[str, Json]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes the fingerprint where Kubeflow's executor input wants the step's one parameter."""
+    """Write the fingerprint to the parameter's file that Kubeflow's executor input names."""
     kind, text = arguments
     executor_input = json.loads(text)
     found = fingerprint_of_tfx(kind, executor_input["inputs"].get("parameterValues", {}))

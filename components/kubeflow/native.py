@@ -1,12 +1,13 @@
-"""The components themselves: functions that kfp makes components of, in our image.
+"""The kfp components: functions that kfp compiles to components for our image.
 
     task = image_example_gen(input_base="/data/photos", splits={"train": 9, "eval": 1})
     shard_balancer(examples=task.outputs["examples"], num_shards=8)
 
-kfp puts a function's source into the package and calls it in the container, so that sources are
-written here: of the artifacts and parameters of a component's own, and of its settings, of one
-type each and never None, which Kubeflow has not. Where a setting has no default, an empty value, 0
-or False stands for none. Whole numbers are below 2^53, which Kubeflow holds exactly.
+kfp copies a function's source into the package and calls it in the container, so this module
+generates source. Its parameters are a component's own artifacts and parameters, and its settings.
+Each parameter has one type and is never None, which Kubeflow does not support. For a setting
+without a default, an empty value, 0 or False means that it is not set. Whole numbers are below
+2^53, which Kubeflow stores exactly.
 """
 
 # ruff: noqa: B006  kfp copies defaults into the package
@@ -29,27 +30,27 @@ from trainer_utils.format.settings import Setting, settings_of
 try:
     from kfp.dsl import pipeline_context
     from kfp.dsl.python_component import PythonComponent
-except ImportError:  # where kfp 2.0 has them
+except ImportError:  # for kfp 2.0
     from kfp.components import pipeline_context
     from kfp.components.python_component import PythonComponent
 
 IMAGE_VARIABLE = "TFX_SHARDS_IMAGE"
 _VERSION = "input_version"
-_READ_BY_NAME = ("exclude", "relabel", "add")  # files and datasets of which Kubeflow knows nothing
+_READ_BY_NAME = ("exclude", "relabel", "add")  # files and datasets that Kubeflow does not know
 
 
 def default_image() -> str:
-    """The image of the environment's TFX_SHARDS_IMAGE, else what `make image` builds."""
+    """Return the image of the variable TFX_SHARDS_IMAGE, or else the one of `make image`."""
     version = installed_version("tfx-shards")
-    if version == NOT_INSTALLED:  # run from its folder
+    if version == NOT_INSTALLED:  # run from the source folder
         version = "latest"
     return os.environ.get(IMAGE_VARIABLE) or f"tfx-shards-components:{version}"
 
 
 class _Component(PythonComponent):
-    """A component that Kubeflow takes from its cache only where it knows all that is read.
+    """A component that Kubeflow caches only if all its inputs are known.
 
-    Raw inputs are known by their `input_version` alone.
+    Raw inputs are only known by their `input_version`.
     """
 
     def __call__(self, *arguments: Any, **given: Any) -> Any:
@@ -69,7 +70,7 @@ def _component(function: Callable[..., Any]) -> _Component:
 
 
 def _make(name: str, settings: type[ComponentSettings], own: str, docstring: str) -> _Component:
-    """A component that runs the step of its name; `own` are parameters beside the settings."""
+    """Create the component that runs a step; `own` are its parameters other than settings."""
     parameters = [*own.strip().splitlines(), *map(_parameter, settings_of(settings).values())]
     source = "".join(
         [
@@ -250,20 +251,21 @@ def input_fingerprint(
     file_roots: list = [],
     siblings: bool = True,
 ) -> None:
-    """Fingerprints raw inputs, so that what is made of them can be taken from Kubeflow's cache.
+    """Compute the fingerprint of raw inputs, so that Kubeflow can cache the steps that use them.
 
-    It always runs, and reads no file: a million take some 15 seconds. Its output is for the
+    It always runs, and reads no file: a million files take about 15 seconds. Pass its output as the
     `input_version` of an ExampleGen.
 
     Args:
-        input_base: where they are, as for the ExampleGen.
-        input_patterns: as for the ExampleGen; spans are resolved, so that a new one is a change.
-        file_roots: as for the ExampleGen.
-        siblings: whether a file at input_base may name others beside it, as a list does; False for
-            a table, so that the other files of its folder do not count.
+        input_base: the folder, table or archive of the inputs, as for the ExampleGen.
+        input_patterns: patterns by split, as for the ExampleGen. Spans are resolved, so that a new
+            span is a change.
+        file_roots: additional folders that a list may refer to, as for the ExampleGen.
+        siblings: whether a file at input_base may refer to files next to it, as a list does. False
+            for a table, so that the other files of its folder do not count.
 
     Returns:
-        fingerprint: a text, another one where an input is.
+        fingerprint: a string that changes if any input changes.
     """
     from components.kubeflow.input_state import fingerprint_inputs
 

@@ -1,9 +1,9 @@
-"""What the bodies of our `kfp.dsl` components call: a step on kfp's artifacts, without TFX.
+"""Run a step on kfp's artifacts, without TFX. The bodies of the `kfp.dsl` components call this.
 
-    run_step("image_example_gen", parameters_and_artifacts)      # all that the component was given
+    run_step("image_example_gen", parameters_and_artifacts)      # all arguments of the component
 
-Everything is read and written at the local paths that Kubeflow's launcher copies from and to, so
-that any store that it knows will do.
+All reads and writes use the local paths that Kubeflow's launcher copies from and to, so any store
+that the launcher supports will do.
 """
 
 import functools
@@ -37,13 +37,13 @@ _Given = dict[str, Any]
 
 
 def run_step(component: str, given: _Given) -> None:
-    """Runs a component of this name in its container, with all its parameters and artifacts."""
-    os.environ.setdefault("HOME", tempfile.gettempdir())  # of a user whom the image does not know
+    """Run a component by name in its container, with all its parameters and artifacts."""
+    os.environ.setdefault("HOME", tempfile.gettempdir())  # for users unknown to the image
     _RUN[component](given)
 
 
 def _example_gen(kind: type[Any], given: _Given) -> None:
-    """Converts raw inputs."""
+    """Convert raw inputs."""
     output, root = given.pop("examples"), given.pop("dataset_root")
     source, base = given.pop("source"), given.pop("input_base")
     patterns, splits, split_by = (given.pop(n) for n in ("input_patterns", "splits", "split_by"))
@@ -68,7 +68,7 @@ def _example_gen(kind: type[Any], given: _Given) -> None:
 
 
 def _shard_balancer(given: _Given) -> None:
-    """Writes one or two datasets anew, as one."""
+    """Rewrite one or more datasets as one."""
     examples = [*filter(None, _uris(given, "examples", "more_examples"))]
     output, root = given.pop("balanced_examples"), given.pop("dataset_root")
     if by_split := given.pop("shards_by_split"):
@@ -78,7 +78,7 @@ def _shard_balancer(given: _Given) -> None:
 
 
 def _schema_export(given: _Given) -> None:
-    """Describes a dataset in two artifacts."""
+    """Describe a dataset in two artifacts."""
     examples, schema, statistics = _uris(given, "examples", "schema", "statistics")
     outputs = [given.pop(name) for name in ("datum_schema", "datum_dataset")]
     exported = steps.export_schema(
@@ -94,7 +94,7 @@ def _schema_export(given: _Given) -> None:
 
 
 def _dataset_audit(given: _Given) -> None:
-    """Audits a dataset, and writes how much was found."""
+    """Audit a dataset, and write the number of findings."""
     examples, against = _uris(given, "examples", "against")
     output, count_path = given.pop("anomalies"), given.pop("num_findings")
     settings = _settings(AuditSettings, given)
@@ -106,7 +106,7 @@ def _dataset_audit(given: _Given) -> None:
 
 
 def _dataset_report(given: _Given) -> None:
-    """Writes a dataset's page, as a file."""
+    """Write a dataset's page as a file."""
     examples, statistics, schema = _uris(given, "examples", "statistics", "schema")
     with page_folder(given.pop("report").path) as folder:
         settings = _settings(DatasetReportSettings, given)
@@ -114,7 +114,7 @@ def _dataset_report(given: _Given) -> None:
 
 
 def _write_dataset(output: "dsl.Dataset", root: str, write: Callable[[str], steps.Made]) -> None:
-    """Lets a step write a dataset to an artifact, or below `root`, and says what is in it."""
+    """Write a dataset to an artifact, or below `root`, and describe it in the metadata."""
     uri = place_dataset(output.path, output.uri, root)
     made = write(uri)
     output.metadata.update(
@@ -130,20 +130,20 @@ def _write_dataset(output: "dsl.Dataset", root: str, write: Callable[[str], step
 
 
 def _uris(given: _Given, *names: str) -> list[str | None]:
-    """Where the datasets and the like are that are given by these names."""
+    """Return the locations of the artifacts with these names, or None for missing ones."""
     artifacts = [given.pop(name) for name in names]
     return [None if one is None else find_dataset(one.path, one.uri) for one in artifacts]
 
 
 def _settings(kind: type[Any], given: Mapping[str, Json]) -> Any:
-    """The settings that are given, checked before anything is looked for; empty ones are none."""
+    """Check the given settings before any work, and return them. Empty values mean "not set"."""
     known = without_empty(kind, {name: _whole(value) for name, value in given.items()})
     kind.from_arguments(known)
     return kind.from_properties(kind.to_properties(known))
 
 
 def _whole(value: Any) -> Any:
-    """A parameter's value, its whole numbers as int: Kubeflow holds all as float64."""
+    """Return a parameter with whole numbers as int: Kubeflow stores all numbers as float64."""
     if isinstance(value, dict):
         return {name: _whole(part) for name, part in value.items()}
     if isinstance(value, list):

@@ -1,12 +1,12 @@
-"""A container's command for a step of a TFX pipeline on open-source Kubeflow.
+"""The container command for a step of a TFX pipeline on open-source Kubeflow.
 
 python -m components.kubeflow.tfx_step --artifact inputs examples tfx.Examples /minio/… \\
     -- --executor_class_path … --json_serialized_invocation_args …
 
 After `--` come the arguments of TFX's own command for Vertex AI, which runs the executor. Before
-that, what open-source Kubeflow does not tell it is filled in: the artifacts' TFX types, paths
-that every step can open, and spans. No object store is written to through `tf.io.gfile`, so that
-there are none of the empty objects that stand for folders.
+that, this command fills in values that open-source Kubeflow does not provide: the artifacts' TFX
+types, paths that every step can open, and spans. It never writes to an object store through
+`tf.io.gfile`, which would create empty objects for folders.
 """
 
 import argparse
@@ -30,14 +30,14 @@ from trainer_utils.format.json_text import Json, JsonObject
 
 STEP_COMMAND = ("python", "-m", "components.kubeflow.tfx_step")
 ARTIFACT_FLAG, ROOT_FLAG, DRIVER_FLAG = "--artifact", "--dataset-root", "--resolve-inputs"
-VERSION_PARAMETER = "input_version"  # for Kubeflow's cache alone: TFX does not see it
+VERSION_PARAMETER = "input_version"  # only for Kubeflow's cache: TFX does not see it
 _INVOCATION, _INPUTS_SPEC = "json_serialized_invocation_args", "json_serialized_inputs_spec_args"
 _EXAMPLES = "tfx.Examples"
-_KUBEFLOW_KEYS = ("display_name", "store_session_info")  # that it adds to an artifact's own
+_KUBEFLOW_KEYS = ("display_name", "store_session_info")  # keys that Kubeflow adds
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs the step."""
+    """Run the step."""
     place = list(arguments).index("--")
     parser = argparse.ArgumentParser(prog=" ".join(STEP_COMMAND), allow_abbrev=False)
     parser.add_argument(ARTIFACT_FLAG, nargs=4, action="append", default=[])
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     tfx_parser.add_argument(f"--{_INVOCATION}", required=True)
     tfx_parser.add_argument(f"--{_INPUTS_SPEC}")
     theirs, beam_arguments = tfx_parser.parse_known_args(arguments[place + 1 :])
-    os.environ.setdefault("HOME", tempfile.gettempdir())  # of a user whom the image does not know
+    os.environ.setdefault("HOME", tempfile.gettempdir())  # for users unknown to the image
     from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
     from tfx.orchestration.kubeflow.v2.file_based_example_gen import driver
 
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
         elsewhere = _fill_outputs(outputs.get("artifacts", {}), given, ours.dataset_root, stack)
         setattr(theirs, _INVOCATION, json.dumps(document))
         if ours.resolve_inputs:
-            driver.main(theirs)  # leaves its findings where the executor looks for parameters
+            driver.main(theirs)  # writes its results to the executor's parameters
             for name, group in _read(outputs["outputFile"]).get("artifacts", {}).items():
                 (artifact,), found = outputs["artifacts"][name]["artifacts"], group["artifacts"][0]
                 artifact["metadata"].update(found.get("metadata", {}))
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> None:
         kubeflow_v2_run_executor.main((theirs, beam_arguments))
     answer = _read(outputs["outputFile"])
     for name, group in answer.get("artifacts", {}).items():
-        for artifact in group.get("artifacts", ()):  # uris stay as the launcher knows them
+        for artifact in group.get("artifacts", ()):  # keep the launcher's uris
             del artifact["uri"], artifact["name"]
             artifact["metadata"] = short_metadata(artifact.get("metadata", {}))
             if name in elsewhere:
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _fill_inputs(groups: dict[str, Any], given: Mapping[tuple[str, str], tuple[str, str]]) -> None:
-    """Gives each input artifact its type, its metadata as TFX has it, and where it can be read."""
+    """Set the type, the metadata in TFX's form, and a readable location for each input artifact."""
     for name, group in groups.items():
         for artifact in group.get("artifacts", ()):
             title, path = given["inputs", name]
@@ -96,13 +96,13 @@ def _fill_outputs(
     root: str,
     stack: contextlib.ExitStack,
 ) -> dict[str, str]:
-    """The same of outputs; returns the datasets that go elsewhere, by name.
+    """Fill in the output artifacts; return the datasets that are written elsewhere, by name.
 
-    What `stack` holds in the end puts pages in their places.
+    Closing `stack` moves pages to their final places.
     """
     elsewhere = {}
     for name in groups.keys() - {name for _, name in given}:
-        del groups[name]  # `executor-logs`, which Kubeflow may add, is the launcher's matter
+        del groups[name]  # `executor-logs`, which Kubeflow may add, is handled by the launcher
     for name, group in groups.items():
         (artifact,) = group["artifacts"]
         title, path = given["outputs", name]
@@ -119,7 +119,7 @@ def _fill_outputs(
 
 
 def _make_folders(title: str, path: str, uri: str) -> None:
-    """Makes an output's folder, as TFX's own orchestrators do; of a value the one it is in."""
+    """Create an output's folder, as TFX's own orchestrators do; for a value, its parent folder."""
     from tfx.dsl.io import fileio
     from tfx.orchestration.kubeflow.v2 import compiler_utils
     from tfx.types.value_artifact import ValueArtifact
@@ -133,7 +133,7 @@ def _make_folders(title: str, path: str, uri: str) -> None:
 
 
 def _plain_metadata(metadata: Mapping[str, Json]) -> JsonObject:
-    """An artifact's own metadata, in which Kubeflow keeps a list as `{"list": […]}`."""
+    """Return an artifact's own metadata, where Kubeflow wraps lists as `{"list": […]}`."""
     plain = {}
     for name, value in metadata.items():
         is_wrapped = isinstance(value, Mapping) and [*value] in (["list"], ["struct"])

@@ -1,6 +1,6 @@
-"""How inputs are arranged: a registry of layouts, one module each, from files to a table of inputs.
+"""Layouts turn the files of a folder into a table of inputs; each layout is a module.
 
-from components.layouts import Item, layout   # for a layout of your own
+from components.layouts import Item, layout   # to write a custom layout
 """
 
 from components.layouts.custom import Folder, Item, layout

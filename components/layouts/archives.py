@@ -1,4 +1,4 @@
-"""Archives, by their names."""
+"""Find tar archives by name."""
 
 from components.common.layout_inputs import LayoutInputs
 from components.layouts.junk import is_clutter
@@ -8,12 +8,12 @@ _ARCHIVES = (".tar", *COMPRESSED_ARCHIVES)
 
 
 def is_archive(path: str) -> bool:
-    """Whether a file is an archive by its name."""
+    """Return whether a file has the name of a tar archive."""
     return path.lower().endswith(_ARCHIVES)
 
 
 def tar_files(inputs: LayoutInputs) -> list[str]:
-    """The archives at the root or right below it."""
+    """Return the archives at the root and in folders directly below it."""
     if inputs.root in inputs.files:
         return [inputs.root] if is_archive(inputs.root) else []
     return [

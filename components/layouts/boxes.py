@@ -1,4 +1,4 @@
-"""Boxes round objects, relative to the image, by Datum's names.
+"""Bounding boxes relative to the image, with Datum's feature names.
 
 Source: `datum/generator/image.py` (DetDatumGenerator).
 """
@@ -15,13 +15,13 @@ BOX_COLUMNS = (
     *map(functools.partial(Column, kind="float", is_list=True), _NUMBERS),
     Column("labels", "label", is_list=True),
 )
-# What an annotation in pixels says of its image, where it has boxes. It is compared with the image
-# when that is read; the features of these names are the image's own.
+# The image size in an annotation with boxes in pixels. It is compared with the actual size when the
+# image is read. The features of these names always have the actual size.
 SIZE_COLUMNS = (Column("height", "int"), Column("width", "int"))
-_MOST_PIXELS = 1 << 31  # of an edge: beyond is no image
-# The height and width of an image whose boxes are in pixels still, as no size was given.
+_MOST_PIXELS = 1 << 31  # no image has a longer edge
+# The height and width of an image whose boxes are still in pixels, since no size was given.
 IN_PIXELS = 0
-_MOST_OUTSIDE = 0.01  # of a relative box, by which rounding may move an edge
+_MOST_OUTSIDE = 0.01  # rounding may move an edge of a relative box by this much
 
 
 def relative_box(
@@ -35,13 +35,24 @@ def relative_box(
     label: Any,
     may_be_turned: bool = False,
 ) -> tuple[Any, ...]:
-    """Return a box of pixels relative to its image, as `BOX_COLUMNS` has it.
+    """Convert a box from pixels to values relative to its image, in the order of `BOX_COLUMNS`.
 
-    Up to a pixel outside is cut off, more is rejected. The area is the share of the image.
+    A box that is up to one pixel outside the image is clipped. The area is a fraction of the image.
 
     Args:
-        may_be_turned: whether the image may be rotated by EXIF, so that a box that fits height x
-            width only is returned as it is, for `fit_boxes` to decide.
+        xmin: left edge in pixels.
+        xmax: right edge in pixels.
+        ymin: top edge in pixels.
+        ymax: bottom edge in pixels.
+        width: width of the image in pixels.
+        height: height of the image in pixels.
+        label: label of the box.
+        may_be_turned: whether EXIF may rotate the image. A box that only fits the rotated image is
+            then not clipped, and `fit_boxes` decides about it later.
+
+    Raises:
+        RejectedInputError: the box is further outside, its edges are out of order, or the image
+            has no size.
     """
     if not (width > 0 and height > 0):
         detail = f"expected an image of some size, got {width:g} x {height:g}"
@@ -65,9 +76,17 @@ def relative_box(
 def check_relative_box(
     xmin: float, xmax: float, ymin: float, ymax: float, *, label: Any
 ) -> tuple[Any, ...]:
-    """Return a box that is relative to its image already, as `BOX_COLUMNS` has it.
+    """Check and clip a box that is already relative, and return it in the order of `BOX_COLUMNS`.
 
-    Up to a hundredth outside is cut off, more is rejected.
+    Args:
+        xmin: left edge in [0, 1]. Like the other edges, it may be 0.01 outside.
+        xmax: right edge.
+        ymin: top edge.
+        ymax: bottom edge.
+        label: label of the box.
+
+    Raises:
+        RejectedInputError: an edge is further outside, or the edges are out of order.
     """
     low, high = -_MOST_OUTSIDE, 1 + _MOST_OUTSIDE
     if not (low <= xmin <= xmax <= high and low <= ymin <= ymax <= high):
@@ -81,10 +100,10 @@ def check_relative_box(
 
 
 def box_values(boxes: Sequence[tuple[Scalar, ...]]) -> tuple[Value, ...]:
-    """The values of `BOX_COLUMNS`."""
+    """Return the values of `BOX_COLUMNS` for the boxes of an image."""
     return tuple(zip(*boxes, strict=True)) if boxes else ((),) * len(BOX_COLUMNS)
 
 
 def claimed_size(*, width: float, height: float) -> tuple[int, int]:
-    """The values of `SIZE_COLUMNS`; both are None where there is no box."""
+    """Return the values of `SIZE_COLUMNS` for an image with boxes; other images have nulls."""
     return min(round(height), _MOST_PIXELS), min(round(width), _MOST_PIXELS)

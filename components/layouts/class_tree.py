@@ -1,10 +1,10 @@
-"""What the folders of a tree of files mean: splits, classes, wrappers; or why that is unclear.
+"""Infer the meaning of a tree's folders: splits, classes or wrappers. Refuse unclear trees.
 
     read_tree([("train", "cat"), ("train", "dog"), ("val", "cat"), ("val", "dog")])
     # [Role('train', 'cat'), Role('train', 'dog'), Role('eval', 'cat'), Role('eval', 'dog')]
 
-A folder name becomes a class only if the tree looks like classes. Wrappers, which are folders with
-nothing but one folder, are descended.
+A folder name becomes a class only if the tree looks like classes. A wrapper contains nothing but
+one folder, and is skipped.
 """
 
 import collections
@@ -25,7 +25,7 @@ OBEY = (
     "If the folders at the top, or below those of the splits, are the classes: "
     f"{how_to_set(layout='folder')}."
 )
-# Words of folders that say what kind of files are in them, and not which class.
+# Words in folder names that mean a kind of files, not a class.
 _KINDS_OF_FILES = frozenset(
     """
     image images img imgs photo photos picture pictures pic pics jpeg jpegs jpg jpgs png pngs
@@ -35,7 +35,7 @@ _KINDS_OF_FILES = frozenset(
     thumbnail thumbnails thumbs audio audios wav wavs flac clips recordings set split
     """.split()  # noqa: SIM905  as a list it would be 70 lines
 )
-# Names of folders whose files belong together in pairs.
+# Names of folders with paired files.
 _PAIRED = frozenset(
     """
     left right before after input inputs target targets source hr lr high low clean noisy blur
@@ -48,12 +48,12 @@ _UNLABELLED = frozenset(("unsup", "unsupervised", "unlabeled", "unlabelled"))
 _FOLD = re.compile(r"(.*[^a-z])?k?folds?[ _.-]?\d+", re.IGNORECASE)
 _DATE = re.compile(r"(19|20)\d\d([-_.]?)(0[1-9]|1[0-2])\2([0-2]\d|3[01])")
 _PART = re.compile(r"(.*[^a-z])?(part|batch|chunk|shard)[ _.-]?\d+", re.IGNORECASE)
-_SAME = 0.9  # of the names in the smaller of two folders: their files belong together in pairs
-_LEAST_NUMBERED = 3  # files, for equal numbers in two folders to mean anything
+_SAME = 0.9  # if two folders share this fraction of the smaller one's names, their files are pairs
+_LEAST_NUMBERED = 3  # with fewer files, equal numbers in two folders mean nothing
 
 
 class Role(NamedTuple):
-    """The split and the class of the files in a folder; None where it names none."""
+    """The split and the class of the files in a folder; None if the folder does not name them."""
 
     split: str | None
     label: str | None
@@ -78,13 +78,17 @@ class _Node:
 
 
 def read_obeyed(folders: Sequence[Parts], *, base: str) -> list[Role]:
-    """Return the roles of folders where the user says that they are class folders.
+    """Return the roles of folders that the user declares to be class folders.
 
     The top folders are splits if all of them are named after splits, else classes. A single folder
-    that holds nothing but folders is a wrapper, and no class.
+    with nothing but folders is a wrapper, not a class.
+
+    Args:
+        folders: the folders, in parts from the root.
+        base: the input base, for messages.
 
     Raises:
-        InputError: folders of several splits are next to others.
+        InputError: folders of several splits are next to other folders.
     """
     depth = _depth_of_wrappers(folders)
     folders = [parts[depth:] for parts in folders]
@@ -104,7 +108,7 @@ def read_obeyed(folders: Sequence[Parts], *, base: str) -> list[Role]:
 
 
 def _depth_of_wrappers(folders: Sequence[Parts]) -> int:
-    """Return how many folders, one in the other, hold all files but have none of their own."""
+    """Return the number of nested folders that contain all files, but none directly."""
     depth = 0
     while folders and all(len(parts) > depth + 1 for parts in folders):
         tops = {parts[depth] for parts in folders}
@@ -120,9 +124,9 @@ def read_tree(
     """Return the role of each folder that has files.
 
     Args:
-        folders: the folders with files in them, in parts from the root.
+        folders: the folders that contain files, in parts from the root.
         base: the input base, for messages.
-        named: the split of all of them, if it is given.
+        named: the split of all files, if the user gives it.
 
     Raises:
         InputError: the tree does not look like classes and splits.
@@ -130,7 +134,8 @@ def read_tree(
     root = _Node()
     for parts in folders:
         root.add(parts)
-    # Where a split has one folder, the classes of the others say whether it is one of them.
+    # The only folder in a split is a class if other splits have a class of this name. So a first
+    # visit collects the classes.
     roles: dict[Parts, Role] = {}
     _visit(root, (), named, roles, base, known=None)
     labels: dict[str | None, set[str]] = collections.defaultdict(set)
@@ -152,7 +157,7 @@ def _visit(
     *,
     known: frozenset[str] | None,
 ) -> None:
-    """Add the roles of all folders below a node that may still hold splits or wrappers.
+    """Add the roles of all folders below a node that may still contain splits or wrappers.
 
     `known` are the classes that a first visit found, or None for that visit.
     """
@@ -164,10 +169,9 @@ def _visit(
         child, own = node.children[name], words[name]
         if own is not None and split is not None and own != split:
             raise _refuse_two_splits(base, (*above, name), split, own)
-        # A folder of files alone is a class, unless its name says that it is a split.
-        if own is not None or not (
-            child.has_files or (split is not None and name in (known or ()))
-        ):
+        # A folder with nothing but files is a class, unless it is named after a split.
+        is_class = child.has_files or (split is not None and name in (known or ()))
+        if own is not None or not is_class:
             _visit(child, (*above, name), own or split, roles, base, known=known)
             return
     elif named and split is None:
@@ -245,7 +249,7 @@ def _has_splits_alone(node: _Node) -> bool:
 def _check_one_folder_per_split(
     names: Sequence[str], words: Mapping[str, str | None], above: Parts, base: str
 ) -> None:
-    """Raise an InputError if folders of one split hold different kinds of files, such as masks."""
+    """Raise an InputError if folders of a split have different kinds of files, such as masks."""
     for name in names:
         same = [one for one in names if one != name and words[one] == words[name]]
         if same and is_kind_of_files(name) and words_of(name) != words_of(same[0]):
@@ -260,7 +264,14 @@ def _check_one_folder_per_split(
 def refuse_mixed(
     base: str, named: Sequence[str], others: Sequence[str], *, above: Parts = ()
 ) -> InputError:
-    """Return the error of folders of which some are named after splits and others are not."""
+    """Return the error for folders if only some are named after splits.
+
+    Args:
+        base: the input base.
+        named: the folders that are named after splits.
+        others: the other folders.
+        above: the folder that contains them, in parts from the root.
+    """
     has_train = any(split_of_name(name) == "train" for name in named)
     fewer = others if has_train and len(named) >= len(others) else named
     return InputError(
@@ -284,8 +295,9 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
 
     Args:
         roles: the roles of all folders.
-        base: the input base, with the folder that they are in.
-        named: the split of all of them, if it is given; other splits may have more classes.
+        base: the input base joined with the root of the folders.
+        named: the split of all files, if the user gives it. Other splits may then have more
+            classes.
     """
     _warn_of_joined_splits(roles)
     by_split: dict[str | None, set[str]] = collections.defaultdict(set)
@@ -344,7 +356,7 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
 
 
 def is_kind_of_files(name: str) -> bool:
-    """Return whether all words of a name, apart from splits, say what kind of files there are."""
+    """Return whether all words of a name, apart from splits, mean a kind of files."""
     words = [word for word in words_of(name) if canonical_split(word) is None]
     whole = re.sub(r"[\W\d_]+", "", name.lower())
     return bool(words) and (whole in _KINDS_OF_FILES or all(w in _KINDS_OF_FILES for w in words))
@@ -386,14 +398,14 @@ def _has_word_for_files(name: str) -> bool:
 
 
 def _same_folders(roles: Mapping[Parts, Role]) -> tuple[str, str, list[str]] | None:
-    """Return two classes with the same folders in them, and these; None if there are none."""
+    """Return two classes that contain the same folders, and these folders; else None."""
     inner: dict[str, set[str]] = collections.defaultdict(set)
     for parts, role in roles.items():
         if role.label is not None:
             place = parts.index(role.label)
             if role.split is None or role.split in map(split_of_name, parts[:place]):
                 inner[role.label].update(parts[place + 1 : place + 2])
-    # A class with one folder, such as `images`, is only wrapped in it.
+    # A single folder in a class, such as `images`, is a wrapper.
     several = {label: names for label, names in inner.items() if len(names) > 1}
     owners: dict[str, str] = {}
     for label, names in several.items():
@@ -410,14 +422,15 @@ def same_stems(
     *,
     are_pairs: Callable[[str, str, Collection[str]], bool] = lambda *_: True,
 ) -> tuple[str, str] | None:
-    """Return two classes whose files have the same names without endings, or None.
+    """Return two classes whose files have the same stems (names without suffix), or None.
 
-    Numbers alone say little, since every class may be numbered: they must be the same in both.
+    Stems that are only numbers are weak evidence, since every class may be numbered. They must be
+    exactly the same in both classes.
 
     Args:
-        names: the names without endings of each class.
-        are_pairs: whether the files of two classes belong together in pairs, by the names that
-            both have. It is asked where these names are a word and a number.
+        names: the stems of the files of each class.
+        are_pairs: returns whether the files of two classes are pairs, given the shared stems. It
+            is called if these stems are the same word with different numbers.
     """
     by_name: dict[str, str] = {}
     seen: dict[str, set[str]] = {}

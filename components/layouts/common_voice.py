@@ -1,10 +1,10 @@
-"""Common Voice: lists named after splits, and the clips in a folder of their own.
+"""Read Common Voice: lists named after splits, and a folder with the clips.
 
     train.tsv, dev.tsv, test.tsv: client_id<tab>path<tab>sentence<tab>…
     clips/common_voice_en_1.mp3
-    validated.tsv, other.tsv, …            # the rows of the three once more, and the rest: not read
+    validated.tsv, other.tsv, …            # not read: duplicates of these rows, and other rows
 
-The lists have no quotes: a `"` is a character of a sentence.
+The lists have no quoting: a `"` is a character of a sentence.
 
 Source: the data sheets of commonvoice.mozilla.org; `csv.QUOTE_NONE` in its CorporaCreator.
 """
@@ -25,7 +25,7 @@ _CLIPS = "clips"
 
 
 def _tables(inputs: LayoutInputs) -> tuple[list[str], list[str]]:
-    """Return the lists of the splits, and the others, in order."""
+    """Return the lists that are named after splits, and the other lists, in order."""
     found: tuple[list[str], list[str]] = ([], [])
     for parts, path in inputs.paths_below_root(endings=(".tsv",)):
         if len(parts) == 1 and not parts[0].startswith("."):
@@ -44,7 +44,7 @@ def detect(inputs: LayoutInputs) -> Detection:
 
 
 def read(inputs: LayoutInputs) -> InputTable:
-    """Read the lists of the splits; a warning names the lists that are not read."""
+    """Read the lists that are named after splits; a warning names the other lists."""
     splits, others = _tables(inputs)
     if not splits:
         refuse_layout(inputs, "common_voice", "train.tsv, dev.tsv or test.tsv next to clips/")

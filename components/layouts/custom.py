@@ -1,4 +1,4 @@
-"""Layouts of your own: a function that yields an item for each example.
+"""Define custom layouts: a function that yields one item for each example.
 
     from components.layouts import Item, layout
 
@@ -8,13 +8,13 @@
             name, split, label = line.split()
             yield Item({"image": folder.file(name), "label": label}, split=split)
 
-It is registered where the module is imported, or in every process by an entry point:
+A layout is registered when its module is imported, or in every process by an entry point:
 
     [project.entry-points."tfx_shards.layouts"]
     mine = "my_package.layouts"
 
 Then `layout="mine"` works in ImageExampleGen, TextExampleGen, AudioExampleGen, `convert` and
-`tfx-shards convert --layout mine`; with `detect`, so does `auto`. Files are read later, by workers.
+`tfx-shards convert --layout mine`. With `detect`, so does `auto`. Workers read the files later.
 """
 
 import collections
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 _Read = TypeVar("_Read", bound=Callable[["Folder"], Iterable["Item"]])
 _NAME = re.compile(r"[A-Za-z][\w.-]*")
-_RANK = 0  # before all layouts of this package
+_RANK = 0  # before the built-in layouts
 _NO_MATCH = (OSError, LookupError, DatasetError)
 
 
 class File(NamedTuple):
-    """A file of an item, which a worker reads later; `path` is relative to the folder."""
+    """A file of an item, which a worker reads later. `path` is relative to the folder."""
 
     path: str
 
@@ -57,10 +57,11 @@ class Item:
     """One example.
 
     Args:
-        values: by feature a file, as `Folder.file` gives it, or a str, a number, a list of either,
+        values: value of each feature: a file from `Folder.file`, a str, a number, a list of either,
             or None. Strings of `label` become ids of a vocabulary. Every item has the same files.
-        split: `train`, `eval`, `test` in any usual spelling, or another name; None: a hash decides.
-        name: the example's unique name. Default: the path of its first file, or its number.
+        split: `train`, `eval` or `test` in any usual spelling, or another name. None: a hash
+            decides.
+        name: unique name of the example. Default: the path of its first file, or its number.
     """
 
     values: Mapping[str, Any]
@@ -69,7 +70,7 @@ class Item:
 
 
 class Folder:
-    """The folder of the inputs, as a layout sees it: without junk and ignored files."""
+    """The folder of the inputs without junk and ignored files."""
 
     def __init__(self, inputs: "LayoutInputs") -> None:
         self._inputs = inputs
@@ -85,15 +86,35 @@ class Folder:
         return tuple("/".join(inputs.parts_of(path)) for path in files)
 
     def open(self, name: str) -> BinaryIO:
-        """Open a small file, such as an index, which is read whole and belongs to the inputs."""
+        """Open a small file, such as an index.
+
+        It is read as a whole, and its content is a part of the inputs' fingerprint.
+
+        Args:
+            name: path relative to the folder.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
         return io.BytesIO(self._inputs.read_bytes(self._path(name)))
 
     def read_text(self, name: str) -> str:
-        """Return the content of a small file in UTF-8."""
+        """Read a small UTF-8 file.
+
+        Args:
+            name: path relative to the folder.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
         return self._inputs.read_text(self._path(name))
 
     def file(self, name: str) -> File:
-        """Return a file for an item. One that is missing rejects its item as `FILE_NOT_FOUND`."""
+        """Return a file for an item. If it is missing, the item is rejected as `FILE_NOT_FOUND`.
+
+        Args:
+            name: path relative to the folder.
+        """
         return File(name)
 
     def _path(self, name: str) -> str:
@@ -114,13 +135,14 @@ def layout(
 
     Args:
         name: the value of the setting `layout`: letters, digits, `_`, `-` and `.`.
-        detect: returns whether a folder has this layout; such layouts are tried before all others.
-            An error because a file is missing means no. None: the layout must be named.
-        kinds: the ExampleGens that read it: `image`, `text`, `audio`.
-        tree: a drawing of the files, for `tfx-shards layouts`.
+        detect: function that returns whether a folder has this layout. Custom layouts are tried
+            before all others. An error because a file is missing means no. None: the layout must
+            be named.
+        kinds: ExampleGens that can read it: `image`, `text`, `audio`.
+        tree: drawing of the files, for `tfx-shards layouts`.
 
     Raises:
-        ConfigError: the name or a kind is not allowed, or another module has registered it.
+        ConfigError: the name or a kind is not allowed, or another module has registered the name.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name == "auto":
         raise ConfigError.of("layout", name, allowed="a name such as 'mine'")
@@ -148,16 +170,23 @@ def layout(
 
 
 def code_digest(name: str, kind: str) -> str:
-    """Return a digest of the code of the custom layouts that may read inputs; "" if none may.
+    """Return a digest of the source code of the custom layouts that may read inputs.
 
-    Results that were kept of a run with other code are then not used again.
+    It makes sure that cached results of other code are not reused.
+
+    Args:
+        name: the setting `layout`.
+        kind: the kind of the inputs: `image`, `text` or `audio`.
+
+    Returns:
+        The digest, or an empty string if no custom layout may read the inputs.
     """
     digest, count = hashlib.sha256(), 0
     for one in all_layouts(kind):
         if one.custom is not None and name in ("auto", one.name):
             try:
                 code = inspect.getsource(inspect.getmodule(one.custom) or one.custom)
-            except (OSError, TypeError):  # typed into an interpreter
+            except (OSError, TypeError):  # defined in an interactive interpreter
                 code = repr(marshal.dumps(getattr(one.custom, "__code__", None)))
             digest.update(f"{one.name}\0{code}\0".encode())
             count += 1
@@ -182,7 +211,7 @@ def _read_items(
     """Return the table of the items that a layout yields.
 
     Raises:
-        InputError: it yields something else, or the items have different files.
+        InputError: the layout yields no items, something else, or values of mixed types.
     """
     from components.common.entry import BlobColumn, InputTable
     from components.tables.kinds import LABEL_NAMES, check_columns
@@ -265,7 +294,7 @@ def _checked(name: str, number: int, item: object) -> Item:
 
 
 def _kind_of(key: str, items: Sequence[Item], inputs: "LayoutInputs") -> str:
-    """Return what the files of a feature are: as the user says, or by its name or their endings."""
+    """Return the kind of a feature's files: as set by the user, or by its name or their suffix."""
     from components.layouts.file_kinds import kind_of_name
 
     given = inputs.columns.get(key)
@@ -280,7 +309,7 @@ def _kind_of(key: str, items: Sequence[Item], inputs: "LayoutInputs") -> str:
 def _columns(
     name: str, keys: Sequence[str], items: Sequence[Item], inputs: "LayoutInputs"
 ) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]]:
-    """Return the columns of the values that are no files, and each item's values."""
+    """Return the columns of the values that are not files, and the values of each item."""
     import pyarrow as pa
 
     from components.layouts.list_table import typed_values
@@ -306,5 +335,5 @@ def _columns(
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as Arrow takes it: arrays and scalars of numpy as Python's own."""
+    """Convert numpy arrays and scalars to Python objects for Arrow."""
     return value.tolist() if hasattr(value, "tolist") else value

@@ -1,4 +1,4 @@
-"""What files are, by how they begin, or by how their names end."""
+"""Recognise the kind of files by their first bytes or by their suffix."""
 
 import collections
 import posixpath
@@ -8,7 +8,7 @@ from trainer_utils.format.media_formats import EXTENSIONS, format_of
 
 
 def kind_of_bytes(head: bytes) -> str | None:
-    """`image`, `audio` or `text`, by how a file begins; None for anything else."""
+    """Return `image`, `audio` or `text` by the first bytes of a file, else None."""
     if (known := format_of(head)) is not None:
         return known.kind
     if not head or b"\0" in head:
@@ -16,19 +16,23 @@ def kind_of_bytes(head: bytes) -> str | None:
     try:
         head.decode("utf-8")
     except UnicodeDecodeError as error:
-        if error.start < len(head) - 3:  # else a character that is cut
+        if error.start < len(head) - 3:  # otherwise the head ends inside a character
             return None
     return "text"
 
 
 def kind_of_name(name: str) -> str | None:
-    """`image` or `audio`, by the ending of a file's name."""
+    """Return `image` or `audio` by the suffix of a file name, else None."""
     ending = posixpath.splitext(name)[1].lower()
     return next((kind for kind, known in EXTENSIONS.items() if ending in known), None)
 
 
 def kind_of_heads(heads: Iterable[bytes]) -> str | None:
-    """What most of some files are that are images or sounds; None where none is."""
+    """Return `image` or `audio`, the most frequent kind, or None if no file is either.
+
+    Args:
+        heads: the first bytes of files.
+    """
     counts = collections.Counter(map(kind_of_bytes, heads))
     known = [(count, kind) for kind, count in counts.items() if kind in EXTENSIONS]
     return str(max(known)[1]) if known else None

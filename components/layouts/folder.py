@@ -1,6 +1,6 @@
-"""Class folders: `<split>/<class>/…`, `<class>/…`, or just files.
+"""Read class folders: `<split>/<class>/…`, `<class>/…`, or just files.
 
-Hidden files and what operating systems leave behind are skipped and counted.
+Hidden files and operating system files are skipped and counted.
 """
 
 import collections
@@ -40,17 +40,20 @@ from trainer_utils.storage import display_path, is_remote, join, list_folder, pr
 from trainer_utils.storage.file_system import decode_path, encode_path
 
 _TEXT = pa.large_binary()
-_MASK_MODES = ("1", "L", "P", "I", "I;16")  # of Pillow: one channel
+_MASK_MODES = ("1", "L", "P", "I", "I;16")  # Pillow's modes with one channel
 _MOST_PAIRS = 4  # images that are compared with their possible masks
-_MOST_STEMS, _FEW_STEMS = 200_000, 20  # names that are compared, in all and of each class
+_MOST_STEMS, _FEW_STEMS = 200_000, 20  # names to compare: in total, but at least 20 per class
 _PLAIN_LISTS, _MOST_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
 
 
 def read(inputs: LayoutInputs) -> InputTable:
-    """Take splits and classes from the names of folders, and splits from those of files.
+    """Take splits and classes from folder names, and splits from file names.
 
-    With `layout="folder"` the folders are obeyed; otherwise a tree that does not look like classes
-    is refused.
+    With `layout="folder"`, the top folders are classes or splits in any case.
+
+    Raises:
+        InputError: the layout is not named, and the tree does not look like classes. Or files of
+            another kind are among the inputs.
     """
     is_obeyed = inputs.layout == "folder"
     if not is_obeyed:
@@ -64,7 +67,7 @@ def read(inputs: LayoutInputs) -> InputTable:
     is_file = ~np.asarray(files.table.column("is_folder"))
     if is_obeyed:
         roles = read_obeyed(parts, base=inputs.base)
-        if inputs.split is not None:  # the pattern decides, and the top folders are classes
+        if inputs.split is not None:  # the pattern gives the split, so the top folders are classes
             roles = [Role(inputs.split, folder[0] if folder else None) for folder in parts]
     else:
         seen = [parts[place] for place in np.unique(places[is_file]).tolist()]
@@ -92,7 +95,7 @@ def read(inputs: LayoutInputs) -> InputTable:
         split_of_files = _splits_of_file_names(inputs, paths)
         splits = []
     has_splits, has_labels = any(splits), values.null_count < len(values)
-    # A split without any class folder next to others with some is one without labels.
+    # A split without class folders, next to splits with class folders, is unlabelled.
     unlabelled = _unlabelled_splits(roles) if has_labels and not is_obeyed else set()
     lacks_split = of_files(has_splits and split is None for split in splits or [None] * len(roles))
     lacks_label = np.asarray(values.is_null()) & has_labels
@@ -125,7 +128,7 @@ def read(inputs: LayoutInputs) -> InputTable:
 
 
 def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
-    """Return the split that each file's own name names: all of them, or none."""
+    """Return the split in each file's name. Raise an InputError if only some names have one."""
     names = pc.replace_substring_regex(paths, pattern=".*/", replacement="")
     places = np.flatnonzero(np.asarray(pc.match_substring_regex(names, pattern=SPLIT_WORD_PATTERN)))
     found = {place: split_of_name(decode_path(names[place].as_py())) for place in places.tolist()}
@@ -147,7 +150,7 @@ def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
 
 
 def _warn_of_empty_classes(inputs: LayoutInputs, found: Mapping[Parts, Role]) -> None:
-    """Warn of folders next to class folders that have no files: such a class is not there."""
+    """Warn of folders without files next to class folders, since they become no class."""
     if is_remote(inputs.base):  # a bucket has no empty folders
         return
     above: dict[Parts, set[str]] = collections.defaultdict(set)
@@ -160,7 +163,7 @@ def _warn_of_empty_classes(inputs: LayoutInputs, found: Mapping[Parts, Role]) ->
             place = join(place, part) if part else place
         try:
             names = {entry.name for entry in list_folder(place) if entry.is_folder}
-        except FileNotFoundError:  # gone since it was listed
+        except FileNotFoundError:  # deleted since the files were listed
             continue
         for name in sorted(names - labels)[:_MOST_LISTS]:
             if not is_clutter([name]):
@@ -171,7 +174,7 @@ def _warn_of_empty_classes(inputs: LayoutInputs, found: Mapping[Parts, Role]) ->
 
 
 def _unlabelled_splits(roles: Sequence[Role]) -> set[str | None]:
-    """Return the splits, other than train, that have no class folder at all."""
+    """Return the splits, other than train, without any class folder."""
     labelled = {role.split for role in roles if role.label is not None}
     found = {role.split for role in roles} - labelled - {None, "train"}
     for split in found:
@@ -180,7 +183,7 @@ def _unlabelled_splits(roles: Sequence[Role]) -> set[str | None]:
 
 
 def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> None:
-    """Raise an InputError if the files of two classes have the same names, as masks have."""
+    """Raise an InputError if the files of two classes have the same names, like masks do."""
     encoded = labels.dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy()
     order = np.argsort(codes, kind="stable")
@@ -197,7 +200,7 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
         stems[label] = [*map(decode_path, bytes_of(some))]
 
     def are_pairs(one: str, other: str, shared: Collection[str]) -> bool:
-        """Return whether the images of some names are an image and its mask in each case."""
+        """Return whether all files with shared names are an image and its mask."""
         found = []
         for label in (one, other):
             paths_of = dict(
@@ -220,7 +223,7 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
 
 
 def _is_image_with_mask(inputs: LayoutInputs, one: str, other: str) -> bool:
-    """Return whether two images have one size, and one of them the colours of a label map."""
+    """Return whether two images have the same size, and one may be a label map of the other."""
     from PIL import Image
 
     described = []
@@ -235,7 +238,10 @@ def _is_image_with_mask(inputs: LayoutInputs, one: str, other: str) -> bool:
 
 
 def _listed_labels(inputs: LayoutInputs, flat: pa.Array) -> tuple[list[bytes], list[bytes]]:
-    """Files in no class folder, of paths `flat`, and the classes that a text has by line."""
+    """Return the files outside class folders, and their classes from the lines of `label_list`.
+
+    `flat` has the paths of the files outside class folders.
+    """
     if inputs.label_list is None:
         return [], []
     if inputs.label_list not in inputs.files:
@@ -252,20 +258,20 @@ def _listed_labels(inputs: LayoutInputs, flat: pa.Array) -> tuple[list[bytes], l
 
 
 def _is_medium(inputs: LayoutInputs, path: str) -> bool:
-    """Return whether a file is an image, or an audio file, by its name, or else by its bytes."""
+    """Return whether a file is of the media type, by its name or else by its first bytes."""
     kind = kind_of_name(path)
     if kind is not None or inputs.files[path].problem is not None:
         return kind in (None, inputs.media)
     try:
         with inputs.open(path) as stream:
             return kind_of_bytes(stream.read(_LINE_BYTES)) != "text"
-    except OSError as error:  # it is a reject of its own
+    except OSError as error:  # it becomes a reject later
         problem_of(error, path)
         return True
 
 
 def _refuse_plain_list(inputs: LayoutInputs) -> None:
-    """Refuses a list in plain text, as ImageNet's are, whose labels the folders do not have."""
+    """Raise an InputError for a plain-text list of files, like ImageNet's, which is not read."""
     found = (
         path
         for parts, path in inputs.paths_below_root(endings=_PLAIN_LISTS)

@@ -1,10 +1,10 @@
-"""Images in no class folder with a list of their classes: ImageNet's validation images.
+"""Read images outside class folders with a list of their classes: ImageNet's validation images.
 
     val/ILSVRC2012_val_00000001.JPEG
     val.txt                             ILSVRC2012_val_00000001.JPEG n01751748
 
-Each line of the list is an image and its class. The other images, if there are any, are in class
-folders of the same classes: `train/n01751748/….JPEG`.
+Each line of the list is an image and its class. Any other images are in class folders of the same
+classes: `train/n01751748/….JPEG`.
 """
 
 import posixpath
@@ -28,12 +28,12 @@ from trainer_utils.storage.file_system import decode_path
 
 _ENDINGS = (".txt", ".lst", ".list")
 _HEAD_BYTES = 16 << 10
-_LINES, _FIRST = 20, 3  # that are looked at, and whose images are looked for
+_LINES, _FIRST = 20, 3  # lines to check, and lines whose images must exist
 _MOST_LISTS = 10
 
 
 def detect(inputs: LayoutInputs) -> Detection:
-    """Look for a text of lines with an image and a class, which agree with the class folders."""
+    """Look for a text file of images and their classes that agrees with the class folders."""
     lists = [
         path
         for parts, path in inputs.paths_below_root(endings=_ENDINGS)
@@ -58,7 +58,7 @@ def detect(inputs: LayoutInputs) -> Detection:
 
 
 def read(inputs: LayoutInputs) -> InputTable:
-    """Take the classes of listed images from the list, and those of others from their folders.
+    """Take the classes of listed images from the list, and of other images from their folders.
 
     Raises:
         InputError: a line of the list is not an image and its class, or an image comes twice.
@@ -85,7 +85,7 @@ def read(inputs: LayoutInputs) -> InputTable:
 
 
 def _read_list(inputs: LayoutInputs, path: str) -> dict[str, str]:
-    """Return the class of each listed image, by the image's path or the name that is missing."""
+    """Return the class of each listed image, by its path, or by its name if it is missing."""
     labels: dict[str, str] = {}
     for number, line in enumerate(inputs.read_text(path).splitlines(), 1):
         fields = line.split()
@@ -100,7 +100,7 @@ def _read_list(inputs: LayoutInputs, path: str) -> dict[str, str]:
 
 
 def _find(inputs: LayoutInputs, path: str, name: str) -> str | None:
-    """Return the path of a listed image: next to the list, or in the folder named as the list."""
+    """Return the path of a listed image: next to the list, or in the folder of the same name."""
     folder, stem = posixpath.dirname(path), posixpath.splitext(path)[0]
     for start in (folder, stem, inputs.root):
         found = posixpath.normpath(posixpath.join(start, name))
@@ -119,7 +119,7 @@ def _images_below(inputs: LayoutInputs) -> Iterator[tuple[tuple[str, ...], Input
 
 
 def _class_folders(inputs: LayoutInputs) -> list[tuple[str, str]]:
-    """Return the folders of images that are class folders, with their classes."""
+    """Return the class folders with images, and their classes."""
     files = inputs.files.ending(EXTENSIONS["image"]).below(inputs.root)
     names = map(decode_path, bytes_of(files.folders().dictionary))
     parts = {() if name == inputs.root else inputs.parts_of(name): name for name in names}

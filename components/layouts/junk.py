@@ -1,6 +1,6 @@
-"""Files that no dataset is made of: hidden ones, leftovers of systems and tools, and ignored ones.
+"""Find junk files: hidden files, leftovers of operating systems and tools, and ignored files.
 
-They are skipped and counted, and do not belong to the inputs' fingerprint.
+They are skipped and counted, and are not a part of the inputs' fingerprint.
 
     mask = junk_mask(files, media="image")
     mask |= ignored_mask(files, ["*.json", "extra/*"])
@@ -27,18 +27,18 @@ _JUNK = (
     rf"(?:^|/)(?:\.[^/]*|{'|'.join(map(re.escape, _SYSTEM_NAMES))})(?:/|$)"
     r"|(?:^|/)_SUCCESS$|\.md5$"
 )
-# Documents about the data, by name and ending: `license_plates.csv` and `readme.jpg` are data.
+# Documents about the data, by name and suffix. `license_plates.csv` and `readme.jpg` are data.
 _DOCUMENT = (
     r"(?i)(?:^|/)(?:readme|licen[cs]e)s?(?:[^a-z/][^/]*)?"
     r"(?:\.(?:md|txt|rst|html?|pdf|rtf|docx?|adoc|org))?$"
 )
 _DATA_ENDING = r"(?i)\.(?:csv|tsv|tab|jsonl?|ndjson|parquet|xml|ya?ml|tar|gz|tgz|zip|{media})$"
-_CRC = ".crc"  # of Hadoop, next to the file of the same name
+_CRC = ".crc"  # Hadoop's checksum, next to the file of the same name
 
 
 def is_clutter(parts: Iterable[str]) -> bool:
-    """Return whether a path, in parts, is hidden or an operating system's."""
-    # A generator would take twice the time, and this is asked of every file.
+    """Return whether a path, given in parts, is hidden or belongs to an operating system."""
+    # A generator would take twice the time, and this runs for every file.
     for part in parts:  # noqa: SIM110
         if part[:1] == "." or part in _SYSTEM:
             return True
@@ -46,11 +46,12 @@ def is_clutter(parts: Iterable[str]) -> bool:
 
 
 def junk_mask(files: FileTable, *, media: str) -> npt.NDArray[np.bool_]:
-    """Return which files are junk, `(n,)`: all names are matched at once, some 1 µs each.
+    """Return a mask of the junk files, `(n,)`. All names are matched at once, in about 1 µs each.
 
     Args:
+        files: the files.
         media: the kind of the inputs. `README*` and `LICENSE*` are junk among images and audio
-            files; among texts they are texts.
+            files, but not among text files.
     """
     found = _matches(files.paths, _JUNK)
     if media != "text":
@@ -67,10 +68,14 @@ def junk_mask(files: FileTable, *, media: str) -> npt.NDArray[np.bool_]:
 
 
 def ignored_mask(files: FileTable, patterns: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return which files the setting `ignore` leaves out, `(n,)`.
+    """Return a mask of the files that the setting `ignore` leaves out, `(n,)`.
 
-    A pattern with a slash is matched against the path, any other one against each name in it; what
-    is below a folder that matches is left out too. Wildcards are those of `fnmatch`.
+    A pattern with a slash is matched against the path, any other pattern against each name in it.
+    All files below a matching folder are left out too. Wildcards work as in `fnmatch`.
+
+    Args:
+        files: the files.
+        patterns: the patterns.
     """
     found = np.zeros(len(files), np.bool_)
     for pattern in patterns:
@@ -79,7 +84,7 @@ def ignored_mask(files: FileTable, patterns: Sequence[str]) -> npt.NDArray[np.bo
 
 
 def _regex_of(pattern: str) -> str:
-    """Return a pattern of RE2 for one of `fnmatch`."""
+    """Convert an `fnmatch` pattern to a regular expression for RE2."""
     start, any_character = ("^", ".") if "/" in pattern else ("(?:^|/)", "[^/]")
     parts, place = [], 0
     while place < len(pattern):
@@ -107,6 +112,6 @@ def _matches(paths: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
 
 
 def names_at_top(names: Iterable[str]) -> str:
-    """Return some names as text for a message."""
+    """Format names for a message: the first ten, sorted."""
     shown = sorted({display_path(name) for name in names})
     return ", ".join(shown[:10]) + (", …" if len(shown) > 10 else "")

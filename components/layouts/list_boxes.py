@@ -1,10 +1,10 @@
-"""Boxes in the columns of a list: which columns they are, and the box of each row.
+"""Find the columns of boxes in a list, and read the boxes of each row.
 
     found = find_box_columns(names)           # xmin, ymin, xmax, ymax, or x, y, w, h, or bbox
     boxes = read_boxes(table, found, box_format=None)
 
-A list gives corners, a corner with a size, a centre with a size, or a column of four numbers; in
-pixels, or relative to the image where no number is above 1.
+A list has corners, a corner and a size, a centre and a size, or a column of four numbers. They are
+relative to the image if no number is above 1, else in pixels.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from components.layouts.list_table import ListTable, plain_name
 from trainer_utils.format import InputError
 
 Box = tuple[float, float, float, float]
-"""Left, right, top and bottom."""
+"""The left, right, top and bottom edges."""
 
 _CORNERS = (
     ("xmin", "ymin", "xmax", "ymax"),
@@ -57,11 +57,11 @@ _MOST_RELATIVE = 1 + 1e-6
 
 @dataclasses.dataclass(frozen=True)
 class BoxColumns:
-    """The columns that boxes are in."""
+    """The columns with boxes."""
 
-    names: tuple[str, ...]  # four, or one whose values are of four numbers
-    form: str | None  # `xyxy`, `xywh` or `cxcywh`; None where it is to be found out
-    width: str | None = None  # the columns of the image's size, if there are any
+    names: tuple[str, ...]  # four columns, or one whose values have four numbers
+    form: str | None  # `xyxy`, `xywh` or `cxcywh`; None: determined from the values
+    width: str | None = None  # the columns with the size of the image, if there are any
     height: str | None = None
 
     @property
@@ -71,7 +71,11 @@ class BoxColumns:
 
 
 def find_box_columns(names: Collection[str]) -> BoxColumns | None:
-    """Return the columns of boxes among those that the user has not named; None without any."""
+    """Return the columns of boxes by their names, or None.
+
+    Args:
+        names: the columns without a kind set by the user.
+    """
     plain = {plain_name(name): name for name in reversed([*names])}
     for prefix in _PREFIXES:
         for quad, form in _FORMS.items():
@@ -92,19 +96,24 @@ def _with_size(names: tuple[str, ...], form: str | None, plain: Mapping[str, str
 
 @dataclasses.dataclass(frozen=True)
 class RowBoxes:
-    """The boxes of each row, and the size of its image where the list has it."""
+    """The boxes of each row, and the size of its image if the list has it."""
 
     boxes: Sequence[Sequence[Box]]
     sizes: Sequence[tuple[float, float] | None]  # width, height
     are_relative: bool
-    is_lost: Sequence[bool]  # of which rows a number is missing or not finite
+    is_lost: Sequence[bool]  # whether a number of the row is missing or not finite
 
 
 def read_boxes(table: ListTable, columns: BoxColumns, *, box_format: str | None) -> RowBoxes:
     """Return the boxes of all rows.
 
+    Args:
+        table: the list.
+        columns: the columns with boxes.
+        box_format: `xywh` or `xyxy`, if the user sets it for a column of four numbers.
+
     Raises:
-        InputError: a value is no box, or the four numbers of a column have two meanings.
+        InputError: a value is not a box, or the four numbers of a column are ambiguous.
     """
     rows = len(table.positions)
     raw: list[list[list[float]]] = [[] for _ in range(rows)]
@@ -150,7 +159,7 @@ def _numbers(table: ListTable, name: str) -> list[float | None]:
 
 
 def _four_numbers(value: Any) -> list[list[float]]:
-    """Return the boxes of one value: four numbers, a list of such lists, or nothing."""
+    """Return the boxes of a value with four numbers, a list of such values, or nothing."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if isinstance(value, str):
@@ -183,7 +192,7 @@ def _form_of(
     sizes: Sequence[tuple[float, float] | None],
     are_relative: bool,
 ) -> str:
-    """Return what four numbers are, by which of the two forms fits every row."""
+    """Return the form of four numbers: `xywh` or `xyxy`, the one that fits every row."""
     fits = {"xywh": True, "xyxy": True}
     for boxes, size in zip(raw, sizes, strict=True):
         width, height = (1.0, 1.0) if are_relative else size or (math.inf, math.inf)

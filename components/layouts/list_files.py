@@ -1,11 +1,11 @@
-"""The files that the rows of a list name, found as people name them.
+"""Find the files that the rows of a list name.
 
     finder = FileFinder(inputs, folders=[""], uris=uris)
     name, blob = finder.find("images\\\\cat\\\\1.jpg")
 
-A path is looked up as the list says it, relative to the list and to the input base. Where there is
-no such file, backslashes are read as slashes, and a name without a folder is looked for anywhere
-below the input base. Everything else needs `find_files`, and `advice` says which value would help.
+A path is looked up unchanged, relative to the list and to the input base. If there is no such file,
+backslashes are read as slashes, and a name without a folder is searched anywhere below the input
+base. Everything else needs the setting `find_files`, and `advice` returns the value that helps.
 """
 
 import collections
@@ -23,20 +23,20 @@ from trainer_utils.format import InputError
 from trainer_utils.storage import is_remote, local_path
 
 _WAYS = ("tail", "name", "stem")
-_INDEX = "file index"  # in the cache of the inputs
-_MOST_ROOTS = 3  # that a message names
+_INDEX = "file index"  # key in the cache of the inputs
+_MOST_ROOTS = 3  # maximum number of folders in a message
 _DRIVE = re.compile(r"[A-Za-z]:(?=[/\\])")
 MISSING = ("FILE_NOT_FOUND", "OUTSIDE_INPUT_BASE")
 
 
 def as_parts(uri: str) -> list[str]:
-    """Return the parts of a path in either system's form, without a drive or scheme."""
+    """Return the parts of a Windows or POSIX path or url, without drive or scheme."""
     uri = _DRIVE.sub("", local_path(uri)).replace("\\", "/")
     return [part for part in uri.split("/") if part not in ("", ".")]
 
 
 class FileIndex:
-    """The files of some inputs by name and by stem, which is a name without its ending."""
+    """The files of the inputs by name and by stem (the name without its suffix)."""
 
     def __init__(self, inputs: LayoutInputs) -> None:
         self.by_name: dict[str, list[str]] = collections.defaultdict(list)
@@ -51,7 +51,12 @@ class FileIndex:
                 self.by_stem[stem].append(path)
 
     def find(self, parts: Sequence[str], way: str) -> list[str]:
-        """Return the paths that match the parts of a path, in one of the ways of `find_files`."""
+        """Return the paths that match the parts of a path.
+
+        Args:
+            parts: the parts of the path.
+            way: a value of `find_files`: `tail` (all parts), `name` or `stem`.
+        """
         if not parts:
             return []
         name = parts[-1]
@@ -66,15 +71,15 @@ class FileIndex:
 
 
 class FileFinder:
-    """Finds the files that a list names.
+    """A search for the files that a list names.
 
     Args:
-        inputs: where the list is.
-        folders: the folders that paths may be relative to, itself relative to the input base, the
-            likeliest first; the list's own is the last one.
-        own_folder: the folder of the list's files, where the list does not name it.
-        uris: everything that the list names. Names are looked for in other folders only if no path
-            is found as it is, and `tail` takes the folders away that all have in common.
+        inputs: the inputs with the list.
+        folders: folders that paths may be relative to, the likeliest first, and the folder of the
+            list last. They are relative to the input base.
+        own_folder: folder of the list's files, if the paths in the list do not include it.
+        uris: all paths in the list. Names are searched in other folders only if no path is found
+            directly. `tail` removes the folders that all paths have in common.
     """
 
     def __init__(
@@ -98,18 +103,18 @@ class FileFinder:
 
     @functools.cached_property
     def _common(self) -> int:
-        """The number of folders in front that all paths share."""
+        """Number of leading folders that all paths share."""
         folders = [as_parts(uri)[:-1] for uri in self._uris]
         return len(posixpath.commonprefix(folders)) if folders else 0
 
     @functools.cached_property
     def _is_lost(self) -> bool:
-        """Whether no path is found as it is, so that they are relative to some other folder."""
+        """Whether no path is found directly, so that paths are relative to some other folder."""
         return not any(map(self._is_direct, self._uris))
 
     @functools.cached_property
     def _stems(self) -> dict[str, list[str]]:
-        """The files below the list's own folder by their paths without an ending."""
+        """Files below the list's own folder, by their paths without suffix."""
         stems: dict[str, list[str]] = collections.defaultdict(list)
         if self._own_folder is not None:
             for path in self._inputs.files.below(self._own_folder):
@@ -117,11 +122,14 @@ class FileFinder:
         return stems
 
     def find(self, uri: str) -> tuple[str, Blob]:
-        """Return the name and the file that a row means.
+        """Return the name and the file for a path in the list.
+
+        Args:
+            uri: the path.
 
         Raises:
-            RejectedInputError: there is none, or it may not be read.
-            InputError: there are several.
+            RejectedInputError: there is no such file, or it may not be read.
+            InputError: several files match.
         """
         if found := self._in_own_folder(uri):
             return self._take(uri, found)
@@ -139,7 +147,7 @@ class FileFinder:
             if error.code == "FILE_NOT_FOUND" and uri and "/" not in uri and self._is_lost:
                 for words, way in (("by name", "name"), ("without their endings", "stem")):
                     if way == "stem" and kind_of_name(uri) is not None:
-                        continue  # 1.png is another file than 1.jpg
+                        continue  # 1.png and 1.jpg are different files
                     if found := self._index.find([uri], way):
                         resolved = self._take(uri, found)
                         self.found_by[words] += 1
@@ -147,7 +155,7 @@ class FileFinder:
             raise
 
     def _in_own_folder(self, uri: str) -> list[str]:
-        """Return the files of a path from the list's own folder, with or without its ending."""
+        """Return the files for a path in the list's own folder, with or without its suffix."""
         if self._own_folder is None:
             return []
         path = posixpath.normpath(posixpath.join(self._own_folder, uri))
@@ -175,7 +183,7 @@ class FileFinder:
             return None
 
     def named(self, stem: str) -> list[str]:
-        """Return the files of a name without an ending, or of a whole name, in any folder."""
+        """Return the files in any folder with this name, or else with this stem."""
         return self._index.find([stem], "name") or self._index.find([stem], "stem")
 
     def _search(self, uri: str, way: str) -> list[str]:
@@ -198,7 +206,11 @@ class FileFinder:
         return self._inputs.resolve(found[0], folder="")
 
     def advice(self, missing: Sequence[str]) -> str:
-        """Return how files that are not found would be, as flags; empty if in no way."""
+        """Return the settings that would find missing files, or an empty string.
+
+        Args:
+            missing: the paths that were not found.
+        """
         best, most = "", 0
         for way in _WAYS:
             count = sum(len(self._search(uri, way)) == 1 for uri in missing)
@@ -218,7 +230,7 @@ class FileFinder:
 
 
 def outside_roots(uris: Iterable[str]) -> list[str]:
-    """Return the folders of whole paths and urls, as few as can be; the first ones of many."""
+    """Return the common folders of absolute paths and urls, at most three."""
     groups: dict[tuple[str, ...], list[list[str]]] = {}
     for uri in uris:
         uri = local_path(uri)

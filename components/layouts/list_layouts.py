@@ -1,4 +1,4 @@
-"""The layouts `csv`, `tsv`, `jsonl` and `parquet`: tables whose rows name files."""
+"""Register the layouts `csv`, `tsv`, `jsonl` and `parquet`: tables whose rows name files."""
 
 import functools
 
@@ -13,7 +13,7 @@ from trainer_utils.storage import display_path
 
 
 def _find(inputs: LayoutInputs, kind: str) -> list[str]:
-    """Return the lists of a kind; of all kinds where the layout was recognised by one of them."""
+    """Return the lists of a kind, or of all kinds if the layout was detected."""
     return lists.find(inputs, kind=kind if inputs.layout in LISTS else None)
 
 
@@ -21,7 +21,7 @@ def _detect(kind: str, inputs: LayoutInputs) -> Detection:
     if inputs.media == "text":
         return detect_text(kind, inputs)
     paths = lists.find(inputs)
-    # With lists of several kinds the first of them decides; `lists.read` says if they disagree.
+    # With lists of several kinds, the first decides. `lists.read` raises if they disagree.
     if not paths or lists.kind_of(inputs, paths[0]) != kind:
         return Detection.miss(f"no {kind.upper()} file at the top")
     return Detection.match(display_path(paths[0]))

@@ -1,4 +1,4 @@
-"""The rows of a list as examples: labels, boxes, captions, and rows of one file together.
+"""Convert the rows of a list to examples: labels, boxes, captions, and several rows per file.
 
 rows = ListRows.of(table, roles, inputs)      # columns and a value for each row
 rows = rows.grouped(keys, how="auto")         # a row for each file
@@ -39,7 +39,7 @@ _BOX_LABELS = ("name", "object", "species", "type", "tag")
 
 
 def is_label_name(name: str) -> bool:
-    """Return whether a column's name says that it holds labels: `label`, `Finding Labels`."""
+    """Return whether a column is named after labels, such as `label` or `Finding Labels`."""
     words = [word.lower() for word in _WORDS.findall(name)]
     if words and words[-1] in ("name", "names", "text"):
         words = words[:-1]
@@ -47,7 +47,12 @@ def is_label_name(name: str) -> bool:
 
 
 def label_name_of(names: Sequence[str], roles: Mapping[str, str | None]) -> str | None:
-    """Return the column with the labels, as the user says or by its name; None without any."""
+    """Return the column with the labels: as set by the user, or by its name; else None.
+
+    Args:
+        names: the columns.
+        roles: the role of each column, or None.
+    """
     given = [name for name in names if roles.get(name) == "label"]
     free = [name for name in names if roles.get(name) is None]
     exact = [name for name in free if name.lower() in LABEL_NAMES]
@@ -57,7 +62,7 @@ def label_name_of(names: Sequence[str], roles: Mapping[str, str | None]) -> str 
 
 @dataclasses.dataclass(frozen=True)
 class RowProblem:
-    """Why a row is no example: a reject's code and detail."""
+    """The reason why a row is not an example: a reject's code and detail."""
 
     code: str
     detail: str
@@ -65,15 +70,15 @@ class RowProblem:
 
 @dataclasses.dataclass
 class ListRows:
-    """The rows of a list, or of its files: columns, and a value of each for every row."""
+    """The rows of a list, or one row per file: columns, and their values for every row."""
 
     columns: list[Column]
-    values: list[list[Value]]  # by column
-    places: list[str]  # of the rows in the list, for messages
+    values: list[list[Value]]  # the values of each column
+    places: list[str]  # the place of each row in the list, for messages
     path: str
-    label: str | None = None  # the column whose values may not be missing
+    label: str | None = None  # the column whose values must not be missing
     boxes: RowBoxes | None = None
-    box_labels: list[Value] | None = None  # a label for each row's boxes
+    box_labels: list[Value] | None = None  # the label, or labels, of each row's boxes
     problems: dict[int, RowProblem] = dataclasses.field(default_factory=dict)  # by row
     box_label_kind: str = "label"
 
@@ -81,11 +86,13 @@ class ListRows:
     def of(
         cls, table: ListTable, roles: Mapping[str, str | None], inputs: LayoutInputs, *, files: int
     ) -> "ListRows":
-        """Return the typed values of all columns but those of files and splits.
+        """Return the typed values of all columns except files and splits.
 
         Args:
-            roles: the kinds of columns as the user says them or as they were recognised.
-            files: the number of columns that hold files.
+            table: the list.
+            roles: the role of each column, as set by the user or recognised.
+            inputs: the inputs that the list is one of.
+            files: the number of columns with files.
         """
         names = [n for n in table.columns if roles[n] not in ("image", "audio", "split", "ignore")]
         places = [table.place(position) for position in table.positions]
@@ -121,14 +128,17 @@ class ListRows:
         return rows
 
     def grouped(self, keys: Sequence[Hashable], *, how: str) -> tuple["ListRows", list[list[int]]]:
-        """Return rows with those of one key together, and the numbers of the rows of each.
+        """Merge the rows with the same key.
 
         Args:
             keys: the file of each row.
             how: the setting `rows`.
 
+        Returns:
+            One row per key, and the numbers of the rows that were merged into each.
+
         Raises:
-            InputError: rows of one file differ in a way that may be a mistake.
+            InputError: rows of a file differ in a way that may be a mistake.
         """
         groups: dict[Hashable, list[int]] = {}
         for row, key in enumerate(keys):
@@ -174,7 +184,7 @@ class ListRows:
     def _check_repeats(
         self, keys: Sequence[Hashable], members: Sequence[Sequence[int]], varying: set[int]
     ) -> None:
-        """Refuse rows of one file that are no boxes and no captions."""
+        """Raise an InputError for several rows of a file that are neither boxes nor captions."""
         if self.boxes is not None:
             return
         kinds = {self.columns[place].kind for place in varying}
@@ -205,7 +215,7 @@ class ListRows:
         )
 
     def _add_boxes(self, source: "ListRows", members: Sequence[Sequence[int]]) -> None:
-        """Add the columns of boxes, as all layouts of boxes have them."""
+        """Add the columns that all layouts with boxes have."""
         assert source.boxes is not None
         boxes, labels = source.boxes, source.box_labels
         columns = [column for column in BOX_COLUMNS if column.kind == "float"]
@@ -262,7 +272,7 @@ class ListRows:
     def _box(
         boxes: RowBoxes, row: int, edges: tuple[float, float, float, float], label: Value
     ) -> tuple[tuple[Any, ...], tuple[Value, Value]]:
-        """Return a box relative to its image, or in pixels where its size is not known."""
+        """Return a box relative to its image, or in pixels if the size of the image is unknown."""
         if boxes.are_relative:
             return check_relative_box(*edges, label=label), (None, None)
         size = boxes.sizes[row]
@@ -275,7 +285,7 @@ class ListRows:
 
 
 def _label_of_two_columns(table: ListTable, name: str) -> str | None:
-    """Return the only column next to the files if it holds whole numbers, as classes are."""
+    """Return the only column next to the files if its whole numbers look like classes."""
     values = [value for value in table.values(name) if value not in (None, "")]
     is_whole = [
         isinstance(value, (int, float)) and float(value).is_integer()
@@ -295,7 +305,7 @@ def _as_labels(
     values: list[Value],
     given: str | None,
 ) -> tuple[Column, list[Value]]:
-    """Return labels: whole floats as ids, several in one field as lists, missing ones as None."""
+    """Convert labels: whole floats to ids, several labels in a field to lists, -1 to None."""
     name = column.name
     if column.is_list:
         return column, values
@@ -325,7 +335,7 @@ def _as_labels(
 
 
 def _refuse_several_labels(table: ListTable, name: str, texts: Sequence[str]) -> None:
-    """Refuse a field that looks like several labels, of which each would be a class of its own."""
+    """Raise an InputError for a field that looks like several labels instead of one class."""
     counts = collections.Counter(texts)
     for separator in _SEPARATORS:
         several = next((text for text in counts if separator in text), None)

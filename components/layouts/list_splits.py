@@ -1,4 +1,4 @@
-"""Splits that the paths of listed files name: `train/1.jpg` in a list, `val2017/1.jpg` in JSON."""
+"""Take splits from the paths of listed files: `train/1.jpg` in a list, `val2017/1.jpg` in JSON."""
 
 import posixpath
 from collections.abc import Sequence
@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from trainer_utils.format import InputError
 from trainer_utils.format.split_words import split_of_name, split_of_path
 
-_SHARE = 0.1  # of the names alone: fewer that have a word like `test` say nothing
+_SHARE = 0.1  # up to this fraction of names may have a word like `test` by chance
 
 
 def splits_of_files(paths: Sequence[str], *, source: str) -> list[str | None]:
-    """Return the split of each file by its folders, or else by its name: of all files or of none.
+    """Return the split of each file by its folders, or else by its name.
+
+    Either all files have a split or no file has.
 
     Args:
-        paths: of the files that `source` names, relative to the inputs.
+        paths: paths of the files in the list, relative to the inputs.
         source: the list, for messages.
 
     Raises:

@@ -1,7 +1,7 @@
-"""A list of files as a table, by the readers and types of all tables.
+"""Read a list of files as a table, like any other table.
 
-A CSV without a header whose first row names a file is AutoML Vision's, with its columns.
-A row that cannot be read ends the run: what files a damaged list means is nobody's guess.
+A CSV without a header whose first row names a file has the columns of AutoML Vision. A row that
+cannot be read ends the run, since the files that a damaged list means are unknown.
 """
 
 import codecs
@@ -49,25 +49,25 @@ _ROWS_LOOKED_AT = 100
 _RETINANET = ["image", "xmin", "ymin", "xmax", "ymax", "label"]
 _BOX_FIELDS = 11  # set, path, label, four corners
 _DECIMAL_COMMA = r"^\s*-?[0-9]+,[0-9]+\s*$"
-_BYTES_FIELD, _PATH_FIELD = "bytes", "path"  # of a struct, as Hugging Face keeps an image
+_BYTES_FIELD, _PATH_FIELD = "bytes", "path"  # fields of Hugging Face's struct for an image
 
 _Part = tuple[pa.Array, bool]
-_Row = tuple[int, list[str]]  # the line that it ends in, and its fields
+_Row = tuple[int, list[str]]  # the last line of the row, and its fields
 
 
 def plain_name(name: str) -> str:
-    """Return a column's name in lower case, its letters and digits alone."""
+    """Return a column's name in lower case, reduced to ASCII letters and digits."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 @dataclasses.dataclass(frozen=True)
 class Embedded:
-    """Images or sounds that are in a Parquet file itself, which are not read."""
+    """A column of images or audio clips inside a Parquet file. The bytes are not read here."""
 
-    bytes_column: str  # a field of a struct after a dot
-    bytes_per_row: int  # about
-    paths: list[str | None]  # where the rows say that they come from
-    heads: tuple[bytes, ...] = ()  # how the first ones begin
+    bytes_column: str  # the column, or a field of a struct after a dot
+    bytes_per_row: int  # approximate number of bytes of a row
+    paths: list[str | None]  # the original path of each row, if the file has it
+    heads: tuple[bytes, ...] = ()  # the beginning of the first values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,35 +75,41 @@ class ListTable:
     """The rows of a list."""
 
     path: str
-    # By name, arrays end to end, each with whether numbers may stand in it as texts
+    # The consecutive arrays of each column, each with whether its strings may be numbers.
     columns: Mapping[str, Sequence[_Part]]
-    # Of each row, the line that it begins in, or of Parquet its number from 0
+    # The line where each row begins, or its number from 0 for Parquet.
     positions: tuple[int, ...]
-    unit: str = "line"  # what positions count: `line` or `row`
-    # Images and sounds in the file, by column
+    unit: str = "line"  # the unit of positions: `line` or `row`
+    # Images and audio clips inside the file, by column.
     embedded: Mapping[str, Embedded] = dataclasses.field(default_factory=dict)
-    # Columns that are what they are, whatever their values
+    # Columns with a fixed type, which does not depend on their values.
     known: Mapping[str, Column] = dataclasses.field(default_factory=dict)
-    # Names of classes by column, where the file has them
+    # Class names by column, if the file has them.
     class_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those of all columns."""
+        """Names of all columns."""
         return (*self.columns, *self.embedded)
 
     def place(self, position: int) -> str:
-        """A row's place, for messages."""
+        """Return the place of a row for messages, such as `line 2`."""
         return f"{self.unit} {position}"
 
     def values(self, name: str) -> list[Any]:
-        """What a column holds, one value a row; None where there is none."""
+        """Return the values of a column, one per row; None if a value is missing."""
         return [value for array, _ in self.columns[name] for value in array.to_pylist()]
 
     def cast_column(
         self, name: str, kind: str | None, *, trim: bool = False
     ) -> tuple[Column, list[Value]] | None:
-        """What `typed_values` says of a column; `trim`: spaces round texts are none of theirs."""
+        """Return a column with its type and values, as in `typed_values`.
+
+        Args:
+            name: the column.
+            kind: the kind that the user sets, or None.
+            trim: whether to remove spaces around strings, and to treat empty strings as missing.
+        """
         if name in self.known:
             return self.known[name], [tuple(value) for value in self.values(name)]
         parts = []
@@ -119,12 +125,19 @@ class ListTable:
 def typed_values(
     name: str, parts: Sequence[_Part], *, kind: str | None, place: Callable[[int], str]
 ) -> tuple[Column, list[Value]] | None:
-    """A column's type by all of its values, and these as examples keep them.
+    """Infer a column's type from all of its values, and convert the values to it.
 
     Args:
-        parts: Arrow arrays, each with whether numbers and lists may stand in it as texts.
-        kind: what the user says that it is, or None.
-        place: names the place of the n-th value, for messages.
+        name: the column.
+        parts: Arrow arrays, each with whether its strings may be numbers and lists.
+        kind: the kind that the user sets, or None.
+        place: returns the place of the n-th value, for messages.
+
+    Returns:
+        The column and its values, or None if it has no values.
+
+    Raises:
+        InputError: a value does not fit the type.
     """
     kind = "string" if kind == "text" else kind
     starts = np.cumsum([0, *(len(array) for array, _ in parts)]).tolist()
@@ -141,7 +154,7 @@ def typed_values(
     values: list[Any] = []
     for array, _ in parts:
         for value in cast_column(array, column, floats=pa.float64()).to_pylist():
-            # Bytes are a text, in which what is no UTF-8 is escaped as in names.
+            # Bytes are read as a string. Invalid UTF-8 is escaped, as in file names.
             is_bytes = isinstance(value, bytes)
             values.append(value.decode("utf-8", "surrogateescape") if is_bytes else value)
     if not column.is_list:
@@ -154,9 +167,14 @@ def typed_values(
 
 
 def kind_of_list(inputs: LayoutInputs, path: str, *, known: frozenset[str]) -> str | None:
-    """Return the format of a list by its ending; of a text by a first row with a `known` name.
+    """Return the format of a list by its suffix, or None if it is not a list.
 
-    A text is a CSV too if the settings name both its columns and what divides them.
+    A text file is a CSV too if the settings name both its columns and its delimiter.
+
+    Args:
+        inputs: the inputs that the list is one of.
+        path: the path of the file.
+        known: lower-case column names that show that a `.txt` file is a CSV or TSV list.
     """
     kind = kind_of_table(path)
     if kind is not None or not path.lower().endswith(".txt"):
@@ -174,7 +192,7 @@ def _kind_of_text(inputs: LayoutInputs, path: str, known: frozenset[str]) -> str
     try:
         with inputs.open(path) as stream:
             head = stream.read(_LINE_BYTES)
-    except OSError as error:  # it is a reject of its own
+    except OSError as error:  # it becomes a reject later
         problem_of(error, path)
         return None
     line = head.removeprefix(codecs.BOM_UTF8).split(b"\n", 1)[0].decode("utf-8", "replace")
@@ -186,17 +204,26 @@ def _kind_of_text(inputs: LayoutInputs, path: str, known: frozenset[str]) -> str
 
 
 def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozenset()) -> ListTable:
-    """Reads a list, whose suffix says its format; a first row with a `known` name is a header."""
+    """Read a list.
+
+    Args:
+        inputs: the inputs that the list is one of.
+        path: the path of the list.
+        known: lower-case column names; a first row with one of them is a header.
+
+    Raises:
+        InputError: a row or the whole file cannot be read.
+    """
     kind = kind_of_list(inputs, path, known=known)
     assert kind is not None
     if kind == "parquet":
         return _read_parquet(inputs, path)
-    whole = inputs.read_bytes(path)  # first, since it refuses a file that is not as it was listed
+    whole = inputs.read_bytes(path)  # first, since it raises if the file has changed since listing
     options = select_settings(TableOptions, inputs)
     if not options.is_utf8:
         whole = decode_text(whole, path=path, encoding=options.encoding).encode()
     data = whole.removeprefix(codecs.BOM_UTF8)
-    # In no order: what is made of a list does not depend on that of its rows.
+    # The sum ignores the order of lines: the dataset does not depend on the order of rows.
     inputs.contents[path] = sum_facts(((line.strip(),), 0) for line in data.split(b"\n"))
     delimiter = (inputs.delimiter or DELIMITERS[kind]).encode() if kind in DELIMITERS else None
     if delimiter and (automl := _automl_rows(inputs, path, whole, kind, known)):
@@ -206,13 +233,13 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
     starts = row_starts(data, quoted_by, are_fields=delimiter is not None)
     names = [name for rows in parts for name in rows.columns]
     if pieces and delimiter:
-        starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]  # a header is no row
+        starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]  # skip the header
         ignored = {name for name, kind in inputs.columns.items() if kind == "ignore"}
         names = [name for name in pieces[0].details["names"] if name not in ignored]
     lines = np.array(lines_of(starts.tolist(), data), np.int64) + 1
     positions, before = list[int](), 0
     for rows in parts:
-        if delimiter:  # rows of delimiters alone, as spreadsheets write them below a table, go
+        if delimiter:  # drop rows with nothing but delimiters, which spreadsheets write at the end
             filled = np.zeros(len(rows.records), np.bool_)
             for array in rows.columns.values():
                 lengths = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(array)), 0)
@@ -227,7 +254,7 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
 
 
 def _with_points(path: str, name: str, parts: Sequence[_Part]) -> list[_Part]:
-    """Return numbers with decimal commas as others write them, where all of a column are so."""
+    """Replace decimal commas by points if all values of a column have them."""
     arrays = [array for array, _ in parts if pa.types.is_string(array.type)]
     are_commas = [pc.match_substring_regex(array, _DECIMAL_COMMA) for array in arrays]
     known = [array for array in are_commas if len(array) > array.null_count]
@@ -238,14 +265,14 @@ def _with_points(path: str, name: str, parts: Sequence[_Part]) -> list[_Part]:
 
 
 def _lists_of_boxes(inputs: LayoutInputs, path: str) -> list[str]:
-    """Return the columns of lists of boxes, which are lists in lists: `objects.bbox` of the Hub."""
+    """Return the columns with lists of boxes, such as `objects.bbox` on the Hub."""
     with inputs.open(path) as stream:
         head = stream.read(_LINE_BYTES)
     found = dict[str, None]()
     for line in head.split(b"\n")[:_ROWS_LOOKED_AT]:
         try:
             value = json.loads(line)
-        except ValueError:  # blank, cut, or bad, which the reader says with its line
+        except ValueError:  # blank or truncated; the reader reports malformed lines
             continue
         for name, part in flatten_object(value) if isinstance(value, dict) else ():
             if isinstance(part, list) and any(isinstance(box, list) for box in part):
@@ -270,12 +297,12 @@ def _for_media(message: str, inputs: LayoutInputs) -> str:
 def _read_pieces(
     inputs: LayoutInputs, path: str, kind: str, *, unread: frozenset[str] = frozenset()
 ) -> tuple[list[Piece], list[Rows]]:
-    """All pieces of a list, with their rows."""
+    """Return all pieces of a list, and their rows."""
     options = select_settings(TableOptions, inputs)
     if kind == "jsonl":
         kept = dict.fromkeys(_lists_of_boxes(inputs, path), "json")
         options = dataclasses.replace(options, columns={**kept, **options.columns})
-    with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:  # of a copy in UTF-8
+    with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:  # for a copy in UTF-8
         found = pieces_of(
             inputs, path, kind=kind, split=None, options=options, folder=folder, unread=unread
         )
@@ -306,12 +333,15 @@ def _read_pieces(
 def _automl_rows(
     inputs: LayoutInputs, path: str, data: bytes, kind: str, known: frozenset[str]
 ) -> list[_Row]:
-    """The rows of a list whose first one names a file, with the lines that they end in; or none."""
+    """Return the rows of a list without a header, or an empty list if it has one.
+
+    A list has no header if its first row names a file.
+    """
     if inputs.column_names or inputs.header:
         return []
     head = data[:_LINE_BYTES].removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
     if b"\0" in head:
-        return []  # whoever reads it with a header refuses it
+        return []  # reading it with a header raises the error
     delimiter, is_quoted = inputs.delimiter or DELIMITERS[kind], inputs.quoting != "none"
     line = head[: head.find(b"\n") + 1 or None]
     first = _csv_rows(line, path, delimiter, is_quoted, strict=False)
@@ -336,12 +366,12 @@ def _csv_rows(
 
 
 def _is_file(field: str) -> bool:
-    """Whether a field is the path or url of an image or a sound, by its ending."""
+    """Return whether a field is a url, or the path of an image or audio file by its suffix."""
     return "://" in field or kind_of_name(field) is not None
 
 
 def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
-    """The rows with AutoML's names of columns; several labels of a row, or boxes, are lists."""
+    """Return rows with AutoML's column names. Boxes, or several labels in a row, become lists."""
     names = ["split", f"{media}_uri", "label"]
     if any(any(row[3:]) for _, row in rows) and all(
         len(row) == _BOX_FIELDS and all(map(_is_empty_or_number, row[3:])) for _, row in rows
@@ -373,7 +403,7 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
 
 
 def _of_retinanet(path: str, rows: Sequence[_Row], media: str) -> ListTable | None:
-    """Return the rows of `path,x1,y1,x2,y2,class`, if all are such, with names for the columns.
+    """Return rows of `path,x1,y1,x2,y2,class` with column names, or None if a row is different.
 
     Source: "CSV datasets", github.com/fizyr/keras-retinanet.
     """
@@ -399,7 +429,7 @@ def _of_retinanet(path: str, rows: Sequence[_Row], media: str) -> ListTable | No
 
 
 def _of_boxes(path: str, rows: Sequence[_Row]) -> ListTable:
-    """The boxes of each image together, images in the order of their first rows.
+    """Group the boxes of each image, in the order of the images' first rows.
 
     Source: AutoML's "Formatting a training data CSV".
     """
@@ -412,7 +442,7 @@ def _of_boxes(path: str, rows: Sequence[_Row]) -> ListTable:
         xs = [float(value) for value in corners[::2] if value]
         ys = [float(value) for value in corners[1::2] if value]
         if not xs and not ys:
-            continue  # an image without anything to find
+            continue  # an image without objects
         is_box = bool(label) and len(xs) == len(ys) and len(xs) in (2, 4)
         for edges in (xs, ys):
             is_box = is_box and all(0 <= edge <= 1 for edge in edges) and min(edges) < max(edges)
@@ -470,7 +500,7 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
 
 
 def _without_nanoseconds(table: pa.Table) -> pa.Table:
-    """Return the table with times in nanoseconds as numbers, for which Python has no objects."""
+    """Convert times in nanoseconds to integers, since Python has no type for them."""
     for place, field in enumerate(table.schema):
         if pa.types.is_temporal(field.type) and getattr(field.type, "unit", "") == "ns":
             numbers = table.column(place).cast(pa.int64())
@@ -495,7 +525,7 @@ def _embedded(file: pa.parquet.ParquetFile, field: pa.Field, stream: BinaryIO) -
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         chunks = map(group.column, range(group.num_columns))
         size += sum(c.total_compressed_size for c in chunks if c.path_in_schema == bytes_column)
-    # The first values, read without their row group.
+    # Read the first values without the rest of their row group.
     buffered = pyarrow.parquet.ParquetFile(stream, metadata=metadata, buffer_size=_BUFFER_BYTES)
     values: Any = next(buffered.iter_batches(batch_size=_HEADS, columns=[bytes_column]), [[]])[0]
     while isinstance(values, pa.StructArray):

@@ -1,10 +1,11 @@
-"""Lists of files: CSV, TSV, JSON lines, Parquet, and AutoML Vision's CSV without a header.
+"""Read lists of files: CSV, TSV, JSON lines, Parquet, and AutoML Vision's CSV without a header.
 
-The image is the column `image_uri`, `image`, `filename`, `file_name`, `path`, `uri` or `url`, or
-the one that `columns` calls `image`; sounds likewise. A row may have several files: then each is a
-feature by its column's name. `split` says TRAIN, VALIDATION, TEST or UNASSIGNED; every other column
-is a feature. Files named after splits (`train.csv`, `val.csv`) are Datum's: `filename` is below a
-folder of that name, with or without its extension.
+The image column is `image_uri`, `image`, `filename`, `file_name`, `path`, `uri` or `url`, or the
+column that `columns` sets to `image`. Audio columns are found likewise. A row may have several
+files; each is then a feature with the name of its column. The column `split` has the values TRAIN,
+VALIDATION, TEST or UNASSIGNED. Every other column is a feature. Lists named after splits
+(`train.csv`, `val.csv`) follow Datum: `filename` is relative to a folder with the name of the list,
+with or without its suffix.
 """
 
 import collections
@@ -51,32 +52,39 @@ _MEDIA_COLUMNS = {
     "audio": ("audio_uri", "audio", "clip", *_FILE_COLUMNS),
 }
 _KNOWN = frozenset(name for names in _MEDIA_COLUMNS.values() for name in names)
-_AUTOML = ("split", "image_uri", "audio_uri", "label")  # in lower case, however they are written
+_AUTOML = ("split", "image_uri", "audio_uri", "label")  # matched in any case
 _ID_NAME = re.compile(r"id(?![a-z])|image|img|file|photo|picture|name|clip|audio", re.IGNORECASE)
-_SPLIT = "{split}"  # in the settings of names
+_SPLIT = "{split}"  # the placeholder in `csv_path` and `image_dir`
 _HUB_LIST = "metadata"
-_SAMPLE = 8  # files that are looked for
-_HEAD_BYTES = 1 << 12  # of a list, with its first line
+_SAMPLE = 8  # files of a column to search for
+_HEAD_BYTES = 1 << 12  # enough for the first line of a list
 _WORDS_FOR_FILES = frozenset(
     {"file", "filename", "image", "imageid", "path", "uri", "url", "id", "name"}
 )
 
-# The name and the file of a row, or why it cannot be had
+# The name and the file of a row, or the error if it is missing.
 _Source = tuple[str, Blob] | RejectedInputError
 
 
 def is_list(path: str) -> bool:
-    """Whether a file is a list by its name."""
+    """Return whether a file has the suffix of a list."""
     return posixpath.splitext(path.lower())[1] in SUFFIXES
 
 
 def kind_of(inputs: LayoutInputs, path: str) -> str | None:
-    """Return the format of a list that `find` has found."""
+    """Return the format of a list that `find` returned."""
     return kind_of_list(inputs, path, known=_KNOWN)
 
 
 def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
-    """What `csv_path` names, or the lists at the root of the inputs, of a kind of `LISTS`."""
+    """Return the lists that `csv_path` names, or else the lists at the root of the inputs.
+
+    Without these, return the Hub's lists in split folders, or Parquet files in any folder.
+
+    Args:
+        inputs: the inputs.
+        kind: a format of `LISTS`, to search for lists of this format only.
+    """
     tables = inputs.files.ending((*_ENDINGS, ".txt"))
     if not tables:
         return []
@@ -108,7 +116,7 @@ def _is_list(inputs: LayoutInputs, path: str, kind: str | None) -> bool:
 
 
 def _find_in_splits(inputs: LayoutInputs, tables: Iterable[str], kind: str | None) -> list[str]:
-    """Return the lists of the Hub's folders: `metadata.csv` in the folder of each split."""
+    """Return the lists in the Hub's folders: `metadata.csv` in the folder of each split."""
     found = []
     for path in tables:
         parts = inputs.parts_of(path)
@@ -119,7 +127,7 @@ def _find_in_splits(inputs: LayoutInputs, tables: Iterable[str], kind: str | Non
 
 
 def _find_below(inputs: LayoutInputs) -> list[str]:
-    """Return the Parquet files in folders, as clones of the Hub have them; none next to media."""
+    """Return the Parquet files in folders, as in clones of the Hub; [] if there are media files."""
     endings = [ending for kind in MEDIA for ending in EXTENSIONS[kind]]
     paths = [*inputs.files.ending([".parquet"]).below(inputs.root)]
     paths = [path for path in paths if not is_clutter(inputs.parts_of(path))]
@@ -130,7 +138,7 @@ def _find_below(inputs: LayoutInputs) -> list[str]:
 
 
 def _word_of(inputs: LayoutInputs, path: str) -> str:
-    """What a list is called: what `{split}` stands for in `csv_path`, or its name."""
+    """Return the name of a list, or the value of `{split}` in `csv_path` for it."""
     pattern = inputs.names.get("csv_path", "")
     if _SPLIT in pattern:
         start, end = posixpath.join(inputs.root, pattern).split(_SPLIT, 1)
@@ -139,7 +147,7 @@ def _word_of(inputs: LayoutInputs, path: str) -> str:
 
 
 def _split_of_name(inputs: LayoutInputs, path: str) -> str | None:
-    """Return the split that a list is called after, if any; of Parquet any word of its path."""
+    """Return the split in a list's name, or None; for Parquet, any word of the path counts."""
     if kind_of_table(path) == "parquet" and "csv_path" not in inputs.names:
         is_file = inputs.root in inputs.files
         return split_of_path(
@@ -147,7 +155,7 @@ def _split_of_name(inputs: LayoutInputs, path: str) -> str | None:
         )
     if inputs.root not in inputs.files and "csv_path" not in inputs.names:
         parts = inputs.parts_of(path)
-        if len(parts) == 2:  # in the folder of a split
+        if len(parts) == 2:  # a list in the folder of a split
             return split_of_path(parts[0])
     return split_of_name(_word_of(inputs, path))
 
@@ -161,7 +169,15 @@ def _likeness_to_list(inputs: LayoutInputs, path: str) -> tuple[bool, int]:
 
 
 def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
-    """Read lists; several must be named after splits."""
+    """Read lists.
+
+    Args:
+        inputs: the inputs that the lists are among.
+        paths: the paths of the lists.
+
+    Raises:
+        InputError: several lists are not named after splits, or a list cannot be read.
+    """
     paths = _without_copies(inputs, paths)
     if len(paths) > 1 and not all(_split_of_name(inputs, path) for path in paths):
         wanted = [path for path in sorted(paths) if _split_of_name(inputs, path)]
@@ -192,7 +208,7 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
 
 
 def _without_copies(inputs: LayoutInputs, paths: Sequence[str]) -> list[str]:
-    """Return lists without those of the name and the bytes of another one, as `captions.txt`."""
+    """Drop lists that are copies with the same stem, such as `captions.txt` of `captions.csv`."""
     stems = {posixpath.splitext(path)[0] for path in paths}
     if len(stems) == len(paths):
         return [*paths]
@@ -205,7 +221,7 @@ def _without_copies(inputs: LayoutInputs, paths: Sequence[str]) -> list[str]:
 
 
 def _with_unique_names(tables: Sequence[ListTable]) -> list[ListTable]:
-    """Return tables whose embedded files are called by their rows if others have their names."""
+    """Name embedded files by their rows if two files have the same name."""
     names = collections.Counter(
         path for table in tables for embedded in table.embedded.values() for path in embedded.paths
     )
@@ -224,7 +240,7 @@ def _with_unique_names(tables: Sequence[ListTable]) -> list[ListTable]:
 
 
 def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
-    """Splits, features and files of all rows."""
+    """Return the table of inputs for a list: splits, features and files."""
     path, names, positions = table.path, table.names, table.positions
     if not positions:
         raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none", path=path)
@@ -242,7 +258,7 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
         raise InputError.at(path, expected=rule, got=", ".join(names), advice=advice)
     rows = ListRows.of(table, roles, inputs, files=len(media))
     kinds = [str(roles[name]) for name in media]
-    blobs = media  # as features are called: a single one is its kind, and `filename` is taken
+    blobs = media  # feature names: a single file is named by its kind, and `filename` is reserved
     if len(media) == 1:
         blobs = kinds
     elif "filename" in media:
@@ -296,7 +312,7 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
 
 
 def _key_of(files: Sequence[_Source], number: int) -> Hashable:
-    """Return the file of a row, by which rows belong together; a missing one by its name."""
+    """Return the file of a row as the key for grouping, or its name if it is missing."""
     (source,) = files
     return ("", source.name) if isinstance(source, RejectedInputError) else source[1].path
 
@@ -307,7 +323,7 @@ def _split_of_rows(
     splits: Sequence[str | NoSplit | None],
     keys: Sequence[Hashable],
 ) -> str | NoSplit | None:
-    """Return the split of a file by all of its rows, which must agree."""
+    """Return the split of a file. Raise an InputError if its rows disagree."""
     first = splits[numbers[0]]
     other = next((number for number in numbers if splits[number] != first), None)
     if other is not None:
@@ -322,7 +338,7 @@ def _split_of_rows(
 def _unlabelled_splits(
     rows: ListRows, splits: Sequence[str | NoSplit | None]
 ) -> frozenset[str | NoSplit | None]:
-    """Return the splits by name of which no row has a label, while others have: they are kept."""
+    """Return the named splits without any label, whose rows are kept."""
     place = next((n for n, column in enumerate(rows.columns) if column.name == rows.label), None)
     if place is None:
         return frozenset()
@@ -339,7 +355,7 @@ def _unlabelled_splits(
 def _refuse_if_not_found(
     inputs: LayoutInputs, table: ListTable, sources: Sequence[Sequence[_Source]]
 ) -> None:
-    """Refuse a list of whose files none is found, with what would find them."""
+    """Raise an InputError if no file of a list is found, but a setting would find them."""
     missing = [
         (row, one.name)
         for row, files in enumerate(sources)
@@ -360,7 +376,7 @@ def _refuse_if_not_found(
 
 
 def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict[str, str | None]:
-    """What each column is for: as the user says, or by its name; None: a feature to inspect."""
+    """Return the role of each column: as set by the user, or by its name; None for features."""
     given = inputs.columns
     check_columns(given, names, of=repr(table.path))
     roles: dict[str, str | None] = {name: given.get(name) for name in names}
@@ -382,7 +398,7 @@ def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict
 def _splits(
     inputs: LayoutInputs, table: ListTable, roles: Mapping[str, str | None]
 ) -> list[str | NoSplit | None]:
-    """The split that each row names, or its pattern or list; None where the hash decides."""
+    """Return the split of each row: from its column, pattern or list; None if the hash decides."""
     column = next((name for name, role in roles.items() if role == "split"), None)
     own = inputs.split or _split_of_name(inputs, table.path)
     if column is None or inputs.split is not None:
@@ -397,11 +413,11 @@ def _splits(
 def _files_by_inspection(
     inputs: LayoutInputs, table: ListTable, roles: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """What columns hold files, and of which kind, where the user does not say it.
+    """Find the columns with files, and their kinds, unless the user sets them.
 
-    A column that is called after files holds some, of the kind that most of their names' endings
-    say. Of any other one every value must end as an image or a sound does, and one of the first
-    must be there. Columns of bytes are what their bytes are.
+    A column with a file name such as `filename` has files of the kind that most suffixes show. In
+    any other column, every value must have the suffix of an image or audio file, and one of the
+    first must exist. The kind of a column of bytes is found from the bytes.
     """
     found: dict[str, str | None] = {}
     nameless: list[str] = []
@@ -419,7 +435,7 @@ def _files_by_inspection(
         kinds = collections.Counter(kind_of_name(uri) for _, uri in uris)
         is_named = any(kinds) if by_name else all(kinds)
         is_there = is_named and by_name
-        if is_named != by_name:  # else it is a column of words, or its name and endings agree
+        if is_named != by_name:  # otherwise it has no files, or its name and suffixes agree
             sample = _file_sources(inputs, table, uris[:_SAMPLE])
             is_there = any(not isinstance(one, RejectedInputError) for one in sample)
         if is_named and is_there:
@@ -444,7 +460,7 @@ def _files_by_inspection(
 def _files_by_stem(
     inputs: LayoutInputs, table: ListTable, roles: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """Return the column whose values are names of files without their endings, as ids are."""
+    """Return the column whose values are file names without suffix, such as ids."""
     finder = FileFinder(inputs, folders=[posixpath.dirname(table.path)])
     candidates = []
     for name in table.columns:
@@ -497,7 +513,7 @@ def _check_coverage(inputs: LayoutInputs, path: str, column: str, count: int) ->
 
 
 def _sources(inputs: LayoutInputs, table: ListTable, name: str) -> Iterator[_Source]:
-    """The name and the file, or the place of the bytes, of each row."""
+    """Yield the name and the file of each row, or the place of its bytes in a Parquet file."""
     if name not in table.embedded:
         values = ("" if uri is None else str(uri).strip() for uri in table.values(name))
         uris = [*zip(table.positions, values, strict=True)]
@@ -505,7 +521,7 @@ def _sources(inputs: LayoutInputs, table: ListTable, name: str) -> Iterator[_Sou
         return
     embedded = table.embedded[name]
     paths, size, column = embedded.paths, embedded.bytes_per_row, embedded.bytes_column
-    are_names = all(paths) and len(set(paths)) == len(paths)  # else another one is given
+    are_names = all(paths) and len(set(paths)) == len(paths)  # otherwise names are generated
     for row, path in enumerate(paths):
         own = path if are_names and path else f"{table.path}/{row:08d}"
         yield own, Blob(table.path, size, row=row, column=column)
@@ -514,7 +530,7 @@ def _sources(inputs: LayoutInputs, table: ListTable, name: str) -> Iterator[_Sou
 def _file_sources(
     inputs: LayoutInputs, table: ListTable, uris: Sequence[tuple[int, str]]
 ) -> Iterator[_Source]:
-    """The name and the file of each row; of a list named after a split also as Datum has them."""
+    """Yield the name and the file of each row, including files in the list's own folder."""
     finder = FileFinder(
         inputs,
         folders=[posixpath.dirname(table.path)],
@@ -537,7 +553,7 @@ def _file_sources(
         if blob.path in seen:
             name = known[blob.path]
         else:
-            # Below another root there may be a file of that name: more folders tell them apart.
+            # Another root may have a file with the same name: add folders to distinguish them.
             parts = blob.path.replace("://", "/").strip("/").split("/")
             count = name.count("/") + 1
             while name in names and count < len(parts):
@@ -552,7 +568,7 @@ def _file_sources(
 
 
 def _own_folder(inputs: LayoutInputs, path: str) -> str | None:
-    """The folder of a list's files, where they are below one that the list does not name."""
+    """Return the folder of a list's files if the paths in the list do not include it."""
     if folder := inputs.names.get("image_dir"):
         return posixpath.join(inputs.root, folder.replace(_SPLIT, _word_of(inputs, path)))
     if _split_of_name(inputs, path) is None:

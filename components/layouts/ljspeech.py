@@ -1,4 +1,4 @@
-"""LJSpeech: `metadata.csv` of ids and transcripts, divided by `|`, without header and quotes.
+"""Read LJSpeech: `metadata.csv` has ids and transcripts, separated by `|`, no header or quotes.
 
     metadata.csv: LJ001-0001|Printing, in the only sense|Printing, in the only sense
     wavs/LJ001-0001.wav
@@ -25,7 +25,7 @@ _LINE_BYTES = 16 << 10
 
 
 def _lists(inputs: LayoutInputs) -> dict[str, tuple[str, ...]]:
-    """Return the lists of ids and transcripts, each with the names of its columns."""
+    """Return the lists of ids and transcripts, each with its column names."""
     found = {}
     folders = {folder for folder in inputs.folders if len(folder) == 1}
     for parts, path in inputs.paths_below_root(endings=_ENDINGS):
@@ -50,13 +50,13 @@ def _first_line(inputs: LayoutInputs, path: str) -> str:
         with inputs.open(path) as stream:
             head = stream.read(_LINE_BYTES)
     except OSError as error:
-        problem_of(error, path)  # raises for a machine's fault
+        problem_of(error, path)  # raises if the error is a fault of the machine or storage
         return ""
     return head.decode("utf-8-sig", "replace").split("\n", 1)[0].rstrip("\r")
 
 
 def detect(inputs: LayoutInputs) -> Detection:
-    """Look for a list with `|` whose first id is a file in a folder next to it."""
+    """Look for a list with `|` whose first id is the name of a file in a folder next to it."""
     if inputs.root in inputs.files or not any(len(folder) == 1 for folder in inputs.folders):
         return Detection.miss("no folder of clips")
     if not (found := _lists(inputs)):
@@ -65,7 +65,7 @@ def detect(inputs: LayoutInputs) -> Detection:
 
 
 def read(inputs: LayoutInputs) -> InputTable:
-    """Read the lists; their ids are the files' names without their endings.
+    """Read the lists. Their ids are file names without suffix.
 
     Raises:
         InputError: there is no list, two have different columns, or two are not named after splits.

@@ -1,8 +1,8 @@
-"""Images and masks in folders of their own, paired by name: `images/1.jpg` and `masks/1.png`.
+"""Pair images and masks in separate folders by name: `images/1.jpg` and `masks/1.png`.
 
-The folders may be in split folders (`train/images`, `train/masks`), hold split folders
-(`images/train`, `masks/train`), or name the split themselves (`train_images`, `train_masks`). A
-mask may add a word to the image's name: `1_mask.png`, `1_seg.png`.
+The folders may be in split folders (`train/images`, `train/masks`), contain split folders
+(`images/train`, `masks/train`), or name the split (`train_images`, `train_masks`). A mask may add a
+word to the image's name: `1_mask.png`, `1_seg.png`.
 """
 
 import collections
@@ -37,18 +37,18 @@ _SUFFIX = re.compile(
     r"[ ._-](mask|masks|seg|segmentation|label|labels|labelids|gt|groundtruth|l|matte)$",
     re.IGNORECASE,
 )
-_LEAST_SHARED = 0.5  # of the images, for two folders to be a pair
+_LEAST_SHARED = 0.5  # minimum fraction of images with a mask for two folders to be a pair
 
 
 class _Pair(NamedTuple):
-    images: Mapping[str, InputFile]  # by name without ending
+    images: Mapping[str, InputFile]  # by stem
     masks: Mapping[str, InputFile]
     image_folder: str
     mask_folder: str
 
 
 def detect(inputs: LayoutInputs) -> Detection:
-    """Look for folders of images that all have a folder of masks with the same names."""
+    """Look for folders of images. Each must have a folder of masks with the same names."""
     pairs, others = _find_pairs(inputs)
     if not pairs:
         return Detection.miss("no folders such as images/ and masks/ with images in both")
@@ -67,8 +67,7 @@ def read(inputs: LayoutInputs) -> InputTable:
     """Pair images and masks by name.
 
     Raises:
-        InputError: two files of a folder have one name, or some folders name a split and others
-            do not.
+        InputError: two files of a folder have the same name, or only some folders name a split.
     """
     pairs, _ = _find_pairs(inputs)
     names = {pair.image_folder: "/".join(inputs.parts_of(pair.image_folder)) for pair in pairs}
@@ -96,11 +95,11 @@ def read(inputs: LayoutInputs) -> InputTable:
 
 
 def _find_pairs(inputs: LayoutInputs) -> tuple[list[_Pair], list[str]]:
-    """Return the pairs of folders, and the folders of images that are in no pair."""
+    """Return the pairs of folders, and the image folders without a pair."""
     images = inputs.files.ending(EXTENSIONS["image"]).below(inputs.root)
     names = [*map(decode_path, bytes_of(images.folders().dictionary))]
     roles = {n: _role(inputs.parts_of(n)) if n != inputs.root else None for n in names}
-    if not all(roles.values()):  # the files of all folders are looked at only if they are pairs
+    if not all(roles.values()):  # skip the slow part, which reads the names of all files
         return [], [name for name, role in roles.items() if role is None]
     files: dict[str, list[InputFile]] = collections.defaultdict(list)
     for file in images.rows():
@@ -122,7 +121,7 @@ def _find_pairs(inputs: LayoutInputs) -> tuple[list[_Pair], list[str]]:
 
 
 def _role(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
-    """Return whether a folder holds `images` or `masks`, and what both folders share."""
+    """Return `images` or `masks` for a folder, and the key that both folders of a pair share."""
     for place, part in enumerate(parts):
         words = words_of(part)
         rest = tuple(word for word in words if canonical_split(word) is not None)
@@ -136,7 +135,7 @@ def _role(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
 def _by_stem(
     files: list[InputFile], *, known: Mapping[str, InputFile] | None = None
 ) -> dict[str, InputFile]:
-    """Return files by name without ending; of masks without their own word, if that is known."""
+    """Return files by stem; remove a word such as `_mask` if `known` then has the stem."""
     found: dict[str, InputFile] = {}
     for file in files:
         stem = posixpath.splitext(posixpath.basename(file.path))[0]

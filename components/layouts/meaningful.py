@@ -1,10 +1,9 @@
-"""Files that mean something and that nobody reads: a run ends before it counts them as bad images.
+"""Refuse meaningful files that no layout reads, rather than reject them as bad images.
 
-    refuse_foreign_files(inputs)              # class folders: any file that is no image
+    refuse_foreign_files(inputs)              # class folders: any file that is not an image
     refuse_unread_files(inputs, layout, table)   # other layouts: any file that they did not read
 
-A guess from the content of each file says what it may be, and the message says how to read it or
-how to leave it out.
+The error describes each file by its content, and how to read it or leave it out.
 """
 
 import fnmatch
@@ -27,7 +26,7 @@ from trainer_utils.format.media_formats import EXTENSIONS, is_other_image, packi
 from trainer_utils.storage import display_path, is_remote, problem_of
 from trainer_utils.storage.file_system import encode_path
 
-# Images and audio files that are not read yet: they are bad inputs, and rejected with that reason.
+# Image and audio formats that are not supported: such files are rejected one by one.
 _OTHER_MEDIA = {
     "image": (
         *(".heic", ".heif", ".avif", ".svg", ".psd", ".jp2", ".j2k", ".jxl", ".ico", ".qoi"),
@@ -44,7 +43,7 @@ DATA_ENDINGS = (
     *(".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".db", ".sqlite"),
     *(".mp4", ".avi", ".mov", ".mkv", ".webm", ".py", ".ipynb", ".sh", ".srt", ".vtt", ".log"),
 )
-_MOST_SNIFFED = 64  # files of an unknown ending that are opened
+_MOST_SNIFFED = 64  # maximum number of files with an unknown suffix to open
 _HEAD_BYTES = 64 << 10
 _MOST_SHOWN = 5
 _FEW = 3  # files that are named one by one in advice
@@ -54,10 +53,10 @@ _NOUNS = {"image": "images", "audio": "audio files", "text": "texts"}
 
 
 def refuse_foreign_files(inputs: LayoutInputs) -> None:
-    """Raise an InputError if a folder of files holds one that is not of their kind.
+    """Raise an InputError if class folders contain a file that is not of the media type.
 
-    Names decide; of files with an unknown ending or none, the first bytes of some. Empty files and
-    those that cannot be read are rejected one by one.
+    Known suffixes decide. Up to 64 files with another suffix, or none, are checked by their first
+    bytes. Empty and unreadable files are rejected one by one.
     """
     if inputs.media == "text":
         return
@@ -79,7 +78,13 @@ def refuse_foreign_files(inputs: LayoutInputs) -> None:
 
 
 def refuse_unread_files(inputs: LayoutInputs, layout: Layout, table: InputTable) -> None:
-    """Raise an InputError if a layout left a file unread that is no image and no audio file."""
+    """Raise an InputError if a layout did not read a file that is neither image nor audio.
+
+    Args:
+        inputs: the inputs.
+        layout: the layout that read the inputs.
+        table: the table that it returned.
+    """
     if inputs.media == "text" or inputs.root in inputs.files:
         return
     files = inputs.files.below(inputs.root)
@@ -161,7 +166,7 @@ def _how_to_unpack(inputs: LayoutInputs, found: Sequence[str]) -> str:
 
 
 def _how_to_read_list(inputs: LayoutInputs, found: Sequence[str]) -> str:
-    """Return a sentence on how to read the one table below the top as the list of the files."""
+    """Return advice to read the only table in a subfolder as the list of files, or ""."""
     tables = [path for path in found if path.lower().endswith(_LIST_ENDINGS)]
     if len(tables) != 1 or len(inputs.parts_of(tables[0])) == 1:
         return ""
@@ -175,7 +180,7 @@ def _how_to_read_list(inputs: LayoutInputs, found: Sequence[str]) -> str:
 
 
 def _readers(inputs: LayoutInputs, found: Sequence[str]) -> str:
-    """Return a sentence with the layouts that may read what was found; empty if there is none."""
+    """Return advice to use the layouts that may read the files, or an empty string."""
     guesses = {_layout_of(inputs, path) for path in found[:_MOST_SHOWN]} - {None}
     return "".join(
         f"If they belong to the {_NOUNS[inputs.media]}: {how_to_set(layout=name)}. "
@@ -184,14 +189,14 @@ def _readers(inputs: LayoutInputs, found: Sequence[str]) -> str:
 
 
 def _patterns_of(paths: Iterable[str]) -> list[str]:
-    """Return patterns that match all of some paths: by ending, or by name without one."""
+    """Return patterns that match all paths: by suffix, or by name if there is no suffix."""
     names = map(posixpath.basename, paths)
     found = {f"*{ending}" if (ending := posixpath.splitext(n)[1]) else n for n in names}
     return sorted(found)
 
 
 def guess(inputs: LayoutInputs, path: str) -> str:
-    """Return what a file may be, from its content and name, in a few words."""
+    """Describe in a few words the likely format of a file, from its content and name."""
     head = _head(inputs, path)
     ending = posixpath.splitext(path)[1].lower()
     if (packing := packing_of(head)) is not None:
@@ -243,7 +248,7 @@ def _guess_json(text: str) -> str:
 
 
 def _layout_of(inputs: LayoutInputs, path: str) -> str | None:
-    """Return the layout that would read a file, if its content says so."""
+    """Return the layout that would read a file, by its content, or None."""
     if inputs.media != "image":
         return None
     words = guess(inputs, path)
@@ -261,7 +266,7 @@ def _without_endings(files: FileTable, endings: Iterable[str]) -> FileTable:
 
 
 def _readable(files: FileTable) -> FileTable:
-    """Return the files that can be read and are not empty."""
+    """Return the files that are readable and not empty."""
     table = files.table
     is_good = pc.and_(table.column("code").is_null(), pc.greater(table.column("size"), 0))
     return files.select_only(np.asarray(is_good.combine_chunks()))
@@ -271,6 +276,6 @@ def _head(inputs: LayoutInputs, path: str) -> bytes:
     try:
         with inputs.open(path) as stream:
             return stream.read(_HEAD_BYTES)
-    except OSError as error:  # it is a reject of its own
+    except OSError as error:  # it becomes a reject later
         problem_of(error, path)
         return b""

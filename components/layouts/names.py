@@ -1,4 +1,4 @@
-"""Names of formats and kinds that settings and layouts share; light, since settings import it."""
+"""Names of formats and kinds for settings and layouts. It is light, because settings import it."""
 
 LISTS = ("csv", "tsv", "jsonl", "parquet")
 MEDIA = ("image", "audio")

@@ -1,4 +1,4 @@
-"""From the listed inputs of any layout to the table of all examples.
+"""Read listed inputs of any layout into the table of all examples.
 
 table = read_layout(inputs, layout="auto")
 name_layout(inputs, layout="auto")             # 'coco'
@@ -18,14 +18,15 @@ from components.media.options import DESCRIPTIONS
 
 
 def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
-    """Work out split, features and bytes of each input.
+    """Return the split, features and files of each input.
 
     Args:
-        layout: the setting: `auto`, or the name of a registered layout.
+        inputs: the listed inputs.
+        layout: the setting `layout`: `auto`, or the name of a registered layout.
 
     Raises:
-        InputError: the layout is not recognised, or is malformed.
-        ConfigError: `columns` is for lists and archives, or there is no such layout.
+        InputError: the layout is not recognised, or the inputs are malformed.
+        ConfigError: `columns` is set for a layout without columns, or there is no such layout.
     """
     found, inputs = locate_layout(dataclasses.replace(inputs, layout=layout), layout)
     if not found.takes_columns:
@@ -39,17 +40,22 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
 
 
 def name_layout(inputs: LayoutInputs, *, layout: str) -> str:
-    """Return the name of the layout as which `read_layout` would read the inputs."""
+    """Return the name of the layout that `read_layout` would use for the inputs.
+
+    Args:
+        inputs: the listed inputs.
+        layout: the setting `layout`.
+    """
     return locate_layout(dataclasses.replace(inputs, layout=layout), layout)[0].name
 
 
 def without_reserved(listing: InputTable) -> InputTable:
-    """Return the listing without columns whose names the engine gives to features of its own."""
+    """Drop columns with the names of features that every example has anyway."""
     reserved = {"filename", *(blob.name for blob in listing.blobs)}
     for blob in listing.blobs:
         reserved.update(DESCRIPTIONS.get(blob.kind, ()))
     if any(column.name == "xmin" and column.is_list for column in listing.columns):
-        # An annotation's height and width are compared with its image's.
+        # Keep an annotation's height and width: they are compared with the actual size.
         reserved -= {column.name for column in SIZE_COLUMNS}
     for name in {column.name for column in listing.columns} & reserved:
         logging.warning("column %r is left out: each example has a feature of that name", name)

@@ -1,4 +1,4 @@
-"""Refusals that several layouts share."""
+"""Errors that several layouts share."""
 
 import shlex
 from collections.abc import Collection
@@ -11,7 +11,7 @@ from trainer_utils.format.naming import sign_of_dataset
 
 
 def check_no_columns(inputs: LayoutInputs, layout: str) -> None:
-    """Raise a ConfigError if `columns` are given for a layout that has none."""
+    """Raise a ConfigError if the setting `columns` is given for a layout without columns."""
     if inputs.columns:
         rule = f"none for the layout {layout!r}, whose features are its own"
         raise ConfigError(
@@ -20,7 +20,7 @@ def check_no_columns(inputs: LayoutInputs, layout: str) -> None:
 
 
 def refuse_layout(inputs: LayoutInputs, layout: str, expected: str) -> NoReturn:
-    """Raise an InputError that says which files the layout needs."""
+    """Raise an InputError that names the files that the layout needs."""
     raise InputError(
         f"input_base {inputs.base!r}: expected {expected} for layout={layout!r}, "
         f"found none; at its top: {names_at_top(parts[0] for parts, _ in inputs.below_root())}.",
@@ -29,7 +29,13 @@ def refuse_layout(inputs: LayoutInputs, layout: str, expected: str) -> NoReturn:
 
 
 def refuse_dataset(setting: str, path: str, names: Collection[str]) -> None:
-    """Raise an InputError if the files at a `path` that a `setting` names are TFRecords."""
+    """Raise an InputError if the inputs are already a dataset of TFRecords.
+
+    Args:
+        setting: the setting that names the inputs, for the message.
+        path: the value of the setting.
+        names: the paths of the files.
+    """
     if sign := sign_of_dataset(names):
         dataset = f"{path.rstrip('/')}/latest" if sign.startswith("artifacts/") else path
         raise InputError(

@@ -1,4 +1,4 @@
-"""The layouts that inputs can have, and the one that some inputs do have.
+"""Register layouts, and find the layout of inputs.
 
     find_layout(inputs, "auto").read(inputs)       # an InputTable
     for layout, found in explain(inputs): ...      # why each layout matches or does not
@@ -19,17 +19,18 @@ To add a layout:
 
 2. Add the module to `_MODULES` below, and its row to docs/layouts.md.
 
-`detect` looks at names first and reads as little as it can; a million files must cost seconds.
-`read` gives an entry for each example, and excludes with a code what it rejects; it raises an
-`InputError` for everything that it cannot read as it is meant. Files that belong to the layout but
-are not read (sets of classes, licences) are matched by `known` patterns; any other file that is
+`detect` checks names first and reads as little as possible: a million files must take seconds.
+`read` returns an entry for each example, and excludes rejects with a code. It raises an
+`InputError` for everything else that it cannot read as intended. Patterns in `known` match files
+that belong to the layout but are not read (lists of classes, licences). Any other file that is
 neither read nor of the media type ends the run (components/layouts/meaningful.py).
 
-Ranks: the lowest rank that matches wins, and two matches of one rank are refused. Custom layouts
-have rank 0, layouts with folders of fixed names 10 to 49, archives 50, lists 60, class folders 100.
+Ranks: the lowest rank that matches wins. Two matches with the same rank are an error. Custom
+layouts have rank 0, layouts with fixed folder names 10 to 49, archives 50, lists 60, and class
+folders 100.
 
-Layouts of other packages are registered by import, or by an entry point of the group
-`tfx_shards.layouts` whose name is the layout's: see components/layouts/custom.py.
+Layouts in other packages are registered by import, or by an entry point in the group
+`tfx_shards.layouts` with the name of the layout: see components/layouts/custom.py.
 """
 
 import dataclasses
@@ -70,19 +71,19 @@ _MODULES = (
 
 
 class Detection(NamedTuple):
-    """Whether inputs have a layout, and by what that is seen, in words."""
+    """Whether inputs have a layout, and the reason in words."""
 
     is_match: bool
     reason: str
 
     @classmethod
     def match(cls, reason: str) -> "Detection":
-        """Return a match; the reason names what was found."""
+        """Return a match; the reason names the evidence."""
         return cls(True, reason)
 
     @classmethod
     def miss(cls, reason: str) -> "Detection":
-        """Return no match; the reason names what is missing."""
+        """Return a mismatch; the reason names the missing evidence."""
         return cls(False, reason)
 
 
@@ -96,23 +97,24 @@ def _is_read_elsewhere(_: "LayoutInputs") -> "InputTable":
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
-    """One way in which files are arranged.
+    """An arrangement of files.
 
     Args:
         name: the value of the setting `layout`.
-        kinds: the ExampleGens that read it: `image`, `text`, `audio`.
-        rank: lower ranks are tried first.
-        tree: a drawing of the files, several lines.
-        features: the features of an example in addition to those of its file.
-        splits: where the splits come from.
-        refused: what is refused, in words.
-        detect: says whether inputs have the layout.
-        read: makes the table of all inputs.
-        takes_columns: whether the setting `columns` is for it.
-        keeps_sizes: whether its `height` and `width` are those that its boxes are relative to.
-        custom: the function of a layout that `components.layouts.layout` registered.
-        known: patterns of `fnmatch`, relative to the root, of files that belong to the layout
-            although they are not read.
+        kinds: the ExampleGens that can read it: `image`, `text`, `audio`.
+        rank: the order of detection; lower ranks are tried first.
+        tree: a drawing of the files, in several lines.
+        features: the features of an example in addition to the features of its file.
+        splits: the source of the splits, in words.
+        refused: the inputs that are refused, in words.
+        detect: function that returns whether inputs have the layout.
+        read: function that returns the table of all inputs.
+        takes_columns: whether the setting `columns` applies to it.
+        keeps_sizes: whether its columns `height` and `width` are the image size that boxes are
+            relative to.
+        custom: the function that `components.layouts.layout` registered, for a custom layout.
+        known: `fnmatch` patterns, relative to the root, of files that belong to the layout but
+            are not read.
     """
 
     name: str
@@ -134,7 +136,7 @@ _LAYOUTS: dict[str, Layout] = {}
 
 
 def register(layout: Layout) -> Layout:
-    """Add a layout; one of the same name that another module registered is an error."""
+    """Add a layout. Raise a ConfigError if another module has registered its name."""
     known = _LAYOUTS.get(layout.name)
     if known is not None and _module_of(known) != _module_of(layout):
         allowed = f"a name that {_module_of(known)} has not registered"
@@ -148,7 +150,11 @@ def _module_of(layout: Layout) -> str:
 
 
 def all_layouts(kind: str | None = None) -> list[Layout]:
-    """Return the layouts, those of one kind or all, in the order in which they are tried."""
+    """Return the layouts in the order of detection.
+
+    Args:
+        kind: the kind of inputs, or None for all layouts.
+    """
     _load()
     layouts = sorted(_LAYOUTS.values(), key=lambda layout: (layout.rank, layout.name))
     return [layout for layout in layouts if kind is None or kind in layout.kinds]
@@ -156,7 +162,7 @@ def all_layouts(kind: str | None = None) -> list[Layout]:
 
 @functools.cache
 def _load() -> None:
-    """Import the modules of all layouts, and those that entry points name."""
+    """Import the modules of all built-in layouts, and the modules of entry points."""
     for module in _MODULES:
         importlib.import_module(f"components.layouts.{module}")
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
@@ -171,7 +177,15 @@ def _load() -> None:
 
 
 def layout_named(name: str, kind: str | None = None) -> Layout:
-    """Return the layout of a name; a ConfigError names the one that was meant."""
+    """Return a layout by name.
+
+    Args:
+        name: the name of the layout.
+        kind: the kind of inputs that it must read, or None.
+
+    Raises:
+        ConfigError: there is no such layout; the message suggests a similar name.
+    """
     layouts = {layout.name: layout for layout in all_layouts(kind)}
     if name not in layouts:
         names = ("auto", *layouts)
@@ -193,7 +207,13 @@ def is_custom(name: str) -> bool:
 
 
 def check_layout_name(name: str, value: object, *, kind: str | None = None) -> object:
-    """Return a value of the setting `layout`, or raise a ConfigError: the setting's rule."""
+    """Return a valid value of the setting `layout`; raise a ConfigError for any other value.
+
+    Args:
+        name: the name of the setting.
+        value: the value to check.
+        kind: the kind of inputs, or None.
+    """
     if value == "auto":
         return value
     if not isinstance(value, str):
@@ -204,15 +224,23 @@ def check_layout_name(name: str, value: object, *, kind: str | None = None) -> o
 
 
 def explain(inputs: "LayoutInputs") -> list[tuple[Layout, Detection]]:
-    """Return every layout for the kind of the inputs with its detection, first the one taken."""
+    """Return every layout for the kind of the inputs, with its detection, in order of rank."""
     return [(layout, layout.detect(inputs)) for layout in all_layouts(inputs.media)]
 
 
 def locate_layout(inputs: "LayoutInputs", name: str = "auto") -> "tuple[Layout, LayoutInputs]":
-    """Return the layout, and the inputs from the folder where it begins.
+    """Return the layout, and the inputs with the root of the layout.
 
-    A folder that wraps all files, as an archive that was unpacked leaves it, is descended if there
-    is a layout in it; class folders are read from the top, since they know wrappers.
+    If a single folder contains all files, as after unpacking an archive, a layout inside it is
+    used. Class folders are read from the top, since they handle such folders.
+
+    Args:
+        inputs: the inputs.
+        name: the setting `layout`.
+
+    Raises:
+        ConfigError: there is no such layout for this kind of inputs.
+        InputError: two layouts of the same rank match.
     """
     layout = find_layout(inputs, name)
     if name != "auto" or layout.name != "folder" or inputs.media == "text":
@@ -227,10 +255,14 @@ def locate_layout(inputs: "LayoutInputs", name: str = "auto") -> "tuple[Layout, 
 
 
 def find_layout(inputs: "LayoutInputs", name: str = "auto") -> Layout:
-    """Return the layout that is named, or the first in rank that the inputs have.
+    """Return the named layout, or the layout of lowest rank that matches the inputs.
+
+    Args:
+        inputs: the inputs.
+        name: the setting `layout`.
 
     Raises:
-        ConfigError: there is no layout of that name for this kind of inputs.
+        ConfigError: there is no such layout for this kind of inputs.
         InputError: two layouts of the same rank match.
     """
     if name != "auto":

@@ -1,4 +1,4 @@
-"""Semantic segmentation: images and their label maps by name, in the folders of Pascal VOC.
+"""Pair images and label maps by name, in Pascal VOC's folders for semantic segmentation.
 
 Source: `datum/generator/image.py` (SegDatumGenerator); the VOC2012 development kit, section 7.
 """

@@ -1,13 +1,13 @@
-"""Speech in folders of speakers with transcripts, as VCTK, LibriTTS and LibriSpeech have it.
+"""Read speech in folders of speakers with transcripts: VCTK, LibriTTS and LibriSpeech.
 
     wav48/p225/p225_001.wav               # audio; p225 is the speaker
     txt/p225/p225_001.txt                 # its transcript, in another folder
     84/121123/84_121123_000007.wav        # or next to it
     84/121123/84_121123_000007.normalized.txt
-    84/121123/84-121123.trans.txt          # or one of all clips of a folder: `ID TEXT` lines
+    84/121123/84-121123.trans.txt          # or for all clips of a folder: `ID TEXT` lines
 
-The features are `text` and `speaker`: `group_by="speaker"` keeps all clips of a speaker in one
-split. A microphone's word at the end of a stem (`_mic1`) is no part of the transcript's name.
+The features are `text` and `speaker`. `group_by="speaker"` keeps all clips of a speaker in one
+split. The name of a microphone at the end of a stem (`_mic1`) is not in the transcript's name.
 
 Source: README of VCTK 0.92; README of LibriSpeech (openslr.org/12); "LibriTTS: A Corpus Derived
 from LibriSpeech" (Zen et al., 2019).
@@ -31,15 +31,15 @@ _NORMALIZED = ".normalized"
 _ORIGINAL = ".original"
 _OF_FOLDER = ".trans"
 
-# Transcripts in a file by stem, `""` for its only one, and why a clip lacks one
+# The transcripts in a file by stem (`""` for a single one), and the reject for a clip without one.
 _Texts = tuple[dict[str, str], tuple[str, str]]
 _NO_TRANSCRIPT: _Texts = ({}, ("NO_ANNOTATION", "no transcript of the same name"))
 
 
 def _transcripts(inputs: LayoutInputs) -> dict[tuple[str, str], str]:
-    """Return the transcripts by speaker and stem; the normalized one if there are several.
+    """Return the transcript files by speaker and stem, preferring normalized ones.
 
-    That of a whole folder has the stem `""`.
+    The file for a whole folder has the stem `""`.
     """
     found: dict[tuple[str, str], str] = {}
     for parts, path in inputs.paths_below_root(endings=(".txt",)):
@@ -59,7 +59,7 @@ def _transcripts(inputs: LayoutInputs) -> dict[tuple[str, str], str]:
 def _transcript_of(
     parts: tuple[str, ...], transcripts: Mapping[tuple[str, str], str]
 ) -> str | None:
-    """Return the file that has the transcript of a clip, if there is one."""
+    """Return the file with the transcript of a clip, or None."""
     own = transcripts.get(_key(parts))
     return own or transcripts.get(("/".join(parts[:-1]), ""))
 
@@ -132,9 +132,9 @@ def _texts_of(path: str, data: bytes | OSError) -> _Texts:
 
 
 def _speaker_level(clips: list[tuple[str, ...]]) -> int:
-    """Return which folder of a path is the speaker: the first that is not the same for all clips.
+    """Return the index of the speaker's folder in a path: the first that differs between clips.
 
-    Folders of splits, and recordings of chapters below the speakers, are not.
+    Split folders do not count, and folders below the speakers, such as chapters, come later.
     """
     depth = min(len(parts) for parts in clips) - 1
     for level in range(depth):

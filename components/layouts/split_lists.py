@@ -1,12 +1,12 @@
-"""Class folders whose splits are lists in plain text, as Speech Commands has them.
+"""Read class folders whose splits are plain-text lists, as in Speech Commands.
 
-    validation_list.txt: yes/0a.wav, one path a line
+    validation_list.txt: yes/0a.wav, one path per line
     testing_list.txt: no/1b.wav
-    yes/0a.wav, no/1b.wav, up/2c.wav       # the rest is `train`
-    _background_noise_/pink_noise.wav      # no class: skipped and counted
+    yes/0a.wav, no/1b.wav, up/2c.wav       # other files are `train`
+    _background_noise_/pink_noise.wav      # not a class: skipped and counted
 
-A list is a text at the top whose name has a split's word and whose lines are paths of files. If one
-of them is of `train`, files that no list names are skipped and counted.
+A list is a text file at the top with a split's word in its name and one path per line. If one list
+is `train`, files in no list are skipped and counted.
 
 Source: tensorflow.org/datasets/catalog/speech_commands, README.md of version 0.02.
 """
@@ -42,14 +42,14 @@ def _lists(inputs: LayoutInputs) -> dict[str, str]:
 
 
 def _names_files(inputs: LayoutInputs, path: str) -> bool:
-    """Return whether the first line of a text is the path of a file of the media type."""
+    """Return whether the first line of a text file is the path of a file of the media type."""
     if inputs.files[path].problem is not None:
         return False
     try:
         with inputs.open(path) as stream:
             head = stream.read(_LINE_BYTES)
     except OSError as error:
-        problem_of(error, path)  # raises for a machine's fault
+        problem_of(error, path)  # raises if the error is a fault of the machine or storage
         return False
     line = head.decode("utf-8-sig", "replace").lstrip().split("\n", 1)[0].strip()
     return kind_of_name(line) == inputs.media and "/" in line.replace("\\", "/")
@@ -65,10 +65,10 @@ def detect(inputs: LayoutInputs) -> Detection:
 
 
 def read(inputs: LayoutInputs) -> InputTable:
-    """Take classes from the folders' names, and splits from the lists.
+    """Take classes from folder names, and splits from the lists.
 
     Raises:
-        InputError: there is no list, or a file is in two.
+        InputError: there is no list, or a file is in two lists.
     """
     if not (lists := _lists(inputs)):
         refuse_layout(inputs, "split_lists", "a list of paths such as validation_list.txt")
@@ -117,7 +117,7 @@ def read(inputs: LayoutInputs) -> InputTable:
 def _left_out(
     parts: tuple[str, ...], problem: tuple[str, str] | None, split: str | None
 ) -> tuple[str | None, str] | None:
-    """Return why a file is in no example, as a code (None: skipped) and a detail."""
+    """Return the code (None: skipped) and detail for a file that is in no example, or None."""
     if is_clutter(parts):
         return None, "hidden or system file"
     if _DOCUMENT.match(parts[-1]):

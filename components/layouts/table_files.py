@@ -1,10 +1,10 @@
-"""Which tables of a folder belong together: their splits, and the columns that their paths give.
+"""Find the splits of the tables in a folder, and the columns that come from their paths.
 
-Tables may be at the top, below folders that all of them share (`data/train-00000.parquet` of a
-clone of the Hub), in folders named after splits, and in Hive partitions: folders called
-`key=value`, each of which gives a column (`year=2024/part-0.csv`).
+Tables may be at the top, in folders that all of them share (`data/train-00000.parquet` in a clone
+of the Hub), or in folders named after splits. They may also be in Hive partitions: each folder
+`key=value` becomes a column (`year=2024/part-0.csv`).
 
-Source: the partitioning of Hive and Spark, as `pyarrow.dataset.HivePartitioning` reads it.
+Source: `pyarrow.dataset.HivePartitioning`, which reads the partitions of Hive and Spark.
 """
 
 import posixpath
@@ -27,12 +27,16 @@ _DOCUMENT = re.compile(
 
 
 def is_document(path: str) -> bool:
-    """Return whether a file next to tables describes them, as `README.md` does, by its name."""
+    """Return whether a file next to tables is named like a document, such as `README.md`."""
     return _DOCUMENT.fullmatch(posixpath.basename(path)) is not None
 
 
 def partitions_of(folders: Sequence[str]) -> dict[str, str | None]:
-    """Return the columns that Hive partitions give, by their names; None is a missing value."""
+    """Return the column values of Hive partitions by name; None is a missing value.
+
+    Args:
+        folders: the names of the folders in a path.
+    """
     found: dict[str, str | None] = {}
     for folder in filter(_is_partition, folders):
         key, _, value = folder.partition("=")
@@ -47,9 +51,13 @@ def _is_partition(folder: str) -> bool:
 
 
 def check_folders(inputs: LayoutInputs, paths: Sequence[str]) -> None:
-    """Raise an InputError if tables are in folders that give them neither a split nor a column.
+    """Raise an InputError if tables are in folders that are neither splits nor partitions.
 
-    Whether rows of `en/part-0.csv` and `de/part-0.csv` belong together is not known.
+    It is unclear whether rows of `en/part-0.csv` and `de/part-0.csv` belong together.
+
+    Args:
+        inputs: the inputs.
+        paths: the paths of the tables.
     """
     folders = {path: inputs.parts_of(path)[:-1] for path in paths}
     depth = _shared_depth([*folders.values()])
@@ -71,7 +79,7 @@ def check_folders(inputs: LayoutInputs, paths: Sequence[str]) -> None:
 
 
 def _shared_depth(folders: Sequence[Sequence[str]]) -> int:
-    """Return how many folders in front all tables share, partitions not among them."""
+    """Return the number of leading folders that all tables share, up to the first partition."""
     depth = 0
     for names in zip(*folders, strict=False):
         if len({*names}) > 1 or _is_partition(names[0]):
@@ -81,10 +89,14 @@ def _shared_depth(folders: Sequence[Sequence[str]]) -> int:
 
 
 def splits_of_tables(inputs: LayoutInputs, paths: Sequence[str]) -> dict[str, str | None]:
-    """Return the split of each table: of the pattern, or by a word of its path; None if neither.
+    """Return the split of each table: from the pattern, or from a word of its path, or None.
+
+    Args:
+        inputs: the inputs.
+        paths: the paths of the tables.
 
     Raises:
-        InputError: only some of them name a split, or one names two.
+        InputError: only some tables name a split, or a table names two.
     """
     if inputs.split is not None:
         return dict.fromkeys(paths, inputs.split)

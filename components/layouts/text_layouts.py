@@ -1,6 +1,6 @@
-"""The layouts of texts: `json`, `lines`, and what of the others is meant by files of text.
+"""Register the text layouts `json` and `lines`, and detect the other layouts of text files.
 
-Rows of texts are read in pieces by `components/layouts/texts.py`, so these have no `read`.
+`components/layouts/texts.py` reads rows of text in pieces, so these layouts have no `read`.
 """
 
 import functools
@@ -13,7 +13,12 @@ from trainer_utils.storage import display_path
 
 
 def detect_text(kind: str, inputs: LayoutInputs) -> Detection:
-    """Detect a layout as `texts` recognises it."""
+    """Detect a layout of text files.
+
+    Args:
+        kind: the name of the layout.
+        inputs: the inputs.
+    """
     try:
         found, paths = texts.recognise(inputs, "auto")
     except InputError as error:

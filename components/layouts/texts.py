@@ -1,4 +1,4 @@
-"""What files of texts mean: which layout they are, and where they are cut."""
+"""Recognise the layout of text files, and cut them into pieces."""
 
 import codecs
 import dataclasses
@@ -45,23 +45,29 @@ _OF_DELIMITED = ("column_names", "header", "delimiter", "quoting")
 
 
 class TextLayoutSettings(Protocol):
-    """The settings that say how texts are cut: `TextSettings`."""
+    """The settings for reading text; `TextSettings` implements them."""
 
     @property
     def layout(self) -> str:
-        """The name of a layout, or `auto`."""
+        """Name of a layout, or `auto`."""
 
 
 def find_pieces(
     inputs: LayoutInputs, settings: TextLayoutSettings, *, folder: str
 ) -> tuple[list[Piece], list[ExcludedInput]]:
-    """Recognises the layout, and cuts the files into pieces; returns these and excluded files.
+    """Recognise the layout, and cut the files into pieces.
 
-    Copies of files that are not in UTF-8 are made in `folder`.
+    Args:
+        inputs: the inputs.
+        settings: the settings for reading text.
+        folder: the folder for UTF-8 copies of compressed files and of files in other encodings.
+
+    Returns:
+        The pieces, and the excluded files.
 
     Raises:
-        InputError: the layout is not there, or a file is malformed.
-        ConfigError: a setting is for another layout.
+        InputError: there are no files of the layout, or a file is malformed.
+        ConfigError: a setting does not apply to the layout.
     """
     layout, paths = recognise(inputs, settings.layout)
     logging.info("%r: read as %s", inputs.root or inputs.base, layout)
@@ -101,7 +107,7 @@ def _skipped(inputs: LayoutInputs, tables: Sequence[str]) -> Iterator[ExcludedIn
 def _with_partitions(
     pieces: Iterable[Piece], partitions: Mapping[str, str | None]
 ) -> Iterator[Piece]:
-    """Yield pieces with the columns that the folders of their file give."""
+    """Yield pieces with additional columns from the folders of their file."""
     for piece in pieces:
         details = {**piece.details, "partitions": {**partitions}} if partitions else piece.details
         yield dataclasses.replace(piece, details=details)
@@ -115,7 +121,15 @@ def _check_unused(settings: TextLayoutSettings, layout: str, names: Sequence[str
 
 
 def recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
-    """Return the layout of text files, and the tables that are read."""
+    """Return the layout of text files, and the tables to read.
+
+    Args:
+        inputs: the inputs.
+        layout: the setting `layout`.
+
+    Raises:
+        InputError: the files do not fit the layout, or several layouts fit.
+    """
     if inputs.root in inputs.files:
         kind = kind_of_table(inputs.root, _SUFFIXES) or "lines" if layout == "auto" else layout
         if kind == "folder":
@@ -135,7 +149,7 @@ def recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
         _refuse(inputs, "tables or files of text", f"the Arrow file {display_path(arrow)!r}", cure)
     if layout != "auto":
         paths = by_kind.get(layout, [])
-        if not paths and layout != "parquet":  # files of text have any name
+        if not paths and layout != "parquet":  # text files may have any suffix
             paths = [p for kind in ("", "lines", "json") for p in by_kind.get(kind, [])]
         if not paths:
             refuse_layout(inputs, layout, "files")
@@ -170,7 +184,7 @@ def _is_at_top_or_in_split(parts: Sequence[str]) -> bool:
 
 
 def _refuse_no_texts(inputs: LayoutInputs, paths: Sequence[str]) -> None:
-    """Raise an InputError if files that are to be a text each are tables, media or archives."""
+    """Raise an InputError if files to be read as one text each are tables, media or archives."""
     found = [path for path in paths if path.lower().endswith(_NO_TEXTS)]
     if not found:
         return
@@ -182,7 +196,7 @@ def _refuse_no_texts(inputs: LayoutInputs, paths: Sequence[str]) -> None:
 
 
 def _check_others(inputs: LayoutInputs, seen: Sequence[str], tables: Sequence[str]) -> None:
-    """Raise an InputError if a file next to tables is neither one nor a document about them."""
+    """Raise an InputError if a file next to tables is neither a table nor a document."""
     taken = set(tables)
     others = [path for path in seen if path not in taken and not is_document(path)]
     others = [path for path in others if inputs.files[path].size]

@@ -1,4 +1,4 @@
-"""Tiny ImageNet: class folders in `train`, a list of the images in `val`, no labels in `test`.
+"""Read Tiny ImageNet: class folders in `train`, a list of images in `val`, no labels in `test`.
 
 Source: http://cs231n.stanford.edu/tiny-imagenet-200.zip
 """
@@ -20,7 +20,7 @@ _SPLITS = {"train": "train", "val": "eval", "test": "test"}
 
 
 def detect(inputs: LayoutInputs) -> Detection:
-    """Look for the list of the validation images, and for `images` in the class folders."""
+    """Look for the list of validation images, and for `images` in the class folders."""
     if posixpath.join(inputs.root, _LIST) not in inputs.files:
         return Detection.miss(f"no {_LIST}")
     if not any(parts[::2] == ("train", "images") for parts in inputs.folders):

@@ -1,6 +1,6 @@
-"""Pascal VOC: JPEGImages and ImageSets, beside Annotations of boxes or SegmentationClass.
+"""Read Pascal VOC: JPEGImages and ImageSets, with Annotations of boxes or SegmentationClass.
 
-Names of features and arithmetic are Datum's. Source: `datum/generator/image.py`
+Feature names and arithmetic follow Datum. Source: `datum/generator/image.py`
 (DetDatumGenerator, SegDatumGenerator); the VOC2012 development kit, sections 4, 7 and 8.
 """
 
@@ -49,23 +49,28 @@ _FOLDERS = {
     "annotation_dir": "Annotations",
     "label_dir": "SegmentationClass",
 }
-_HEADS, _HEAD_BYTES = 8, 4096  # of XML files, to see what they are
-_MAX_XML_BYTES = 16 << 20  # 16 MiB: some 50,000 objects
+_HEADS, _HEAD_BYTES = 8, 4096  # XML files to open for detection, and bytes to read of each
+_MAX_XML_BYTES = 16 << 20  # 16 MiB: about 50,000 objects
 
 
 def folder_of(inputs: LayoutInputs, setting: str) -> str:
-    """Return the name of one of VOC's folders, or the one that its setting gives in its place."""
+    """Return the name of one of VOC's folders, or the name in its setting.
+
+    Args:
+        inputs: the inputs.
+        setting: `image_dir`, `annotation_dir` or `label_dir`.
+    """
     return inputs.names.get(setting, _FOLDERS[setting])
 
 
 def is_in(parts: Sequence[str], folder: str) -> bool:
-    """Return whether a path in parts is a folder, or leads into it."""
+    """Return whether a path, given in parts, is a folder or inside it."""
     wanted = tuple(folder.split("/"))
     return tuple(parts[: len(wanted)]) == wanted
 
 
 def find_folders(inputs: LayoutInputs, *settings: str) -> Detection:
-    """Detect the folders that are named by these settings."""
+    """Detect the folders of settings (see `folder_of`); all of them must exist."""
     names = [folder_of(inputs, setting) for setting in settings]
     for name in names:
         if not any(is_in(parts, name) for parts in inputs.folders):
@@ -74,12 +79,12 @@ def find_folders(inputs: LayoutInputs, *settings: str) -> Detection:
 
 
 def read(inputs: LayoutInputs) -> InputTable:
-    """Read every annotation; an image without one has no objects, and a warning counts these.
+    """Read every annotation. Images without one have no objects, and are counted in a warning.
 
-    Ids are in the order of the lines of `classes.names`, where there is one, as Datum has it.
+    If there is a `classes.names`, ids are in the order of its lines, as in Datum.
 
     Raises:
-        InputError: two files have one name, or an image is named twice in the image sets.
+        InputError: two files have the same name, or an image is twice in the image sets.
     """
     has_folders = find_folders(inputs, "image_dir", "annotation_dir").is_match
     pairs, excluded = (_pairs_of_folders if has_folders else _pairs_of_neighbours)(inputs)
@@ -110,12 +115,12 @@ def read(inputs: LayoutInputs) -> InputTable:
     return dataclasses.replace(listing, vocabularies=_classes(inputs))
 
 
-# A split, an image, and its annotation, if there is one
+# The split, the image, and its annotation or None.
 _Pair = tuple[str | None, InputFile, InputFile | None]
 
 
 def _pairs_of_folders(inputs: LayoutInputs) -> tuple[list[_Pair], list[ExcludedInput]]:
-    """Return the images of JPEGImages with those of Annotations, by the image sets."""
+    """Pair the images in JPEGImages with the files in Annotations, by the image sets."""
     annotations = by_stem(inputs, folder_of(inputs, "annotation_dir"), extension=".xml")
     images = by_stem(inputs, folder_of(inputs, "image_dir"))
     sets = read_image_sets(inputs, ["ImageSets/Main", "ImageSets"], images)
@@ -128,7 +133,7 @@ def _pairs_of_folders(inputs: LayoutInputs) -> tuple[list[_Pair], list[ExcludedI
 
 
 def _pairs_of_neighbours(inputs: LayoutInputs) -> tuple[list[_Pair], list[ExcludedInput]]:
-    """Return the images with the XML of their name in the same folder, or else in any other one."""
+    """Pair images with the XML file of the same name in their folder, or else in any folder."""
     images: dict[str, InputFile] = {}
     annotations: dict[str, InputFile] = {}
     excluded = []
@@ -235,7 +240,7 @@ def _refuse_shared(
 
 
 def detect(inputs: LayoutInputs) -> Detection:
-    """Look for VOC's folders, or for XML of annotations with images of the same names."""
+    """Look for VOC's folders, or for XML files with annotations."""
     folders = find_folders(inputs, "image_dir", "annotation_dir")
     if folders.is_match:
         return folders
@@ -246,7 +251,7 @@ def detect(inputs: LayoutInputs) -> Detection:
         try:
             with inputs.open(path) as stream:
                 head = stream.read(_HEAD_BYTES)
-        except OSError as error:  # it is a reject of its own
+        except OSError as error:  # it becomes a reject later
             problem_of(error, path)
             continue
         if b"<annotation" in head and (b"<filename" in head or b"<object" in head):
@@ -255,7 +260,7 @@ def detect(inputs: LayoutInputs) -> Detection:
 
 
 def _classes(inputs: LayoutInputs) -> dict[str, tuple[str, ...]]:
-    """The classes in the order of their ids, by feature; of no file none, and they are sorted."""
+    """Return the vocabulary in `classes.names`, by feature; empty without such a file."""
     path = posixpath.join(inputs.root, "classes.names")
     if path not in inputs.files:
         return {}
@@ -267,7 +272,7 @@ def _classes(inputs: LayoutInputs) -> dict[str, tuple[str, ...]]:
 
 
 def _problem(annotation: InputFile) -> tuple[str, str] | None:
-    """Why an annotation is not to be opened, as a reject's code and detail."""
+    """Return the reject code and detail for an annotation that cannot be opened, or None."""
     if annotation.problem is not None:
         code, detail = annotation.problem
         return code, f"its annotation: {detail}"
@@ -288,7 +293,7 @@ def _parse(text: bytes | OSError, path: str) -> tuple[Value, ...]:
         raise RejectedInputError("BAD_ANNOTATION", "no <size>")
     width, height = _number(size, "width"), _number(size, "height")
     found, poses, truncated, difficult = [], [], [], []
-    for thing in root.findall("object"):  # not the <part>s within
+    for thing in root.findall("object"):  # without the nested <part> elements
         box = thing.find("bndbox")
         name = (thing.findtext("name") or "").strip().lower()
         if box is None or not name:
@@ -318,13 +323,22 @@ def _number(element: Any, name: str) -> float:
     return number
 
 
-_ImageSet = tuple[str, str]  # the split of an image, and the line that says so, for messages
+_ImageSet = tuple[str, str]  # the split of an image, and the place of its line, for messages
 
 
 def by_stem(
     inputs: LayoutInputs, folder: str, *, extension: str | None = None
 ) -> dict[str, InputFile]:
-    """The files in a folder (of an extension), by path from there without it; no clutter."""
+    """Return the files in a folder by their relative path without suffix; skip hidden files.
+
+    Args:
+        inputs: the inputs.
+        folder: the folder.
+        extension: the suffix of the files, or None for all files.
+
+    Raises:
+        InputError: two files have the same name.
+    """
     files: dict[str, InputFile] = {}
     depth = folder.count("/") + 1
     for parts, file in inputs.below_root():
@@ -342,7 +356,16 @@ def by_stem(
 def read_image_sets(
     inputs: LayoutInputs, folders: Sequence[str], images: Collection[str]
 ) -> dict[str, _ImageSet]:
-    """The set of each image, from the first of these folders that has `train.txt` or the like."""
+    """Return the split of each image, from the first folder with image sets (`train.txt`).
+
+    Args:
+        inputs: the inputs.
+        folders: the folders to search, unless the setting `image_set_dir` names one.
+        images: the names of the images.
+
+    Raises:
+        InputError: an image is named twice, or an image set cannot be read.
+    """
     own = inputs.names.get("image_set_dir")
     for folder in [own] if own else folders:
         sets: dict[str, _ImageSet] = {}
@@ -350,10 +373,10 @@ def read_image_sets(
             stem, extension = posixpath.splitext(parts[-1])
             split = canonical_split(stem)
             is_here = "/".join(parts[:-1]) == folder and extension.lower() == ".txt"
-            if split is None or not is_here:  # `trainval.txt` and `dog_train.txt` are no splits
+            if split is None or not is_here:  # skips `trainval.txt` and `dog_train.txt`
                 continue
             for number, line in enumerate(_lines(inputs, file), 1):
-                # It ends in blanks only if it is one of the images.
+                # Strip spaces, unless an image has exactly this name.
                 if not (name := line if line in images else line.strip()):
                     continue
                 place = f"{display_path(file.path)} (line {number})"
@@ -367,13 +390,13 @@ def read_image_sets(
 
 
 def _lines(inputs: LayoutInputs, file: InputFile) -> list[str]:
-    """The lines of an image set. Bytes that are not UTF-8 are those of files' names."""
+    """Return the lines of an image set. Invalid UTF-8 is escaped, as in file names."""
     if file.problem is not None:
         raise InputError.at(file.path, expected="an image set", got=file.problem[1])
     data = inputs.read_bytes(file.path)
     if (zero := data.find(0)) >= 0:
         raise InputError.at(file.path, expected="a name a line in UTF-8", got="a zero", offset=zero)
-    # Not splitlines(), which also splits at characters that a file's name may hold.
+    # splitlines() would also split at characters that a file name may contain.
     lines = data.decode("utf-8-sig", "surrogateescape").split("\n")
     return [line.removesuffix("\r") for line in lines]
 
@@ -381,7 +404,13 @@ def _lines(inputs: LayoutInputs, file: InputFile) -> list[str]:
 def listed_images(
     inputs: LayoutInputs, images: Mapping[str, InputFile], sets: Mapping[str, _ImageSet]
 ) -> tuple[list[tuple[str, str | None, InputFile]], list[ExcludedInput]]:
-    """The images to take, as name, split and file, and the excluded ones."""
+    """Return the images to read, as name, split and file, and the excluded files.
+
+    Args:
+        inputs: the inputs.
+        images: the images by name.
+        sets: the split of each image by name; empty if there are no image sets.
+    """
     taken, excluded = [], []
     for stem, file in images.items():
         split = inputs.split or (sets[stem][0] if stem in sets else None)

@@ -1,22 +1,21 @@
-"""Archives as WebDataset writes them: files of one key make one example.
+"""Read tar archives in WebDataset's format: all files with the same key are one example.
 
     key.jpg  key.cls  key.json  key.txt     # image, label, columns, text
-    key.mask.png  key.flac  key.npy         # by their endings: an image, audio, bytes
+    key.mask.png  key.flac  key.npy         # named by suffix: an image, audio, bytes
 
-`cls` becomes `label`, ids or words; `txt` becomes `text`; the fields of `json` keep their names,
-nested ones joined by dots. A field with the name of another file's feature is `json.label` and so
-on. The image with a plain ending is `image`, the first in the order of `FORMATS` if a key has
-several. Each other file that all keys have is a feature named by its ending; of the rest a warning
-has the number. Keys are per archive: writers restart them in each.
+`cls` becomes `label` (ids or words), and `txt` becomes `text`. The fields of `json` keep their
+names, with nested names joined by dots. A field with the name of another file's feature becomes
+`json.label`, for example. The image with a plain suffix is `image`. If a key has several, the first
+in the order of `FORMATS` is taken. Every other file that all keys have is a feature, named by its
+suffix. A warning counts the remaining files. Keys are per archive, since writers restart them.
 
-An archive of archives, as ImageNet's training images come, has a class in each of the inner ones,
-by the name of which it is called. Only headers and small files are read; images stay where they
-are.
+In an archive of archives, such as ImageNet's training images, each inner archive is a class, named
+after the archive. Only headers and small files are read here; images are read later.
 
-Headers are parsed by `tarfile`, without trust. What it lets pass in silence is an error here: an
-archive cut short, a damaged header in the middle, which it takes for the end, and more after the
-end. A header may claim any size: one that leads backwards would be read for ever, and a name of a
-terabyte into memory.
+`tarfile` parses the headers, but is not trusted. It ignores a truncated archive, data after the
+end, and a damaged header in the middle, which it treats as the end. These are errors here. A header
+may also claim any size: one that points backwards would cause an infinite loop, and a name of a
+terabyte would be read into memory.
 
 Source: the file format of github.com/webdataset/webdataset, `tariterators.base_plus_ext`: a
 key ends at the first dot after the last slash. POSIX.1-2001 pax, `tarfile` of Python 3.10.
@@ -59,61 +58,62 @@ from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import display_path
 
 _MAX_SIDECAR_BYTES = 16 << 20
-_META = re.compile(r"__[^/]*__($|/)")  # WebDataset's own, which its readers pass by
+_META = re.compile(r"__[^/]*__($|/)")  # WebDataset's metadata, which its readers skip
 _COLUMN_OF = {"cls": "label", "txt": "text"}
 _SIDECARS = (*_COLUMN_OF, "json")
-# The plain endings of images, in the order in which one is chosen.
+# The plain suffixes of images, in order of preference.
 _IMAGES = {
     ending[1:]: number
     for number, ending in enumerate(e for f in FORMATS if f.kind == "image" for e in f.extensions)
 }
 _KINDS = ("int", "float", "string", "label", "ignore")
-_BLOCK_BYTES = 512  # of a tar, see `tarfile.BLOCKSIZE`
-_MAX_HEADER_BYTES = 1 << 20  # paths end at 4 KiB, but a pax header may have extended attributes
+_BLOCK_BYTES = 512  # block size of a tar, see `tarfile.BLOCKSIZE`
+_MAX_HEADER_BYTES = 1 << 20  # paths have at most 4 KiB, but pax headers may have attributes
 _CHUNK_BYTES = 1 << 20
-# What tarfile raises on hostile headers.
+# Errors that tarfile raises for hostile headers.
 _ERRORS = (tarfile.TarError, OSError, ValueError, ArithmeticError, LookupError, RecursionError)
 
 
 @dataclasses.dataclass
 class _Sample:
-    """The files of one key."""
+    """The files with the same key."""
 
     archive: str
     split: str | None
     key: str
-    # Names and places of the files that are not read yet, by their endings
+    # Name and place of each file that is read later, by suffix.
     files: dict[str, tuple[str, Blob]] = dataclasses.field(default_factory=dict)
-    label: str | None = None  # what an archive in the archive is called, if it is in one
-    # What the others say, by their endings; None of those that cannot be read
+    label: str | None = None  # the name of the inner archive, if the files are in one
+    # Contents of the other files, by suffix; None for files that cannot be read.
     sidecars: dict[str, Any] = dataclasses.field(default_factory=dict)
-    problem: str | None = None  # why one of them cannot be read
-    is_counted: bool = False  # whether its image was left out, as a link, and counted so
+    problem: str | None = None  # the reason why a sidecar cannot be read
+    is_counted: bool = False  # whether its image is already counted as excluded, such as a link
 
     @property
     def image(self) -> str | None:
-        """The ending of the file that is the feature `image`."""
+        """Suffix of the file that becomes the feature `image`."""
         return min(self.files.keys() & _IMAGES.keys(), key=_IMAGES.__getitem__, default=None)
 
     @property
     def others(self) -> set[str]:
-        """The endings of the other files."""
+        """Suffixes of the other files."""
         return {*self.files} - {self.image}
 
     @property
     def place(self) -> str:
-        """What the key is called in messages."""
+        """Name of the key in messages."""
         return f"{self.archive}/{self.key}"
 
 
 def read(inputs: LayoutInputs) -> InputTable:
-    """Reads the headers of every archive.
+    """Read the headers and sidecars of every archive.
+
+    A class, text or JSON file that cannot be read rejects only its sample.
 
     Raises:
-        InputError: an archive is compressed, cut short or malformed, has a file twice, or some keys
-            have more images than others. A class, text or JSON that cannot be read rejects its own
-            sample alone.
-        ConfigError: `columns` names one that is not there.
+        InputError: an archive is compressed, truncated or malformed, has a duplicate file, or some
+            keys have more images than others.
+        ConfigError: `columns` names a column that does not exist.
     """
     archives, excluded = select_readable(inputs, tar_files(inputs), "a tar archive")
     samples: list[_Sample] = []
@@ -149,7 +149,7 @@ def read(inputs: LayoutInputs) -> InputTable:
 def _kept_samples(
     samples: Sequence[_Sample], *, has_images: bool
 ) -> tuple[list[_Sample], list[ExcludedInput]]:
-    """Return the samples that become examples, and why the others do not."""
+    """Return the samples that become examples, and the excluded samples."""
     kept, left = list[_Sample](), list[ExcludedInput]()
     for sample in samples:
         is_usable = bool(sample.image) if has_images else any(map(_kind_of, sample.files))
@@ -173,13 +173,13 @@ def _entry(sample: _Sample, endings: Sequence[str], row: tuple[Value, ...]) -> E
 
 
 def _kind_of(ending: str) -> str | None:
-    """Return `image` or `audio` by the last part of an ending, None for any other file."""
+    """Return `image` or `audio` by the last part of a suffix, or None for any other file."""
     last = f".{ending.rpartition('.')[2]}"
     return next((kind for kind, known in EXTENSIONS.items() if last in known), None)
 
 
 def _common_endings(samples: Sequence[_Sample]) -> list[str]:
-    """Return the endings of the files, in addition to the images, that all samples have.
+    """Return the suffixes of the files, in addition to the main image, that all samples have.
 
     Raises:
         InputError: some samples have an image that others lack.
@@ -206,13 +206,13 @@ def _common_endings(samples: Sequence[_Sample]) -> list[str]:
 
 
 def _feature_names(endings: Sequence[str], others: Collection[str]) -> dict[str, str]:
-    """Return the name of each ending's feature: the ending, or `file.` and it if it is taken."""
+    """Return the feature name of each suffix: the suffix, or `file.<suffix>` if it is taken."""
     taken = {*others, "filename", *itertools.chain.from_iterable(DESCRIPTIONS.values())}
     return {ending: f"file.{ending}" if ending in taken else ending for ending in endings}
 
 
 def _splits(inputs: LayoutInputs, archives: Sequence[str]) -> dict[str, str | None]:
-    """Return the split of each archive by the words of its path; all None if none has one."""
+    """Return the split of each archive, by a word of its path, or None."""
     if inputs.split is not None:
         return dict.fromkeys(archives, inputs.split)
     by_place = {"/".join(inputs.parts_of(path)): path for path in archives}
@@ -226,7 +226,7 @@ def _read_archive(
     split: str | None,
     excluded: list[ExcludedInput],
 ) -> dict[str, _Sample]:
-    """Return the files of each key, and add to those `excluded`."""
+    """Return the files of each key, and add to `excluded`."""
     samples: dict[str, _Sample] = {}
     with inputs.open(path) as stream:
         for member, label in _members(stream, path, inputs.files[path].size):
@@ -258,7 +258,7 @@ def _read_archive(
 def _members(
     stream: BinaryIO, path: str, size: int
 ) -> Iterator[tuple[tarfile.TarInfo, str | None]]:
-    """The files of an archive; those of an archive in it with its name, which is their class."""
+    """Yield the files of an archive; for files of an inner archive, also its name as the class."""
     is_compressed = stream.read(8).startswith(tuple(COMPRESSIONS))
     if is_compressed or path.lower().endswith(COMPRESSED_ARCHIVES):
         raise InputError.at(
@@ -288,7 +288,7 @@ def _name(member: tarfile.TarInfo) -> str:
 
 
 def _exclusion(member: tarfile.TarInfo, name: str) -> tuple[str | None, str] | None:
-    """Why a member is in no sample, as a reject's code (None where it is skipped) and detail."""
+    """Return the code (None: skipped) and detail for a member that is in no sample, or None."""
     parts = name.split("/")
     if ".." in parts:
         return "NOT_A_FILE", "a path upwards"
@@ -304,7 +304,10 @@ def _exclusion(member: tarfile.TarInfo, name: str) -> tuple[str | None, str] | N
 def _read_sidecar(
     inputs: LayoutInputs, stream: BinaryIO, kind: str, place: str, member: tarfile.TarInfo
 ) -> tuple[Json, str | None]:
-    """A file's text, None for an empty class, or its JSON object's fields; and what is wrong."""
+    """Return the content of a sidecar, and the problem if it cannot be read.
+
+    The content is a string (None for an empty class), or the fields of a JSON object.
+    """
     if member.size > _MAX_SIDECAR_BYTES:
         rule = f"expected at most {_MAX_SIDECAR_BYTES} bytes, got {member.size}"
         return None, f"{place!r}: {rule}"
@@ -328,11 +331,14 @@ def _make_columns(
     taken: Collection[str],
     place: Callable[[int], str],
 ) -> tuple[tuple[Column, ...], list[tuple[Value, ...]]]:
-    """Return the columns, typed by all samples and by what the user says, and each sample's values.
+    """Return the columns, with types from the settings or all samples, and each sample's values.
 
     Args:
-        own: the columns that are files of their own.
-        taken: other names that a field of the JSON cannot have.
+        samples: the sidecars of each sample.
+        given: the kinds of columns, as set by the user.
+        own: the columns that come from separate files.
+        taken: other names that a JSON field cannot have.
+        place: returns the place of the n-th sample, for messages.
     """
     rows = []
     for sample in samples:
@@ -362,7 +368,7 @@ def _make_columns(
 
 
 class _HeaderStream:
-    """A stream that refuses to read more at once than a header may have."""
+    """A stream that raises an error for reads larger than a header may be."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -378,13 +384,20 @@ class _HeaderStream:
 def read_headers(
     stream: BinaryIO, *, path: str, size: int, start: int = 0
 ) -> Iterator[tarfile.TarInfo]:
-    """Each member of an uncompressed archive from a byte to another. The stream may be moved.
+    """Yield the members of an uncompressed archive. The caller may seek the stream in between.
+
+    Args:
+        stream: the stream.
+        path: the path of the archive, for messages.
+        size: the offset of the archive's end in the stream.
+        start: the offset of the archive's first byte.
 
     Raises:
-        InputError: the archive is cut short, damaged, or more than one; the message names the byte.
+        InputError: the archive is truncated, damaged, or followed by data. The message has the
+            offset.
     """
     stream.seek(start)
-    if stream.read(_BLOCK_BYTES) == bytes(_BLOCK_BYTES):  # an archive of nothing, but a whole one
+    if stream.read(_BLOCK_BYTES) == bytes(_BLOCK_BYTES):  # an empty, but complete archive
         _check_end(stream, path, start, size)
         return
     stream.seek(start)
@@ -392,7 +405,7 @@ def read_headers(
     archive: Any = None
     while True:
         try:
-            # Names are the same bytes whatever the machine's locale.
+            # A fixed encoding makes names independent of the machine's locale.
             archive = archive or tarfile.TarFile(
                 fileobj=headers, encoding="utf-8", errors="surrogateescape"
             )
@@ -401,7 +414,7 @@ def read_headers(
             raise _bad_tar(path, f"{error}", position) from error
         if member is None:
             break
-        archive.members = []  # else it would keep them all
+        archive.members = []  # tarfile would keep all of them in memory
         if archive.offset > size:
             raise _bad_tar(path, f"{member.name!r}, which ends at byte {archive.offset}", size)
         is_whole = member.isreg() and not member.issparse()
@@ -410,13 +423,13 @@ def read_headers(
             raise _bad_tar(path, f"{member.name!r} of {member.size} bytes", position)
         position = archive.offset
         yield member
-    if archive.offset != position:  # newer ones of tarfile give up on a member in silence
+    if archive.offset != position:  # newer versions of tarfile skip a bad member silently
         raise _bad_tar(path, "a damaged header", position)
     _check_end(stream, path, position, size)
 
 
 def _check_end(stream: BinaryIO, path: str, end: int, size: int) -> None:
-    """After the last member there is a block of zeros, and nothing but zeros follows."""
+    """Raise an InputError unless a block of zeros, and only zeros, follow the last member."""
     if end + _BLOCK_BYTES > size:
         raise _bad_tar(path, "no mark of its end", size)
     stream.seek(end)

@@ -1,8 +1,9 @@
-"""Object detection as YOLO's trainers keep it: a text of boxes for each image, and `data.yaml`.
+"""Read object detection data in YOLO's format: a text file of boxes per image, and `data.yaml`.
 
-The trees are those of Ultralytics (`images/train/`, `labels/train/`), of Roboflow (`train/images/`,
-`train/labels/`) and of Darknet (`1.txt` next to `1.jpg`). A line is a class and the box's centre,
-width and height, relative to the image. An image whose text is empty or missing has no objects.
+It supports the folders of Ultralytics (`images/train/`, `labels/train/`), of Roboflow
+(`train/images/`, `train/labels/`) and of Darknet (`1.txt` next to `1.jpg`). A line has a class and
+the centre, width and height of the box, relative to the image. An image has no objects if its text
+file is empty or missing.
 
 Source: "Object Detection Datasets Overview", docs.ultralytics.com.
 """
@@ -38,17 +39,17 @@ _NAMES = ("classes.txt", "obj.names", "labels.txt", "_darknet.labels", "classes.
 _SPLITS = {"train": "train", "val": "eval", "test": "test"}
 _LINE = re.compile(rb"\s*\d+(\s+-?\d*\.?\d+([eE][-+]?\d+)?){4,}\s*")
 _HEADS, _HEAD_BYTES = 8, 1 << 16
-_MOST_BYTES = 16 << 20  # of a text: some 400,000 boxes
+_MOST_BYTES = 16 << 20  # maximum size of a text file: about 400,000 boxes
 _HAS_NAMES = re.compile(rb"^(names|nc)\s*:", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Config:
-    """The contents of `data.yaml`, or of a list of names alone."""
+    """The contents of `data.yaml`, or of a list of class names."""
 
-    names: Sequence[str] | None = None  # by class
+    names: Sequence[str] | None = None  # the name of each class
     splits: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
-    folder: str = ""  # that paths are relative to
+    folder: str = ""  # the folder that paths are relative to
     path: str | None = None
 
 
@@ -56,7 +57,8 @@ def read(inputs: LayoutInputs) -> InputTable:
     """Read the boxes of every image.
 
     Raises:
-        InputError: texts have segments, oriented boxes or keypoints, or `data.yaml` is malformed.
+        InputError: text files have segments, oriented boxes or keypoints, or `data.yaml` is
+            malformed.
     """
     config = _read_config(inputs)
     images, texts, excluded = _find_files(inputs)
@@ -104,7 +106,7 @@ def read(inputs: LayoutInputs) -> InputTable:
 def _find_files(
     inputs: LayoutInputs,
 ) -> tuple[dict[str, InputFile], dict[str, InputFile], list[ExcludedInput]]:
-    """Return the images and the texts by path."""
+    """Return the images and the text files by path, and the excluded files."""
     images, texts, excluded = {}, {}, []
     for parts, file in inputs.below_root():
         if is_clutter(parts):
@@ -117,7 +119,7 @@ def _find_files(
 
 
 def _label_path(path: str, texts: Mapping[str, InputFile]) -> str | None:
-    """Return the text of an image: `labels` in place of the last `images`, or next to it."""
+    """Return the text file of an image: in `labels` instead of the last `images`, or next to it."""
     parts = posixpath.splitext(path)[0].split("/")
     candidates = ["/".join(parts)]
     places = [place for place, part in enumerate(parts[:-1]) if part == _IMAGES]
@@ -141,7 +143,7 @@ def _problem(file: InputFile) -> tuple[str, str]:
 
 
 def _config_files(inputs: LayoutInputs) -> list[str]:
-    """Return the files of YAML at the top or in the folders below it that have classes."""
+    """Return the YAML files with classes, at the top or in folders directly below it."""
     found = [
         path
         for parts, path in inputs.paths_below_root(endings=_YAML)
@@ -271,9 +273,9 @@ def _splits(
 def _in_place(
     inputs: LayoutInputs, config: _Config, place: str, paths: Sequence[str]
 ) -> Iterable[str]:
-    """Return the images of a folder, or of a text of paths, that `data.yaml` names."""
+    """Return the images in a folder, or in a text file of paths, that `data.yaml` names."""
     parts = as_parts(place)
-    while parts and parts[0] == "..":  # Roboflow's paths begin above the folder of data.yaml
+    while parts and parts[0] == "..":  # Roboflow's paths start one level above data.yaml
         parts = parts[1:]
     for start in range(len(parts)):
         inner = "/".join(parts[start:])
@@ -295,7 +297,7 @@ def _in_place(
 def _parse(
     inputs: LayoutInputs, text: bytes | OSError, path: str, config: _Config
 ) -> list[tuple[Any, ...]]:
-    """Return the boxes of a text, as `BOX_COLUMNS` has them."""
+    """Return the boxes of a text file, in the order of `BOX_COLUMNS`."""
     if isinstance(text, OSError):
         raise RejectedInputError("UNREADABLE", f"its text of boxes: {problem_of(text, path)[1]}")
     boxes = []
@@ -350,7 +352,7 @@ def _head(inputs: LayoutInputs, path: str) -> bytes:
     try:
         with inputs.open(path) as stream:
             return stream.read(_HEAD_BYTES)
-    except OSError as error:  # it is a reject of its own
+    except OSError as error:  # it becomes a reject later
         problem_of(error, path)
         return b""
 
@@ -361,7 +363,7 @@ def _begins_as_labels(inputs: LayoutInputs, path: str) -> bool:
 
 
 def detect(inputs: LayoutInputs) -> Detection:
-    """Look for texts of boxes in `labels` or next to images."""
+    """Look for text files of boxes in `labels` or next to images."""
     texts = (
         path
         for parts, path in inputs.paths_below_root(endings=(".txt",))

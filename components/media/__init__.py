@@ -1,1 +1,1 @@
-"""What becomes of media files: kept as they are where TensorFlow reads them, else converted."""
+"""Store media files: unchanged if TensorFlow reads them, otherwise converted."""

@@ -1,12 +1,12 @@
-"""What becomes of an audio file: 16-bit WAV, which `tf.audio.decode_wav` reads.
+"""Store audio as 16-bit WAV, which `tf.audio.decode_wav` reads.
 
-Whether an MP3 or Ogg file is whole is found here: decoders pass over frames and pages that are not.
-libsndfile guesses the length of an MP3 that does not tell it from its size and the bitrate of its
-first frame, and stops there.
+This module checks that MP3 and Ogg files are complete, since decoders skip damaged frames and
+pages. If an MP3 does not contain its length, libsndfile estimates it from the file size and the
+bitrate of the first frame, and stops there.
 
 Source: the RIFF container and its `fmt ` and `data` chunks ("Multimedia Programming Interface and
-Data Specifications 1.0", 1991); what TensorFlow takes, `tensorflow/core/lib/wav/wav_io.cc`;
-ISO/IEC 11172-3 and 13818-3, layer III; the `Xing` and `Info` tags as LAME writes them; RFC 3533.
+Data Specifications 1.0", 1991); TensorFlow's reader, `tensorflow/core/lib/wav/wav_io.cc`; ISO/IEC
+11172-3 and 13818-3, layer III; the `Xing` and `Info` tags as LAME writes them; RFC 3533.
 """
 
 import dataclasses
@@ -34,44 +34,49 @@ from trainer_utils.format.media_formats import (
 )
 
 _EXTENSIONS = {known.name: known.extensions for known in FORMATS if known.kind == "audio"}
-_MOST_BYTES = 1 << 30  # of samples: an Example, being one protocol buffer, ends at 2 GiB
-_MP3_FRAME = 1152  # samples, of which a count may have one too many
+_MOST_BYTES = 1 << 30  # for samples: an Example is one protocol buffer, limited to 2 GiB
+_MP3_FRAME = 1152  # samples; a count may be too high by one frame
 _UNKNOWN_FRAMES = 1 << 62
-_PCM = 1  # of a `fmt ` chunk
-_UNKNOWN_SIZE = 0xFFFFFFFF  # of a stream whose end was not known when it began
-# The size of the samples in headers written to a pipe: by sox, arecord, ffmpeg among others.
+_PCM = 1  # format code in a `fmt ` chunk
+_UNKNOWN_SIZE = 0xFFFFFFFF  # size in streams whose end was not yet known
+# Sizes of the samples in headers written to a pipe, by sox, arecord and ffmpeg among others.
 _PLACEHOLDERS = (0x7FFFF000, 0x7FFFFFFF, 0x80000000, 0xFFFFF000, _UNKNOWN_SIZE)
-_MPEG1 = 3  # of the version's two bits; 2 is MPEG 2, 0 is MPEG 2.5
+_MPEG1 = 3  # value of the version's two bits; 2 is MPEG 2, 0 is MPEG 2.5
 _KBITS = {
     True: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
     False: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 }
 _RATES = (44_100, 48_000, 32_000)
 _RATE_SHIFT = {3: 0, 2: 1, 0: 2}
-_AFTER = (b"TAG", b"APETAGEX", b"LYRICSBEGIN", ID3, b"\0")  # what may follow the last frame
-_LAST = 4  # of an Ogg page's flags
+_AFTER = (b"TAG", b"APETAGEX", b"LYRICSBEGIN", ID3, b"\0")  # may follow the last frame
+_LAST = 4  # bit in an Ogg page's flags
 _PAGE = struct.Struct("<4sBBqIIIB")
-_CHUNK = struct.Struct("<4sI")  # of RIFF: a name, and how many bytes follow
-# Ogg's CRC takes the bits of each byte from the top, zlib's from the bottom.
+_CHUNK = struct.Struct("<4sI")  # RIFF: a name, and the number of bytes that follow
+# Ogg's CRC processes the bits of each byte from the top, zlib's from the bottom.
 _REVERSED = bytes(int(f"{octet:08b}"[::-1], 2) for octet in range(256))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredAudio:
-    """What goes into an example."""
+    """A clip, ready to be stored in an example."""
 
-    data: bytes  # a WAV file of 16 bits; the given bytes themselves, where they are one
-    sample_rate: int  # in Hz
-    num_frames: int  # samples of each channel
-    channels: int  # how many
-    # why it is not what it was, or not what it seemed: fixed upper-case words
+    data: bytes  # a 16-bit WAV file; the original bytes if possible
+    sample_rate: int  # Hz
+    num_frames: int  # samples per channel
+    channels: int  # number of channels
+    # fixed upper-case words for the differences between the original and the stored file
     conversions: tuple[str, ...] = ()
 
 
 def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredAudio:
-    """Keeps a WAV file of 16 bits as it is, and decodes WAV, FLAC, OGG and MP3 into one.
+    """Keep a 16-bit WAV file unchanged, and decode other WAV, FLAC, OGG and MP3 files to one.
 
     The extension of `filename` may be wrong.
+
+    Args:
+        data: the content of the file.
+        options: the sample rate and channels to convert to.
+        filename: the name of the file, to detect a wrong extension.
 
     Raises:
         RejectedInputError: EMPTY_FILE, NOT_AUDIO, UNSUPPORTED_FORMAT, TRUNCATED_AUDIO,
@@ -147,7 +152,7 @@ def finish_stream_header(data: bytes) -> bytes | None:
 
 
 def _is_placeholder(size: int, header_bytes: int, frame_bytes: int) -> bool:
-    """Return whether a size is a placeholder, or what whole frames or the header leave of one."""
+    """Return whether a size is a placeholder, possibly reduced by the header or to whole frames."""
     return any(
         0 <= limit - total < frame_bytes
         for limit in _PLACEHOLDERS
@@ -156,7 +161,7 @@ def _is_placeholder(size: int, header_bytes: int, frame_bytes: int) -> bool:
 
 
 def _are_chunks(data: bytes, position: int) -> bool:
-    """Return whether nothing but whole chunks of RIFF follows."""
+    """Return whether only complete RIFF chunks follow."""
     while position + 8 <= len(data):
         name, size = _CHUNK.unpack_from(data, position)
         if not (name.isascii() and name.decode("ascii").isprintable()):
@@ -169,10 +174,10 @@ def _are_chunks(data: bytes, position: int) -> bool:
 
 
 def _plain_wav(data: bytes) -> StoredAudio | None:
-    """A WAV file that TensorFlow reads as it is; None for any other; one that is cut is rejected.
+    """Return a WAV file that TensorFlow reads unchanged; None for others, raise if truncated.
 
-    TensorFlow knows neither the byte of padding after a chunk of odd size nor leftovers at the
-    end that are no whole chunk.
+    TensorFlow handles neither the padding byte after a chunk of odd size nor an incomplete chunk at
+    the end.
     """
     if not data.startswith(RIFF) or data[8:12] != WAVE:
         return None
@@ -188,7 +193,7 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
             form = data[body : body + min(size, 16)]
             if len(form) >= 8 and 0 in struct.unpack("<HI", form[2:8]):
                 detail = "expected a rate and channels in its header, got 0 of one"
-                raise RejectedInputError("DAMAGED_AUDIO", detail)  # libsndfile has no words for it
+                raise RejectedInputError("DAMAGED_AUDIO", detail)  # libsndfile gives no message
             is_plain &= size in (16, 18)
         elif name == b"data":
             size = large_size if size == _UNKNOWN_SIZE else size
@@ -215,7 +220,7 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
 
 
 def _kind(data: bytes) -> str:
-    import soundfile  # loads a C library; only those who have audio pay
+    import soundfile  # loads a C library, which is only needed for audio
 
     try:
         name = soundfile.info(io.BytesIO(data)).format
@@ -232,11 +237,11 @@ def _kind(data: bytes) -> str:
 
 
 def _decode(data: bytes, kind: str) -> tuple[npt.NDArray[np.float32], int, bool]:
-    """Samples, `(frames, channels) float32` in [-1, 1], their rate, if they had over 16 bits."""
+    """Return samples `(frames, channels) float32` in [-1, 1], rate, and whether over 16 bits."""
     import soundfile
 
     class Stream(soundfile.SoundFile):  # type: ignore[misc]
-        """Read from its beginning to its end, since some codecs cannot seek."""
+        """A stream read from beginning to end, since some codecs cannot seek."""
 
         def seekable(self) -> bool:
             return False
@@ -269,7 +274,7 @@ def _decode(data: bytes, kind: str) -> tuple[npt.NDArray[np.float32], int, bool]
 
 
 def _reason(error: Exception) -> str:
-    """Without what soundfile puts before it: the address of our buffer."""
+    """Return the message without soundfile's prefix, the address of our buffer."""
     return str(getattr(error, "error_string", error))
 
 
@@ -285,7 +290,7 @@ def _mixed(samples: npt.NDArray[np.float32], channels: int | None) -> npt.NDArra
 def _resample(samples: npt.NDArray[np.float32], rate: int, wished: int) -> npt.NDArray[np.float32]:
     from scipy import signal  # takes a second
 
-    if rate > LARGEST_RATE:  # whose filter alone may take gigabytes
+    if rate > LARGEST_RATE:  # the filter alone could take gigabytes
         detail = f"expected at most {LARGEST_RATE} Hz to resample, got {rate}"
         raise RejectedInputError("UNSUPPORTED_FORMAT", detail)
     if (octets := -(-len(samples) * wished // rate) * samples.shape[1] * 4) > _MOST_BYTES:
@@ -312,28 +317,30 @@ def _wav(samples: npt.NDArray[np.float32], sample_rate: int) -> bytes:
 
 
 class _MpegFrame(NamedTuple):
-    size: int  # in bytes
-    tag: int  # where a tag would stand in it
-    samples: int  # of each channel
+    size: int  # bytes
+    tag: int  # possible offset of a tag in the frame
+    samples: int  # per channel
 
 
 def count_mpeg_frames(data: bytes) -> tuple[bytes, int | None]:
-    """An MP3, made long enough to be heard to its end; checks the count of frames that it has.
+    """Check an MP3's frames, and pad it if libsndfile would stop before its end.
 
-    Returns the bytes, and the samples of each channel that they give; None where the file tells.
+    Returns:
+        The bytes, and the samples per channel that they decode to, or None if the file has that
+        number itself.
 
     Raises:
-        RejectedInputError: TRUNCATED_AUDIO, or DAMAGED_AUDIO where something else is between.
+        RejectedInputError: TRUNCATED_AUDIO, or DAMAGED_AUDIO if other data is between frames.
     """
     start = position = _after_id3(data)
     first = _mpeg_frame(data, start)
     if first is None:
-        return data, None  # free format, or nothing that we know: libsndfile's to say
+        return data, None  # free format, or unknown: libsndfile decides
     expected, tag = None, data[start + first.tag : start + first.tag + 12]
     if tag[:4] in (b"Xing", b"Info") and len(tag) == 12:
         flags, frames = struct.unpack(">II", tag[4:])
         expected = frames if flags & 1 else 0
-    number = -1 if expected is not None else 0  # the tag's own frame is none of sound
+    number = -1 if expected is not None else 0  # the tag's own frame has no samples
     while (frame := _mpeg_frame(data, position)) is not None:
         if position + frame.size > len(data):
             detail = f"expected {frame.size} bytes in its last frame, got {len(data) - position}"
@@ -361,7 +368,7 @@ def _after_id3(data: bytes) -> int:
 
 
 def _mpeg_frame(data: bytes, position: int) -> _MpegFrame | None:
-    """What the header at a position says; None where there is none."""
+    """Parse the frame header at a position; return None if it is invalid."""
     if len(data) < position + 4 or data[position] != 0xFF or data[position + 1] & 0xE6 != 0xE2:
         return None
     version = data[position + 1] >> 3 & 3
@@ -378,7 +385,7 @@ def _mpeg_frame(data: bytes, position: int) -> _MpegFrame | None:
 
 
 def check_ogg_pages(data: bytes) -> None:
-    """Refuses an Ogg file of which a page is cut, damaged or missing, or of several streams."""
+    """Raise RejectedInputError if an Ogg page is truncated, damaged, missing or unrelated."""
     position, number, serial, flags = 0, 0, None, 0
     while data.startswith(OGG, position):
         body = position + _PAGE.size

@@ -1,9 +1,8 @@
-"""What the marks of a JPEG and the chunks of a PNG say; no pixel is decoded.
+"""Read the structure of a JPEG (its markers) or a PNG (its chunks) without decoding pixels.
 
-Both are walked as libjpeg and libpng walk them. What a JPEG's frame header says is checked
-strictly: Pillow reads it once more by itself, and decodes into memory of the size that it found.
-What is odd in tables, scans or the end is a `doubt`, which decoders resolve: they forgive much of
-it.
+Both are read in the same way as libjpeg and libpng read them. A JPEG's frame header is checked
+strictly, because Pillow reads it again and decodes into memory of the size that it found. Problems
+in tables, scans or the end of a file are a `doubt` that decoders resolve: they tolerate many.
 
 Source: ITU-T T.81, annex B; `jdmarker.c` and `jdhuff.c` of libjpeg-turbo; PNG (ISO/IEC 15948),
 clauses 5 and 11; `png.c` and `pngrutil.c` of libpng.
@@ -46,17 +45,17 @@ _ARITHMETIC = (0xC9, 0xCA)
 _SEGMENT = struct.Struct(">BBH")
 _TABLES = frozenset([DQT, DHT])
 _SKIPPED = frozenset([DNL, DRI, COM, *range(0xE0, 0xF0)])
-_WEIGHTS = tuple(1 << 16 - bits for bits in range(1, 17))  # of a Huffman code of so many bits
-_CONDITIONING = 0x200  # of arithmetic coding, among the tables
+_WEIGHTS = tuple(1 << 16 - bits for bits in range(1, 17))  # weight of a Huffman code, by bits
+_CONDITIONING = 0x200  # entry for arithmetic coding in the tables
 _AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _EXIF = b"Exif\0\0"
 _METADATA = (_EXIF, b"http://ns.adobe.com/xap/1.0/\0")
-_UPRIGHT = (  # the tag's number, and its whole entry: a short, one of them, 1
+_UPRIGHT = (  # the tag's number, and its whole entry: one short of value 1
     (b"\x01\x12", b"\x01\x12\0\x03\0\0\0\x01\0\x01"),
     (b"\x12\x01", b"\x12\x01\x03\0\x01\0\0\0\x01\0"),
 )
-_MOST_SEARCHED_BYTES = 16 << 10  # beyond, Pillow is as fast
-_MOST_SCANS = 500  # libjpeg-turbo's own tests stop there; each takes a pass over all pixels
+_MOST_SEARCHED_BYTES = 16 << 10  # beyond this, Pillow is as fast
+_MOST_SCANS = 500  # limit of libjpeg-turbo's own tests; each scan is a pass over all pixels
 _MOST_EDGE = 65_500  # JPEG_MAX_DIMENSION
 _USUAL_SAMPLING = frozenset(
     (luma, chroma) for luma in (0x11, 0x21, 0x12, 0x22, 0x41, 0x42) for chroma in (0x11,)
@@ -66,26 +65,26 @@ _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _KEYWORDS = (b"Raw profile type exif\0", b"XML:com.adobe.xmp\0")
 _MOST_PNG_EDGE = 1_000_000  # libpng's PNG_USER_WIDTH_MAX
-_MOST_CHUNK_BYTES = 8_000_000  # libpng's PNG_USER_CHUNK_MALLOC_MAX, for all but pixels
+_MOST_CHUNK_BYTES = 8_000_000  # libpng's PNG_USER_CHUNK_MALLOC_MAX, except for pixels
 _MOST_CHUNKS_KEPT = 1000  # libpng's PNG_USER_CHUNK_CACHE_MAX
 
 
 class ImageStructure(NamedTuple):
-    """What a JPEG's or PNG's marks say; of other files nothing does, since all are decoded."""
+    """The structure of a JPEG or PNG. Other formats have none, since all are decoded."""
 
-    format: str | None = None  # `JPEG` or `PNG`; None of others
-    size: tuple[int, int] = (0, 0)  # width and height in pixels, (0, 0) of others
-    channels: int = 0  # of a JPEG
-    # what is odd, of which only decoders know if it matters; None where nothing is
+    format: str | None = None  # `JPEG` or `PNG`; None for others
+    size: tuple[int, int] = (0, 0)  # width and height in pixels, (0, 0) for others
+    channels: int = 0  # only for JPEG
+    # a problem whose effect only decoders know, or None
     doubt: str | None = None
-    has_metadata: bool = True  # whether EXIF or XMP may turn it
-    metadata_is_late: bool = False  # whether Pillow knows that only once the pixels are read
-    can_be_scaled: bool = False  # whether a decoder may be asked for a smaller image
-    is_lossy: bool = False  # whether its pixels were quantized
+    has_metadata: bool = True  # EXIF or XMP may rotate the image
+    metadata_is_late: bool = False  # Pillow finds the metadata only after the pixels
+    can_be_scaled: bool = False  # a decoder can be asked for a smaller image
+    is_lossy: bool = False  # pixels were quantized
 
 
 def damaged(detail: str) -> RejectedInputError:
-    """What a file that no decoder reads is rejected with."""
+    """Return the error for a file that no decoder reads."""
     return RejectedInputError("DAMAGED_IMAGE", detail)
 
 
@@ -93,24 +92,24 @@ class _Frame(NamedTuple):
     process: int
     width: int
     height: int
-    sampling: Mapping[int, int]  # by a component's id
-    quantizers: tuple[int, ...]  # as `tables` have them
+    sampling: Mapping[int, int]  # by component id
+    quantizers: tuple[int, ...]  # numbered as in `tables`
     doubt: str | None
 
 
 def scan_jpeg(data: bytes) -> ImageStructure:
-    """Walks from marker to marker, until the end of the image.
+    """Walk from marker to marker until the end of the image.
 
     Raises:
         RejectedInputError: TRUNCATED_IMAGE, DAMAGED_IMAGE or UNSUPPORTED_FORMAT: no decoder would
-            read it, or not as its header says.
+            read it, or not according to its header.
     """
     frame: _Frame | None = None
     # Huffman tables by class and number, quantizers from 0x100, and _CONDITIONING.
     tables: set[int] = set()
     doubts: list[str | None] = []
     has_metadata = has_exif = False
-    is_complete = False  # whether the last scan had all there is
+    is_complete = False  # the last scan had all components
     scans, position = 0, 2
     while True:
         start, marker = position, 0
@@ -135,7 +134,7 @@ def scan_jpeg(data: bytes) -> ImageStructure:
             doubts.append((_add_codes if marker == DHT else _add_quantizers)(segment, tables))
         elif marker in _SKIPPED:
             if marker == APP1 and segment.startswith(_METADATA):
-                # Pillow joins several segments of EXIF, so that one alone says nothing.
+                # Pillow joins several EXIF segments, so a single one is not conclusive.
                 is_second = has_exif and segment.startswith(_EXIF)
                 has_exif |= segment.startswith(_EXIF)
                 has_metadata |= is_second or not _is_surely_upright(segment)
@@ -159,8 +158,8 @@ def scan_jpeg(data: bytes) -> ImageStructure:
         else:
             raise damaged(f"the marker {marker:#04x} out of place (byte {start})")
     assert frame is not None
-    # Of a frame whose coding is not that of its tables libjpeg makes noise of its pixels. It only
-    # warns then, which neither Pillow nor TensorFlow passes on.
+    # If the frame's coding differs from that of its tables, libjpeg decodes noise. It only warns,
+    # and neither Pillow nor TensorFlow reports the warning.
     is_arithmetic = frame.process in _ARITHMETIC
     if _CONDITIONING in tables if not is_arithmetic else min(tables, default=0x100) < 0x100:
         found = ("arithmetic", "Huffman") if is_arithmetic else ("Huffman", "arithmetic")
@@ -172,16 +171,16 @@ def scan_jpeg(data: bytes) -> ImageStructure:
         channels=len(frame.sampling),
         doubt=doubt,
         has_metadata=has_metadata,
-        # Of a lossless one a decoder that is asked for less writes too much.
+        # For a lossless one, a decoder asked for a smaller image writes too much.
         can_be_scaled=frame.process in _BASELINE_TO_PROGRESSIVE and doubt is None,
         is_lossy=frame.process != LOSSLESS,
     )
 
 
 def _after_scan(data: bytes, position: int, *, is_last: bool) -> int:
-    """Where the first marker after a scan's header is, but for those that restart; or the end."""
+    """Return the position of the next marker after a scan, except restart markers; or the end."""
     if is_last and position < len(data):
-        # Zeros follow what is no marker. This takes 16 µs for 100 KB, the pattern 36.
+        # Non-markers are followed by zeros. This takes 16 µs for 100 KB, the pattern takes 36.
         octets = np.frombuffer(data, np.uint8, offset=position)
         is_marker = (octets[:-1] == 0xFF).view(np.uint8)
         np.minimum(is_marker, octets[1:], out=is_marker)
@@ -191,9 +190,9 @@ def _after_scan(data: bytes, position: int, *, is_last: bool) -> int:
 
 
 def _is_surely_upright(segment: bytes) -> bool:
-    """Whether EXIF or XMP cannot turn the image, however it is read.
+    """Return whether EXIF or XMP cannot rotate the image, regardless of the reader.
 
-    Wherever the tag's number stands in EXIF, all of the entry for 1 stands there.
+    In EXIF this holds if every occurrence of the tag's number is part of a whole entry for value 1.
     """
     if not segment.startswith(_EXIF):
         return b"Orientation" not in segment
@@ -203,7 +202,7 @@ def _is_surely_upright(segment: bytes) -> bool:
 
 
 def _frame(process: int, segment: bytes) -> _Frame:
-    """What the frame's header says; rejected where no decoder here reads it."""
+    """Parse the frame header; raise RejectedInputError if no decoder here reads it."""
     if process in _UNREAD:
         raise RejectedInputError(
             "UNSUPPORTED_FORMAT", f"expected sequential or progressive JPEG, got {process:#04x}"
@@ -223,9 +222,9 @@ def _frame(process: int, segment: bytes) -> _Frame:
     return _Frame(process, width, height, sampling, quantizers, doubt)
 
 
-@functools.lru_cache(maxsize=256)  # of photos there are but a few
+@functools.lru_cache(maxsize=256)  # photos use only a few
 def _components(data: bytes) -> tuple[Mapping[int, int], tuple[int, ...], str | None]:
-    """Sampling by id, quantizers, and what is odd about a frame's components."""
+    """Return sampling by id, quantizers, and a problem with a frame's components, if any."""
     sampling = dict(zip(data[::3], data[1::3], strict=True))
     factors = [part for factor in sampling.values() for part in (factor >> 4, factor & 15)]
     if 3 * len(sampling) != len(data) or not 1 <= min(factors) <= max(factors) <= 4:
@@ -239,7 +238,7 @@ def _components(data: bytes) -> tuple[Mapping[int, int], tuple[int, ...], str | 
 
 
 def _add_quantizers(segment: bytes, tables: set[int]) -> str | None:
-    """Adds the tables that a segment defines; returns what is odd about them."""
+    """Add the tables that a segment defines; return a problem with them, if any."""
     position = 0
     while position < len(segment):
         tables.add(0x100 + (segment[position] & 15))
@@ -252,8 +251,8 @@ def _add_codes(segment: bytes, tables: set[int]) -> str | None:
     while position + 17 <= len(segment):
         number, counts = segment[position], segment[position + 1 : position + 17]
         start, position = position + 17, position + 17 + sum(counts)
-        # Kraft's sum: codes of 16 bits that begin with one of the table's. All of them would take
-        # a code of ones alone, which is not allowed.
+        # Kraft's sum of 16-bit codes that begin with one of the table's. Using all of them would
+        # include the code of only ones, which is not allowed.
         if sum(map(operator.mul, counts, _WEIGHTS)) >= 1 << 16:
             return "a Huffman table with too many codes"
         if number & 0xEF > 3 or position - start > 256 or position > len(segment):
@@ -265,7 +264,7 @@ def _add_codes(segment: bytes, tables: set[int]) -> str | None:
 
 
 def _scan_doubt(segment: bytes, frame: _Frame, tables: set[int]) -> str | None:
-    """What is odd about a scan's header, after the tables that came before it."""
+    """Return a problem with a scan's header, given the earlier tables, if any."""
     number = segment[0] if segment else 0
     if not 1 <= number <= len(frame.sampling) or len(segment) != 4 + 2 * number:
         return "a damaged scan header"
@@ -297,7 +296,7 @@ def _scan_doubt(segment: bytes, frame: _Frame, tables: set[int]) -> str | None:
 
 
 def scan_png(data: bytes) -> ImageStructure:
-    """Walks from chunk to chunk until `IEND`, and checks the checksum of each; rejects damage."""
+    """Walk from chunk to chunk until `IEND`, checking each checksum; raise if damaged."""
     width, height, colour, interlace = _png_header(data)
     doubt = "an unknown way to interlace" if interlace > 1 else None
     if max(width, height) > _MOST_PNG_EDGE:
@@ -317,7 +316,7 @@ def scan_png(data: bytes) -> ImageStructure:
         if name == b"IEND":
             break
         if name == b"IDAT":
-            if not pixel_bytes and length > 1:  # a zlib stream begins; else in the next chunk
+            if not pixel_bytes and length > 1:  # start of a zlib stream; else in the next chunk
                 first, second = data[position + 8 : position + 10]
                 is_good = first & 15 == 8 and first >> 4 <= 7 and (first << 8 | second) % 31 == 0
                 if not is_good or second & 32:
@@ -352,7 +351,7 @@ def scan_png(data: bytes) -> ImageStructure:
 
 
 def _png_header(data: bytes) -> tuple[int, int, int, int]:
-    """Width, height, kind of colour (0 grey, 2 RGB, 3 a palette, …) and way to interlace."""
+    """Return width, height, colour type (0 grey, 2 RGB, 3 palette, …) and interlace method."""
     if len(data) < 33:
         raise RejectedInputError("TRUNCATED_IMAGE", "it ends in its header")
     if data[8:16] != b"\0\0\0\rIHDR":

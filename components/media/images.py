@@ -1,6 +1,6 @@
-"""What becomes of an image file: a JPEG or PNG that any reader takes is kept, others converted.
+"""Store image files: keep a JPEG or PNG that every reader supports, and convert others.
 
-`store_image` decides; below it is what Pillow does: open, decode, turn upright, encode anew.
+`store_image` decides. Below it are the operations with Pillow: open, decode, rotate, encode.
 """
 
 import io
@@ -31,11 +31,11 @@ _FORMAT_OF = {ending: f.name for f in FORMATS if f.kind == "image" for ending in
 _LARGEST = 1 << 31
 UPRIGHT = 1
 
-# Others stay unopened: EPS, for one, would run Ghostscript.
+# Other formats are not opened: EPS, for example, would run Ghostscript.
 _FORMATS = tuple(known.name for known in FORMATS if known.kind == "image")
 _CHANNELS = {"1": 1, "L": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "CMYK": 3, "YCbCr": 3}  # by mode
 _REASONS = {"1": "BIT_DEPTH", "P": "PALETTE", "CMYK": "CMYK"}
-_ORIENTATION = 0x0112  # the tag of EXIF, and of TIFF
+_ORIENTATION = 0x0112  # tag number in EXIF and TIFF
 _METADATA = ("exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif")
 _WAYS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -47,33 +47,38 @@ _WAYS = {
     8: Image.Transpose.ROTATE_90,
 }
 _WAYS_BACK = _WAYS | {6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}
-_QUARTERS = (5, 6, 7, 8)  # that exchange height and width
+_QUARTERS = (5, 6, 7, 8)  # exchange height and width
 _BACKWARDS = {6: 8, 8: 6}
 _UNKNOWN = ImageStructure()
-# Cameras and the web use these with losses; nothing cheap tells the rare ones without.
+# Usually lossy in cameras and on the web; there is no cheap test for the rare lossless files.
 _LOSSY_FORMATS = ("AVIF", "HEIF")
-_BITS_PER_SAMPLE = 258  # a tag of TIFF
+_BITS_PER_SAMPLE = 258  # TIFF tag
 
 
 class StoredImage(NamedTuple):
-    """What goes into an example."""
+    """An image, ready to be stored in an example."""
 
-    data: bytes  # the given bytes themselves, where they are kept
+    data: bytes  # the original bytes if the file is kept
     format: str  # `JPEG`, `PNG` or `RAW`
-    height: int  # in pixels
+    height: int  # pixels
     width: int
     channels: int  # as stored
-    conversions: tuple[str, ...] = ()  # fixed upper-case words: why it is another
-    bits: int = 8  # of a channel, as stored
-    # The largest value of an image of 16 bits that is scaled to 8
+    conversions: tuple[str, ...] = ()  # fixed upper-case words: the reasons for converting
+    bits: int = 8  # per channel, as stored
+    # The largest value of a 16-bit image that is scaled to 8 bits
     sixteen_bit_peak: int | None = None
 
 
 def store_image(data: bytes, options: ImageOptions, *, filename: str) -> StoredImage:
-    """Keeps a plain JPEG or PNG byte for byte, and converts what is not or where an option says so.
+    """Keep a plain JPEG or PNG byte for byte, and convert others, or all if an option requires it.
 
-    Lossy sources become JPEG, others and those with an alpha channel PNG. The extension of
-    `filename` may be wrong.
+    Lossy sources become JPEG. Lossless ones, and those with an alpha channel, become PNG. The
+    extension of `filename` may be wrong.
+
+    Args:
+        data: the content of the file.
+        options: the image options.
+        filename: the name of the file, to detect a wrong extension.
 
     Raises:
         RejectedInputError: EMPTY_FILE, NOT_AN_IMAGE, UNSUPPORTED_FORMAT, UNSUPPORTED_COLOUR,
@@ -107,7 +112,7 @@ def store_image(data: bytes, options: ImageOptions, *, filename: str) -> StoredI
 
 
 def scan_image(data: bytes) -> ImageStructure:
-    """Walks a JPEG or PNG from mark to mark, 10 to 60 µs for a photo; others are decoded anyway."""
+    """Scan the structure of a JPEG or PNG, 10 to 60 µs for a photo; others are decoded anyway."""
     if not data:
         raise RejectedInputError("EMPTY_FILE", "0 bytes")
     if data.startswith(JPEG):
@@ -121,9 +126,9 @@ def scan_image(data: bytes) -> ImageStructure:
 
 
 def _is_kept_unopened(structure: ImageStructure, options: ImageOptions) -> bool:
-    """Whether nothing more need be known: a JPEG without a doubt, upright, and no option's matter.
+    """Return whether a JPEG is kept without opening it: no doubt, upright, no option applies.
 
-    Most photos are; Pillow would take as long for its header as the scan for all of the file.
+    This holds for most photos. Pillow would take as long for the header as the scan for the file.
     """
     return (
         structure.format == "JPEG"
@@ -142,7 +147,7 @@ def _tolerated(kind: str, filename: str) -> tuple[str, ...]:
 
 
 def _reasons(data: bytes, image: Image.Image, options: ImageOptions) -> tuple[int, set[str]]:
-    """The channels of an image, and why it must be converted: upper-case words."""
+    """Return an image's channels, and the reasons to convert it as upper-case words."""
     kind, mode = image.format, image.mode
     if mode not in _CHANNELS and not mode.startswith("I;16"):
         detail = f"expected grey, RGB or CMYK, got {kind} in {mode}"
@@ -160,7 +165,7 @@ def _reasons(data: bytes, image: Image.Image, options: ImageOptions) -> tuple[in
         reason = None if kind == "PNG" else kind
     elif mode.startswith("I;16") or (kind == "PNG" and has_sixteen_bits):
         reason = "SIXTEEN_BIT"
-    elif kind not in ("JPEG", "MPO", "PNG"):  # of which readers of datasets know too little
+    elif kind not in ("JPEG", "MPO", "PNG"):  # formats that readers of datasets do not support well
         reason = kind
     reasons = {reason} if reason else set()
     frames = frames_of(image)
@@ -176,7 +181,7 @@ def _reasons(data: bytes, image: Image.Image, options: ImageOptions) -> tuple[in
 
 
 def _has_sixteen_bits(data: bytes, image: Image.Image) -> bool:
-    """Return whether an opened image has 16 bits a channel, though Pillow may read 8 of them."""
+    """Return whether an opened image has 16 bits per channel, though Pillow may read only 8."""
     if image.mode.startswith("I;16"):
         return True
     if image.format == "PNG":
@@ -187,12 +192,12 @@ def _has_sixteen_bits(data: bytes, image: Image.Image) -> bool:
 
 
 def read_frame(data: bytes, options: ImageOptions) -> tuple[tuple[int, int], int]:
-    """Return the width and height of the stored pixels, and how EXIF or XMP rotates them."""
+    """Return the width and height of the stored pixels, and the orientation from EXIF or XMP."""
     structure = scan_image(data)
     if structure.format == "JPEG" and not structure.has_metadata:
         return structure.size, UPRIGHT
     image = open_image(data, structure, max_pixels=options.max_pixels)
-    if image.format == "TIFF":  # whose size Pillow gives as it is displayed
+    if image.format == "TIFF":  # Pillow reports the displayed size
         tags = cast(TiffImagePlugin.TiffImageFile, image).tag_v2
         return (int(tags[256]), int(tags[257])), orientation_of(image, structure)
     return image.size, orientation_of(image, structure)
@@ -201,10 +206,16 @@ def read_frame(data: bytes, options: ImageOptions) -> tuple[tuple[int, int], int
 def orientation_of_label_map(
     size: tuple[int, int], photo: bytes, options: ImageOptions, *, box_frame: str | None
 ) -> int:
-    """Return how a label map of this size is rotated, so that it fits its photo as that is stored.
+    """Return the rotation that makes a label map of this size fit its photo as stored.
+
+    Args:
+        size: the width and height of the label map.
+        photo: the content of the photo's file.
+        options: the image options, which decide whether photos are rotated.
+        box_frame: the setting: the frame to assume if the sizes do not decide it.
 
     Raises:
-        RejectedInputError: BOX_FRAME: nothing says which pixels it refers to.
+        RejectedInputError: BOX_FRAME: it is unknown which pixels the map refers to.
     """
     stored, orientation = read_frame(photo, options)
     if orientation == UPRIGHT:
@@ -215,7 +226,7 @@ def orientation_of_label_map(
     elif size == stored != shown:
         is_shown = False
     elif size != stored:
-        return UPRIGHT  # of another size, which is refused
+        return UPRIGHT  # another size, which is rejected later
     elif box_frame is None:
         raise RejectedInputError(
             "BOX_FRAME",
@@ -233,15 +244,16 @@ def orientation_of_label_map(
 def store_label_map(
     data: bytes, options: ImageOptions, *, turn: Callable[[tuple[int, int]], int] | None = None
 ) -> StoredImage:
-    """Keep a map of class ids, one a pixel, as an 8-bit grey PNG: of a palette image the indices.
+    """Store a map of class ids, one per pixel, as an 8-bit grey PNG. Palettes keep their indices.
 
     Args:
-        data: the file.
-        options: what is to become of images.
-        turn: gives how a map of a width and height is rotated to fit its photo, as EXIF counts.
+        data: the content of the file.
+        options: the image options.
+        turn: returns the EXIF orientation that makes a map of a width and height fit its photo.
 
     Raises:
-        RejectedInputError: as `store_image`, or NOT_A_LABEL_MAP: colours, or ids over 255.
+        RejectedInputError: any error of `store_image`, or NOT_A_LABEL_MAP: colours, or ids over
+            255.
     """
     structure = scan_image(data)
     image = open_image(data, structure, max_pixels=options.max_pixels)
@@ -298,7 +310,7 @@ def _converted(
         size = plain.size[::-1]
         return StoredImage(plain.tobytes(), "RAW", *size, 3, conversions, sixteen_bit_peak=peak)
     kind = "JPEG" if structure.is_lossy and plain.mode in ("L", "RGB") else "PNG"
-    # Without subsampling where nothing but the form should change.
+    # No subsampling if only the format should change.
     more = {"quality": options.quality, "subsampling": -1 if "RESIZED" in conversions else 0}
     data = encode_image(plain, kind, **(more if kind == "JPEG" else {}))
     height, width, channels = *plain.size[::-1], len(plain.getbands())
@@ -306,7 +318,7 @@ def _converted(
 
 
 def _sixteen_bit_peak(image: Image.Image) -> int:
-    """Return the largest value of a decoded image of 16 bits; a bound if Pillow has 8 of them."""
+    """Return the largest value of a decoded 16-bit image; an upper bound if Pillow read 8 bits."""
     pixels = np.asarray(image)
     if image.mode in ("LA", "RGBA"):
         pixels = pixels[..., :-1]
@@ -321,13 +333,13 @@ def _converted_in_sixteen_bits(
     orientation: int,
     conversions: tuple[str, ...],
 ) -> StoredImage:
-    """Return an image of 16 bits a channel as a 16-bit PNG, turned and resized as options say."""
-    import cv2  # Pillow has no colours of 16 bits
+    """Return a 16-bit image as a 16-bit PNG, rotated and resized according to the options."""
+    import cv2  # Pillow has no 16-bit colours
 
     if image.mode.startswith("I;16"):
         pixels: Any = np.asarray(_load_as_it_lies(image, orientation)).astype(np.uint16)
     else:
-        load(image)  # so that damage is reported as of any other
+        load(image)  # reports damage as for other images
         flags = cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION
         pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
         if pixels is None or pixels.dtype != np.uint16:
@@ -348,8 +360,8 @@ def _converted_in_sixteen_bits(
 
 
 def _turned(pixels: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
-    """Return `(height, width, …)` pixels upright, as EXIF's orientation 2 to 8 says."""
-    if orientation >= 5:  # rows and columns change places
+    """Return `(height, width, …)` pixels upright, given an EXIF orientation from 2 to 8."""
+    if orientation >= 5:  # exchange rows and columns
         pixels = np.swapaxes(pixels, 0, 1)
     if orientation in (2, 3, 6, 7):
         pixels = pixels[:, ::-1]
@@ -375,7 +387,7 @@ def _resized(
 
 
 class ImageBytes(io.BytesIO):
-    """A file in memory that knows whether more was read than there is.
+    """A file in memory that records whether a read went beyond its end.
 
     Pillow raises the same OSError for a file that ends too early and for one with bad codes.
     """
@@ -383,7 +395,7 @@ class ImageBytes(io.BytesIO):
     is_exhausted = False
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """As any file's."""
+        """Read like any file."""
         data = super().read(size)
         self.is_exhausted |= not data
         return data
@@ -392,15 +404,23 @@ class ImageBytes(io.BytesIO):
 def open_image(
     data: bytes, structure: ImageStructure = _UNKNOWN, *, max_pixels: int
 ) -> Image.Image:
-    """Opens a file, and rejects what is none of ours or too large, before any pixel is decoded.
+    """Open a file, and reject unsupported or too large images before any pixel is decoded.
 
-    Pillow must read what `structure` says: it decodes into memory of the size that it found,
-    libjpeg as much as it found itself. `max_pixels` are of all frames together.
+    Pillow must agree with `structure`: it decodes into memory of the size that it found, while
+    libjpeg writes the size that it found itself.
+
+    Args:
+        data: the content of the file.
+        structure: the result of `scan_image`.
+        max_pixels: the maximum number of pixels, in all frames together.
+
+    Raises:
+        RejectedInputError: the image cannot be opened, is too large or has contradictory headers.
     """
     try:
         image = open_by_format(ImageBytes(data), data[:64])
         frames = frames_of(image)
-    except Exception as error:  # Pillow raises a dozen kinds on hostile headers
+    except Exception as error:  # Pillow raises a dozen types for hostile headers
         if is_fault(error):
             raise
         raise _not_opened(data) from error
@@ -421,9 +441,9 @@ def open_image(
 
 
 def _not_opened(data: bytes) -> RejectedInputError:
-    """Why a file that Pillow does not open is rejected, in words that are the same at every run."""
+    """Return the error for a file that Pillow cannot open, with a message that never varies."""
     known = format_of(data)
-    if known is not None and known.name in ("BMP", "TIFF"):  # of which there are many kinds
+    if known is not None and known.name in ("BMP", "TIFF"):  # these have many variants
         detail = f"a {known.name} of a kind that Pillow does not read, or whose header is bad"
         return RejectedInputError("UNSUPPORTED_FORMAT", detail)
     if known is not None and (cure := missing_reader(known.name)) is not None:
@@ -439,21 +459,21 @@ def _not_opened(data: bytes) -> RejectedInputError:
 
 
 def frames_of(image: Image.Image) -> int:
-    """How many frames or pages it has. Of what phones write as MPO and HEIC only one is a photo."""
+    """Return the number of frames or pages. In MPO and HEIC from phones only one is a photo."""
     is_photo = image.format in ("JPEG", "MPO", "HEIF")
     return 1 if is_photo else int(getattr(image, "n_frames", 1))
 
 
 def load(image: Image.Image) -> None:
-    """Decodes the first frame of an image of `ImageBytes`, or says whether it is cut or damaged."""
-    file = getattr(image, "fp", None)  # which Pillow forgets when it has read it
-    # libtiff is given all of the file, and then what is behind its end, whatever is in it.
+    """Decode the first frame of an `ImageBytes` image; raise if it is truncated or damaged."""
+    file = getattr(image, "fp", None)  # Pillow drops it after reading
+    # libtiff gets the whole file and reads beyond its end, regardless of the content.
     by_libtiff = any(tile[0] == "libtiff" for tile in getattr(image, "tile", ()))
     if isinstance(file, ImageBytes):
-        file.is_exhausted = False  # the search for the last frame may have gone behind the end
+        file.is_exhausted = False  # the search for the last frame may have read beyond the end
     try:
         image.load()
-    except Exception as error:  # Pillow raises a dozen kinds on damaged data
+    except Exception as error:  # Pillow raises a dozen types for damaged data
         if is_fault(error):
             raise
         is_cut = isinstance(error, OSError) and not by_libtiff
@@ -463,16 +483,16 @@ def load(image: Image.Image) -> None:
 
 
 def _load_as_it_lies(image: Image.Image, orientation: int) -> Image.Image:
-    """Decodes the first frame; what Pillow turns of itself, a TIFF, is turned back."""
+    """Decode the first frame as stored. Pillow itself rotates TIFF images, so undo that."""
     load(image)
     is_turned = image.format == "TIFF" and orientation != UPRIGHT
     return image.transpose(_WAYS_BACK[orientation]) if is_turned else image
 
 
 def orientation_of(image: Image.Image, structure: ImageStructure) -> int:
-    """How a camera was held, by EXIF or XMP, of an image that was just opened.
+    """Return the orientation, from EXIF or XMP, of an image that was just opened.
 
-    2 to 8 as EXIF counts them, or `UPRIGHT`, also where EXIF is damaged.
+    It is 2 to 8 in EXIF's numbering, or `UPRIGHT`, which is also returned for damaged EXIF.
     """
     if not structure.has_metadata:
         return UPRIGHT
@@ -482,19 +502,19 @@ def orientation_of(image: Image.Image, structure: ImageStructure) -> int:
         if isinstance(image, TiffImagePlugin.TiffImageFile):
             orientation = image.tag_v2.get(_ORIENTATION)
         elif any(key in image.info for key in _METADATA):
-            # Not a PNG's own method, which decodes all pixels to look for what is known to be none.
+            # Not the PNG class's own method, which decodes all pixels to search for more metadata.
             orientation = Image.Image.getexif(image).get(_ORIENTATION)
         else:
             return UPRIGHT
         return orientation if orientation in _WAYS else UPRIGHT
-    except Exception as error:  # of damaged EXIF a dozen kinds; pixels may be good
+    except Exception as error:  # damaged EXIF raises a dozen types; the pixels may be good
         if is_fault(error):
             raise
         return UPRIGHT
 
 
 def in_plain_colours(image: Image.Image) -> Image.Image:
-    """8 bits a channel: grey or RGB, with an alpha channel where there is transparency."""
+    """Convert to 8 bits per channel: grey or RGB, with an alpha channel if transparent."""
     is_transparent = "transparency" in image.info
     if image.mode.startswith("I;16"):
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
@@ -506,8 +526,8 @@ def in_plain_colours(image: Image.Image) -> Image.Image:
 
 
 def encode_image(image: Image.Image, kind: str, **options: int) -> bytes:
-    """An image as a JPEG or PNG file, its pixels alone."""
+    """Encode an image as a JPEG or PNG file that has only its pixels."""
     stream = io.BytesIO()
-    image.info.clear()  # else Pillow would write comments, profiles and the orientation again
+    image.info.clear()  # otherwise Pillow would write comments, profiles and the orientation again
     image.save(stream, kind, **options)
     return stream.getvalue()

@@ -1,4 +1,4 @@
-"""The settings of images and sounds: what is to become of them."""
+"""Settings for storing images and audio."""
 
 import dataclasses
 import importlib.util
@@ -6,32 +6,32 @@ import importlib.util
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import Settings, number, one_of, setting
 
-MAX_PIXELS = 89_478_485  # Pillow's own bound against decompression bombs: 1 GiB as RGB, a third
+MAX_PIXELS = 89_478_485  # Pillow's own limit against decompression bombs: a quarter of a GiB as RGB
 _MOST_PIXELS = 1 << 31
 DESCRIPTIONS = {"image": ("height", "width", "channels"), "audio": ("sample_rate", "num_frames")}
-"""The features that describe the first file of a kind."""
-LARGEST_RATE = 768_000  # Hz; the filter of a larger one alone may take gigabytes
+"""Features that describe the first file of each kind."""
+LARGEST_RATE = 768_000  # Hz; above it, the filter alone could take gigabytes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageOptions(Settings):
-    """What is to become of images.
+    """How to store images.
 
     Args:
-        orientation: `apply` rotates photos as EXIF or XMP says, since TensorFlow ignores these;
-            `keep` leaves them as they are.
-        frames: what becomes of an animation: `first` keeps its first frame, `reject` rejects it.
-        resize_shorter_side: in pixels; larger images are scaled down and encoded again. Default:
-            sizes are kept.
+        orientation: `apply` rotates photos according to EXIF or XMP, which TensorFlow ignores;
+            `keep` does not rotate them.
+        frames: `first` keeps the first frame of an animation, `reject` rejects animations.
+        resize_shorter_side: shorter side in pixels; larger images are scaled down and encoded
+            again. Default: sizes are kept.
         quality: quality of JPEGs that are encoded again.
-        encoding: `file` keeps encoded images; `raw` stores pixels that need no decoding: the middle
-            square, `(side, side, 3) uint8`, where `resize_shorter_side` is the side; smaller images
-            are enlarged.
-        verify: what is checked of each image: `structure` (markers, checksums, tables and sizes),
-            or `decode` (every pixel, by Pillow).
-        max_pixels: most pixels of an image, all frames together.
-        sixteen_bit: what becomes of images with 16 bits a channel: `scale` stores the upper 8 bits;
-            `keep` stores a PNG as it is, a grey TIFF as a 16-bit PNG, and `trainer_utils` reads
+        encoding: `file` keeps encoded images; `raw` stores pixels that need no decoding: the
+            central square, `(side, side, 3) uint8`, where `resize_shorter_side` is the side.
+            Smaller images are enlarged.
+        verify: the check of each image: `structure` (markers, checksums, tables and sizes), or
+            `decode` (every pixel, with Pillow).
+        max_pixels: maximum pixels of an image, in all frames together.
+        sixteen_bit: how to store images with 16 bits per channel. `scale` stores the upper 8 bits;
+            `keep` stores a PNG unchanged, and a grey TIFF as a 16-bit PNG. `trainer_utils` reads
             both as uint16.
     """
 
@@ -51,31 +51,31 @@ class ImageOptions(Settings):
             raise ConfigError.of("resize_shorter_side", None, allowed=allowed)
 
     def check_compatible(self) -> None:
-        """Raise a ConfigError if two settings contradict each other, before an image is read."""
+        """Raise ConfigError if two settings contradict each other, before an image is read."""
         if self.encoding == "raw" and self.sixteen_bit == "keep":
             allowed = "'scale' for encoding='raw', whose pixels have 8 bits"
             raise ConfigError.of("sixteen_bit", "keep", allowed=allowed)
 
     @property
     def decodes_all(self) -> bool:
-        """Whether every image is decoded, not only those that must be converted."""
+        """Whether every image is decoded, not only images that must be converted."""
         return self.resize_shorter_side is not None or self.verify == "decode"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AudioOptions(Settings):
-    """What is to become of sounds.
+    """How to store audio.
 
     Args:
-        sample_rate: rate in Hz that sounds are resampled to. Default: each keeps its own.
-        channels: 1 mixes all channels into one, 2 duplicates a single one. Default: as they are.
+        sample_rate: rate in Hz to resample audio to. Default: each file keeps its own.
+        channels: 1 mixes all channels into one, 2 duplicates a single one. Default: unchanged.
     """
 
     sample_rate: int | None = setting(None, number(1, LARGEST_RATE))
     channels: int | None = setting(None, one_of(None, 1, 2))
 
     def check_installed(self) -> None:
-        """Asks for the library that resampling needs, before any sound is read."""
+        """Raise ConfigError if resampling needs a missing library, before any clip is read."""
         if self.sample_rate is not None and importlib.util.find_spec("scipy") is None:
             rule, advice = "None without scipy", "Run pip install 'tfx-shards[audio]'"
             raise ConfigError.of("sample_rate", self.sample_rate, allowed=rule, advice=advice)

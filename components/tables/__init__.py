@@ -1,1 +1,1 @@
-"""CSV, TSV, JSON lines and Parquet to Arrow, in pieces: reading, typing, vocabularies."""
+"""Read CSV, TSV, JSON lines and Parquet into Arrow in pieces, with types and vocabularies."""

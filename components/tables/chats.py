@@ -1,16 +1,17 @@
-"""Chats as text: the template of a tokenizer, or a plain one, and which part the assistant wrote.
+"""Render chats as text, and locate the parts that the assistant wrote.
 
     template = load_template("models/tokenizer.json")
     text, spans = template.render([{"role": "user", "content": "Hi"}, …])
-    text[slice(*spans[0])]                # what the assistant wrote first
+    text[slice(*spans[0])]                # the assistant's first answer
 
 The template is `chat_template.jinja` next to the tokenizer's file, or `chat_template` in
-`tokenizer_config.json` there. Without one it is plain: of each message its role, a colon and a line
-end, its content, and two line ends; tool calls follow the content as JSON, one a line.
+`tokenizer_config.json` there. Without one, the plain template applies. It renders each message as
+its role, a colon, a line end, its content and two line ends. Tool calls follow the content as JSON,
+one per line.
 
-Parts of the assistant are those between `{% generation %}` and `{% endgeneration %}`. In a template
-without these, a part is what a message of the assistant adds to the messages before it and the
-prompt for an answer.
+The assistant's parts are between `{% generation %}` and `{% endgeneration %}`. If the template has
+no such block, a part is the text that an assistant message adds to the rendered earlier messages
+and generation prompt.
 
 Source: `transformers/utils/chat_template_utils.py`, `render_jinja_template`.
 """
@@ -29,7 +30,7 @@ from trainer_utils.format import ConfigError
 from trainer_utils.storage import exists, read_bytes
 
 _ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant"}
-_BEGIN, _END = "\0\1", "\0\2"  # round a generated part; no message has a NUL
+_BEGIN, _END = "\0\1", "\0\2"  # mark a generated part; unambiguous, since messages have no NUL
 _MARK = re.compile(f"{_BEGIN}|{_END}")
 
 Message = dict[str, Any]
@@ -37,12 +38,12 @@ Span = tuple[int, int]
 
 
 class ChatError(ValueError):
-    """A chat that a template does not take."""
+    """A chat that cannot be rendered with the template."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ChatTemplate:
-    """A template of Jinja, or the plain one where `source` is empty."""
+    """A Jinja chat template, or the plain template if `source` is empty."""
 
     source: str = ""
     special_tokens: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -56,10 +57,13 @@ class ChatTemplate:
         return hashlib.sha256(known.encode()).hexdigest()
 
     def render(self, chat: Sequence[Any]) -> tuple[str, list[Span]]:
-        """Return a chat as text, and the parts of it that the assistant wrote.
+        """Render a chat as text, and return the character spans that the assistant wrote.
+
+        Args:
+            chat: the messages, each a dict with a role and content.
 
         Raises:
-            ChatError: the chat is no list of messages, or the template refuses it.
+            ChatError: an element is not a message, or the template fails.
         """
         messages = [*map(_message, chat)]
         if not self.source:
@@ -68,7 +72,7 @@ class ChatTemplate:
             return self._render_by_template(messages)
         except ChatError:
             raise
-        except Exception as error:  # whatever a template raises of messages that it does not take
+        except Exception as error:  # a template can raise anything
             raise ChatError(f"{type(error).__name__}: {error}") from error
 
     def _render_by_template(self, messages: Sequence[Message]) -> tuple[str, list[Span]]:
@@ -103,10 +107,13 @@ class ChatTemplate:
 
 
 def load_template(tokenizer: str) -> ChatTemplate:
-    """Return the chat template next to a tokenizer's file; the plain one if there is none.
+    """Return the chat template next to a tokenizer's file, or else the plain template.
+
+    Args:
+        tokenizer: path or uri of the tokenizer's file, or the name of a tiktoken encoding.
 
     Raises:
-        ConfigError: the template is no template of Jinja.
+        ConfigError: Jinja cannot parse the template.
     """
     if posixpath.splitext(tokenizer)[1] not in (".json", ".model"):
         return ChatTemplate()
@@ -141,7 +148,7 @@ def _message(value: Any) -> Message:
     if not isinstance(role, str):
         raise ChatError(f"expected a message with a role, got the keys {', '.join(value)}")
     content = value.get("content", value.get("value"))
-    if isinstance(content, list):  # parts of several kinds
+    if isinstance(content, list):  # parts of several types, such as text and images
         kinds = [part.get("type") if isinstance(part, dict) else None for part in content]
         if {*kinds} - {"text"}:
             raise ChatError(f"expected content of texts, got {', '.join(map(str, kinds))}")
@@ -186,7 +193,7 @@ def _compiled(source: str) -> Any:
     import jinja2.sandbox
 
     class Generation(jinja2.ext.Extension):
-        """The block `{% generation %}`, whose text is marked."""
+        """The block `{% generation %}`, which puts marks around its text."""
 
         tags = {"generation"}
 
@@ -215,5 +222,5 @@ def _compiled(source: str) -> Any:
 
 
 def _no_clock(form: str) -> str:
-    """Return a fixed day: records must not depend on when they are written."""
+    """Format a fixed date, since records must not depend on the time of the conversion."""
     return datetime.datetime(2025, 1, 1).strftime(form)

@@ -1,4 +1,4 @@
-"""Columns with a part of their own: splits, what their words mean; labels and ids; texts."""
+"""Handle columns with a special role: splits, labels with their vocabularies, and text."""
 
 import dataclasses
 import unicodedata
@@ -19,15 +19,15 @@ from trainer_utils.format.printable import printable
 from trainer_utils.storage.file_system import display_path, encode_path
 
 SPLIT_NAMES = ("split", "ml_use")
-MAYBE_SPLIT = "set"  # a column of that name is one of splits where each of its values names one
+MAYBE_SPLIT = "set"  # a split column only if each of its values names a split
 SPLIT_COLUMNS = frozenset(SPLIT_NAMES)
 _UNASSIGNED = ("", "unassigned")
-_DISCARDED = "discard"  # TFRecorder's word for rows that are in no split
+_DISCARDED = "discard"  # TFRecorder's word for rows to leave out
 _TEXT_NAMES = ("text", "sentence", "review", "content", "document", "body", "comment")
 
 
 class NoSplit(NamedTuple):
-    """Why a row is in no split: a reject's code, None where it is skipped, and a sentence."""
+    """The reason why a row is in no split: a reject code (None: skipped on purpose) and detail."""
 
     code: str | None
     detail: str
@@ -36,7 +36,16 @@ class NoSplit(NamedTuple):
 def split_column(
     names: Sequence[str], *, given: Mapping[str, str], words_of: Callable[[str], Iterable[str]]
 ) -> str | None:
-    """The column that says each row's split, if there is one; `given` may not name two."""
+    """Return the column with each row's split, or None.
+
+    Args:
+        names: the columns of the table.
+        given: the kinds that the user sets, by column.
+        words_of: returns the values of a column.
+
+    Raises:
+        ConfigError: `given` names two split columns.
+    """
     asked = [name for name, kind in given.items() if kind == "split"]
     if len(asked) > 1:
         raise ConfigError.of("columns", ", ".join(asked), allowed="one 'split'")
@@ -52,13 +61,21 @@ def split_column(
 
 
 def is_split_word(word: str) -> bool:
-    """Whether a value says something of a row's split."""
+    """Return whether a value names a split, or is a word such as UNASSIGNED or DISCARD."""
     found = split_of_word(word, column="")
     return not isinstance(found, NoSplit) or found.code is None
 
 
 def split_of_word(word: str, *, column: str) -> str | NoSplit | None:
-    """The split that a value of a column names; None where it leaves that to the hash."""
+    """Return the split that a value names, or None if the hash is to decide.
+
+    Args:
+        word: the value.
+        column: its column, for the message.
+
+    Returns:
+        The canonical split name; None for an unassigned row; a `NoSplit` for one to leave out.
+    """
     word = word.strip()
     if word.lower() in _UNASSIGNED:
         return None
@@ -77,13 +94,16 @@ def make_vocabularies(
     given: Mapping[str, tuple[str, ...]],
     known: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, tuple[str, ...]]:
-    """The vocabulary of each feature of labels: as given, or its values, sorted.
+    """Return the vocabulary of each label feature: as given, or its values in sorted order.
 
-    Where none is given, labels that are `known` come first, whose ids do not move.
+    Args:
+        labels: the label values, by feature.
+        given: vocabularies that the user sets, by feature.
+        known: earlier labels by feature. They come first, so that their ids do not change.
 
     Raises:
-        ConfigError: one is given for no such feature.
-        InputError: a label cannot be a line of a file, or two that were not given look alike.
+        ConfigError: a vocabulary is given for a feature that is not a label.
+        InputError: a label is not a line of UTF-8, or two labels that were not given look alike.
     """
     for name in given:
         if name not in labels:
@@ -94,7 +114,7 @@ def make_vocabularies(
     for name, values in labels.items():
         found = [*(known or {}).get(name, ()), *sorted(set(values), key=encode_path)]
         vocabularies[name] = given.get(name) or tuple(dict.fromkeys(found))
-        vocabulary_file(name)  # refuses a name that no file can have
+        vocabulary_file(name)  # raises if the feature's name is not a valid file name
         forms: dict[str, str] = {}
         for label in vocabularies[name]:
             rule = None
@@ -104,7 +124,7 @@ def make_vocabularies(
                 rule = "a name in UTF-8. Rename that folder"
             if rule:
                 raise InputError(f"{printable(name)} {display_path(label)!r}: expected {rule}.")
-            # In two of Unicode's forms, as copies from a Mac and others' have it.
+            # macOS decomposes accents in file names (NFD); other systems mostly use NFC.
             other = forms.setdefault(unicodedata.normalize("NFC", label), label)
             if other != label and name not in given:
                 raise InputError(
@@ -116,7 +136,7 @@ def make_vocabularies(
 
 
 def label_ids(array: pa.Array, vocabulary: Sequence[str]) -> pa.Array:
-    """Texts, or lists of them, as places in a vocabulary; null where it lacks one."""
+    """Return the vocabulary indices of strings, or of lists of strings; null if missing."""
     values = pa.array(vocabulary, pa.string())
     if pa.types.is_list(array.type):
         ids = pc.index_in(array.values, value_set=values).cast(pa.int64())
@@ -125,7 +145,7 @@ def label_ids(array: pa.Array, vocabulary: Sequence[str]) -> pa.Array:
 
 
 def text_columns(names: Sequence[str], columns: Mapping[str, str]) -> list[str]:
-    """Those columns that hold the texts of the examples: as the user says, or by their names."""
+    """Return the text columns that the user names, or else the first with a usual name."""
     given = [name for name, kind in columns.items() if kind == "text"]
     if given:
         return [name for name in given if name in names]
@@ -135,18 +155,24 @@ def text_columns(names: Sequence[str], columns: Mapping[str, str]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextRules:
-    """How settings change texts, and which texts they skip."""
+    """Settings that change text or skip it."""
 
     lowercase: bool = False
-    normalize: str | None = None  # the form of Unicode that texts are brought into, or None
+    normalize: str | None = None  # the Unicode normalization form, or None
     min_chars: int = 0  # shorter and longer texts are skipped
     max_chars: int | None = None
-    deduplicate: bool = False  # whether texts that came before are skipped, once all are known
+    deduplicate: bool = False  # skip duplicates of earlier texts; applied once all are known
 
     def apply(self, rows: Rows, texts: Sequence[str]) -> list[int]:
-        """Changes the texts, and leaves out rows; returns the numbers of these.
+        """Change the text of rows in place, drop rows, and return the numbers of the dropped rows.
 
-        Refuses columns of lists, and rules where no column is known to hold texts.
+        Args:
+            rows: the rows.
+            texts: the text columns.
+
+        Raises:
+            ConfigError: rules are set, but there is no text column.
+            InputError: a text column has lists.
         """
         asked = self.lowercase or self.normalize or self.min_chars
         if (asked or self.max_chars or self.deduplicate) and rows.columns and not texts:
@@ -180,7 +206,7 @@ class TextRules:
 
 
 def _normalized(array: pa.Array, form: Any) -> pa.Array:
-    """By Python, since Arrow 10 leaves out the composition of NFC and NFKC."""
+    """Normalize strings in Python, since Arrow 10 does not compose for NFC and NFKC."""
     others = pc.fill_null(pc.invert(pc.string_is_ascii(array)), False)
     if not pc.any(others).as_py():
         return array

@@ -1,16 +1,16 @@
-"""Tables as CSV and TSV, read by Arrow; every value is a text until all of them were seen.
+"""Read CSV and TSV with Arrow. Every value stays a string until all values have been seen.
 
-A row with too few or too many fields, or with bytes that are no text, is rejected by itself. An
-empty field is a missing value, a quoted empty one is an empty text.
+A row with too few or too many fields, or with bytes that are not UTF-8, is rejected by itself. An
+empty field is a missing value. A quoted empty field is an empty string.
 
-A header is believed where every name is there, stands once, and is no value (a number, a date, a
-word for nothing), and where either something shows it, or nothing speaks against it. It is shown by
-a name that is known (`text`, `label`, `id`, …, or one that a setting names), or by a word above a
-column of numbers. Against it speak names of more than two words, sentences, names of files, and a
-name that is found again below it. All tables of a run must agree. Where there is a doubt the user
-is asked: a wrong guess would lose a row of each file, or take the names for one.
+The first row is accepted as a header if every name is present, unique, and not a value such as a
+number, a date or a word for a missing value. In addition, there must be evidence for a header, or
+no evidence against it. Evidence for it is a known name (`text`, `label`, `id`, …, or a name in a
+setting), or a word above a column of numbers. Evidence against it is a name of more than two words,
+a sentence, a file name, or a name that occurs again in its column. All tables of a run must agree.
+In doubt the user is asked: a wrong guess would lose a row of each file, or read the names as a row.
 
-Source: RFC 4180; quotes inside an unquoted field are characters of it, as Arrow reads them.
+Source: RFC 4180. Quotes inside an unquoted field are ordinary characters, as in Arrow.
 """
 
 import codecs
@@ -49,9 +49,9 @@ from components.tables.pieces import (
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.media_formats import EXTENSIONS
 
-_BLOCK_BYTES = 1 << 20  # read in blocks of that size, Arrow keeps to the processor's cache
-_HEAD_BYTES = 1 << 20  # that the header must fit into
-_DELIMITERS = ",;\t|"  # that tables are found with
+_BLOCK_BYTES = 1 << 20  # blocks of this size fit into the processor's cache
+_HEAD_BYTES = 1 << 20  # maximum size of the header
+_DELIMITERS = ",;\t|"  # delimiters that tables commonly have
 _HINT = re.compile(rb'"?sep=([^\r\n"])"?[,;\t]*\r?\n', re.IGNORECASE)
 _NAME = re.compile(r'"?[^\W\d]\w*"?')
 _QUOTING = (
@@ -59,8 +59,8 @@ _QUOTING = (
     '"""Yes"", he said". '
     f"If quotes are characters like any other: {how_to_set(quoting='none')}."
 )
-_ROWS = 50  # that are compared with the first one
-_MOST_CELLS = 100_000  # of a wide table
+_ROWS = 50  # rows that are compared with the first row
+_MOST_CELLS = 100_000  # maximum number of cells to compare; limits the rows of a wide table
 _NAMES = frozenset(
     [
         *LABEL_NAMES,
@@ -73,7 +73,7 @@ _NAMES = frozenset(
 _NO_NAME = re.compile(
     rf"{'|'.join(map(re.escape, MISSING_WORDS))}|(?i:nan|nil|null|none|true|false)"
 )
-_INDEX = "index"  # what a first column without a name is called
+_INDEX = "index"  # the name given to an unnamed first column
 _MOST_WORDS, _MOST_CHARACTERS = 2, 40
 _SENTENCE = re.compile(r"[.!?…\u3002\uff01\uff1f]$|[,;.!?] ")
 _FILE = re.compile(
@@ -86,16 +86,24 @@ _SHOWN_CELLS, _SHOWN_CHARACTERS = 6, 40
 def find_pieces(
     inputs: LayoutInputs, whole: Piece, *, delimiter: str, options: TableOptions
 ) -> Iterator[Piece]:
-    """Cuts a file into pieces of whole rows.
+    """Cut a file into pieces of whole rows.
+
+    Args:
+        inputs: the inputs that the file is one of.
+        whole: the file as one piece.
+        delimiter: the character between fields.
+        options: the settings of tables.
 
     Raises:
-        InputError: it has no rows, no header that can be believed, or a quote that is never closed.
+        InputError: the header is missing or doubtful, a quoted field is never closed, or text
+            follows a closing quote.
+        ConfigError: `column_names` does not fit the header.
     """
     with inputs.open(whole.path) as stream:
         head = stream.read(_HEAD_BYTES)
         names, start, header = _read_header(head, delimiter, options, whole.source)
         unnamed = len(names)
-        while names and not names[-1]:  # of delimiters at the end of the header and of every row
+        while names and not names[-1]:  # the header and every row end with delimiters
             names = names[:-1]
         unnamed -= len(names)
         details = {
@@ -111,7 +119,7 @@ def find_pieces(
         whole = dataclasses.replace(whole, start=start, stop=start, details=details)
         try:
             parts = cut(stream, whole, delimiter=_quoting_delimiter(delimiter, options.has_quotes))
-            # A header alone is a piece as well, so that it is compared with those of other files.
+            # Yield a piece for a header alone as well, so that it is compared with other files'.
             yield next(parts, whole)
             yield from parts
         except BadQuote as error:
@@ -124,7 +132,7 @@ def find_pieces(
 
 
 def _quoting_delimiter(delimiter: str, has_quotes: bool) -> bytes | None:
-    """Return the delimiter as `cut` takes it: None where a line is a row, whatever its quotes."""
+    """Return the delimiter for `cut`, or None if quotes have no meaning and each line is a row."""
     return delimiter.encode() if has_quotes else None
 
 
@@ -140,22 +148,23 @@ def _line_of(stream: BinaryIO, offset: int) -> int:
 def _read_header(
     data: bytes, delimiter: str, options: TableOptions, source: str
 ) -> tuple[list[str], int, str]:
-    """The columns' names, where the first row begins, and how sure it is that they are names.
+    """Return the column names, the offset of the first row, and the certainty of the header.
 
-    That is `shown`, `likely`, or empty where the user says so. `data` is the beginning of a file.
+    The certainty is `shown`, `likely`, or empty if the user gives the names. `data` is the
+    beginning of a file.
     """
     start = _begin(data, delimiter, source)
     has_quotes = options.has_quotes
     length, is_open = first_row(data[start:], _quoting_delimiter(delimiter, has_quotes))
     stop = start + length
-    # None, if it is longer than any name.
+    # Nothing is parsed if csv fails, such as on a field of more than 131,072 characters.
     parsed = _parsed(data[start:stop], delimiter, has_quotes) or [[]]
     first = [field.strip() for field in parsed[0]]
     given = list(options.column_names)
     is_header = not given or bool(options.header)
     _check_row(data[start:stop].rstrip(b"\r\n"), is_header, source)
     if not is_header:
-        return given, stop if first == given else start, ""  # one that says the same is no row
+        return given, stop if first == given else start, ""  # a row equal to the names is a header
     if is_open or stop == len(data) == _HEAD_BYTES:
         rule = f"a header of at most {_HEAD_BYTES} bytes whose quotes are closed"
         cure = f"For a table without a header: {how_to_set(column_names=['text', 'label'])}."
@@ -170,13 +179,13 @@ def _read_header(
         return given, stop, ""
     if not options.header and first[0] not in options.columns:
         _check_delimiter(first, delimiter, source)
-    # Some rows after the header; their errors are reported when they are read.
+    # Parse some rows after the header. Their errors are reported when the rows are read.
     rows = [row for row in _parsed(data[stop:], delimiter, has_quotes) if row]
     end = _end_of_names(first, rows)
     first, unnamed = first[:end], first[end:]
     rows = [row[:end] if len(row) == end + len(unnamed) else row for row in rows]
     doubt, is_shown = judge_header(first, rows, known=options.columns)
-    if not first[0] and _INDEX not in first:  # as pandas and R write the index of a table
+    if not first[0] and _INDEX not in first:  # pandas and R write a table's index without a name
         inner, _ = judge_header(first[1:], [row[1:] for row in rows], known=options.columns)
         if options.header or (is_shown and inner is None):
             first[0], doubt = _INDEX, inner
@@ -188,7 +197,7 @@ def _read_header(
 
 
 def _end_of_names(first: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return the number of names without the empty ones at the end, below which nothing is."""
+    """Return the number of names without trailing empty names, if their columns are empty."""
     end = len(first)
     while end > 1 and not first[end - 1]:
         end -= 1
@@ -203,7 +212,7 @@ def _bad(source: str, expected: str, got: str, advice: str = "") -> InputError:
 
 
 def _begin(data: bytes, delimiter: str, source: str) -> int:
-    """Where the header begins: behind a mark of UTF-8, Excel's line `sep=;`, and blank lines."""
+    """Return the offset of the header, after a UTF-8 BOM, Excel's `sep=;` line and blank lines."""
     start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
     if hint := _HINT.match(data, start):
         start, named = hint.end(), hint[1].decode("latin-1")
@@ -218,14 +227,15 @@ def _begin(data: bytes, delimiter: str, source: str) -> int:
 
 
 def _check_row(row: bytes, is_header: bool, source: str) -> None:
-    """Refuses a first row that is no text, or at which no row ends as here.
+    """Raise an InputError if the first row is not UTF-8, or if its lines end in CR alone.
 
-    All of a table would be taken for its header. Every other byte of UTF-16 is a NUL.
+    Otherwise a whole table with CR line ends would be read as its header. Without a header, only
+    NUL bytes are checked for here: they show UTF-16, where every other byte can be NUL.
     """
     if (problem := text_problem(row)) is not None and (is_header or b"\0" in row):
         rule, detail = "a header in UTF-8 (line 1)", problem[1]
         raise InputError(f"{source!r}: expected {rule}: {detail}.", path=source)
-    if b"\r" in b"".join(row.split(b'"')[::2]):  # each doubled quote ends and begins one
+    if b"\r" in b"".join(row.split(b'"')[::2]):  # outside quotes; a doubled quote is two of them
         rule = "rows that end in a line feed, alone or after a carriage return"
         cure = "Write it again with line feeds: tr '\\r' '\\n' < old.csv > new.csv."
         raise _bad(source, rule, "carriage returns alone", cure)
@@ -243,9 +253,9 @@ def _parsed(data: bytes, delimiter: str, has_quotes: bool) -> list[list[str]]:
 
 
 def _check_delimiter(first: Sequence[str], delimiter: str, source: str) -> None:
-    """Refuses a header of one name that is several, divided by another character."""
+    """Raise an InputError if the only name of a header is several, with another delimiter."""
     for other in _DELIMITERS.replace(delimiter, "") if len(first) == 1 else "":
-        names = first[0].removeprefix(other).split(other)  # an index has no name
+        names = first[0].removeprefix(other).split(other)  # the index column may be unnamed
         if other in first[0] and all(map(_NAME.fullmatch, names)):
             raise _bad(
                 source,
@@ -257,7 +267,7 @@ def _check_delimiter(first: Sequence[str], delimiter: str, source: str) -> None:
 
 
 def read(data: bytes, piece: Piece) -> Rows:
-    """Return the rows of a piece, all values as texts."""
+    """Return the rows of a piece, with all values as strings."""
     if not data:
         return Rows({}, found=0)
     names, delimiter = piece.details["names"], piece.details["delimiter"]
@@ -278,7 +288,7 @@ def _free_names(name: str) -> Iterator[str]:
 def _without_unnamed(
     rows: Rows, unnamed: Sequence[str], first: int, data: bytes, quoting: bytes | None
 ) -> Rows:
-    """Return the rows without columns that have no name; a value in one makes its row bad."""
+    """Remove the columns without a name, and reject the rows that have a value in one."""
     bad = []
     for place, name in enumerate(unnamed, first + 1):
         lengths = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(rows.columns[name])), 0)
@@ -300,7 +310,7 @@ def _read_rows(data: bytes, names: Sequence[str], delimiter: str, has_quotes: bo
         try:
             table = _read(data, names, delimiter, has_quotes, block_bytes=_BLOCK_BYTES)
         except pa.ArrowInvalid:
-            pass  # a row is bad, or longer than a block
+            pass  # a row is malformed, or longer than a block
         else:
             columns = {name: one_array(table[name]) for name in names}
             return Rows(columns, found=len(table), lines=data.count(b"\n"), texts=names)
@@ -319,8 +329,8 @@ def _read(
     return pyarrow.csv.read_csv(
         pa.BufferReader(data),
         read_options=pyarrow.csv.ReadOptions(
-            # Arrow's threads may outlive a read that failed, and then hang the process at its end;
-            # they took a quarter more of the processor, and spared a tenth of the time.
+            # Arrow's threads may outlive a failed read, and then hang the process at exit. They
+            # also took 25 % more CPU time, to save 10 % of the elapsed time.
             column_names=list(names),
             block_size=block_bytes,
             use_threads=False,
@@ -341,15 +351,15 @@ def _read(
 
 
 def _read_slowly(data: bytes, names: Sequence[str], delimiter: str, has_quotes: bool) -> Rows:
-    """As `read`, with the bad rows found one by one."""
+    """Read rows like `read`, and find the bad rows one by one."""
     invalid: list[pyarrow.csv.InvalidRow] = []
 
     def leave_out(row: pyarrow.csv.InvalidRow) -> str:
         invalid.append(row)
         return "skip"
 
-    # Arrow hands a bad row on as a text, and gives up on the whole piece where it is none. As
-    # Latin-1 all bytes are, and no other ones than before are quotes, delimiters or ends of rows.
+    # Arrow passes a bad row on as a string, and fails on the whole piece if it is not UTF-8. Every
+    # byte is valid Latin-1, and quotes, delimiters and line ends stay the same bytes.
     text = data.decode("latin-1").encode()
     size = len(text) + 1
     table = _read(text, names, delimiter, has_quotes, block_bytes=size, on_invalid=leave_out)
@@ -375,9 +385,16 @@ def _read_slowly(data: bytes, names: Sequence[str], delimiter: str, has_quotes: 
 def judge_header(
     names: Sequence[str], rows: Sequence[Sequence[str]], *, known: Collection[str] = ()
 ) -> tuple[str | None, bool]:
-    """Why a first row may be no header, None where it is one; and whether it is shown to be one.
+    """Judge whether a first row is a header.
 
-    It is by a name that shows by itself, or by what is below it, that all are names.
+    Args:
+        names: the fields of the first row.
+        rows: some rows below it.
+        known: column names that settings mention.
+
+    Returns:
+        The reason for doubt, or None if the row is accepted as a header. Then whether there is
+        evidence for a header: a known name, or a name above a column of numbers.
     """
     below, counts = _below(rows, len(names)), collections.Counter(names)
     is_shown = any(
@@ -398,14 +415,14 @@ def judge_header(
 
 
 def _below(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
-    """The values below each name that are not empty; of a wide table those of fewer rows."""
+    """Return the non-empty values below each name, of fewer rows if the table is wide."""
     some = rows[: max(2, min(_ROWS, _MOST_CELLS // max(1, width)))]
     whole = [row for row in some if len(row) == width]
     return [[value for row in whole if (value := row[n].strip())] for n in range(width)]
 
 
 def _doubt(name: str, below: Sequence[str]) -> str | None:
-    """What speaks against a name."""
+    """Return the evidence against a name, or None."""
     is_long = len(name.split()) > _MOST_WORDS or len(name) > _MOST_CHARACTERS or "\n" in name
     shapes = {_shape(value) for value in below}
     reasons = {
@@ -427,24 +444,31 @@ def _is_number(text: str) -> bool:
 
 
 def _shape(text: str) -> str:
-    """`a9` of `r17`."""
+    """Replace letters by `a` and digits by `9`: `r17` becomes `a9`."""
     return re.sub(r"[0-9]+", "9", re.sub(r"[^\W\d]+", "a", text))
 
 
 def refuse_doubtful(
     source: str, first: Sequence[str], rows: Sequence[Sequence[str]], reason: str
 ) -> NoReturn:
-    """Asks what the first row is: raises an `InputError` with the first rows, and both answers."""
+    """Raise an InputError that shows the first rows, with the settings for both interpretations.
+
+    Args:
+        source: the file.
+        first: the fields of the first row.
+        rows: some rows below it.
+        reason: the reason for doubt.
+    """
     below = f", above {_row(rows[0])}" if rows else ""
     numbered = names = [f"column_{number}" for number in range(1, len(first) + 1)]
     if len(first) == 1:
         names = ["text"]
-    elif len(first) == 2:  # the second is the text where it is far longer
+    elif len(first) == 2:  # the second column is the text if it is far longer
         text, label = (sum(map(len, column)) for column in _below([first, *rows], 2))
         names = ["text", "label"] if 2 * text >= label else ["label", "text"]
     more: dict[str, object] = {}
     stripped = {name.strip() for name in first}
-    if "" in stripped or len(stripped) < len(first):  # they cannot be the features' names
+    if "" in stripped or len(stripped) < len(first):  # they cannot be feature names
         more["column_names"] = numbered
     raise InputError(
         f"{source!r}: expected the columns' names in the first row, got {_row(first)}{below} "
@@ -456,10 +480,14 @@ def refuse_doubtful(
 
 
 def check_agreement(headers: Mapping[str, Sequence[str]], *, shown: Collection[str]) -> None:
-    """Refuses tables whose first rows are not the names of the same columns, by an `InputError`.
+    """Raise an InputError if the headers of tables do not name the same columns.
 
-    Their order may differ, and a table may lack some of the columns of the widest. One whose header
-    is `shown` to be one, as `judge_header` has it, may have other columns beside.
+    Their order may differ, and a table may lack some columns of the widest table.
+
+    Args:
+        headers: the column names of each table.
+        shown: the tables with evidence for a header (see `judge_header`). These may have additional
+            columns, but must share at least one.
     """
     widest = max(headers, key=lambda source: (source in shown, len(headers[source])), default="")
     for source, names in headers.items():

@@ -1,4 +1,4 @@
-"""The description of columns that Hugging Face's `datasets` writes into Parquet files.
+"""Read the column descriptions that Hugging Face's `datasets` writes into Parquet files.
 
     class_names({b"huggingface": b'{"info": {"features": …}}'})     # {"label": ("neg", "pos")}
 
@@ -16,13 +16,13 @@ from components.common.advice import how_to_set
 from trainer_utils.format import InputError
 
 UNLABELLED = -1
-"""The class of an example that has none, as the Hub's test splits have it."""
+"""The class of an unlabelled example, as in test splits on the Hub."""
 
 _KEY = b"huggingface"
 
 
 def class_names(metadata: Mapping[bytes, bytes] | None) -> dict[str, tuple[str, ...]]:
-    """Return the names of classes by column, from the metadata of a Parquet file."""
+    """Return the class names of each column, from the metadata of a Parquet file."""
     try:
         features = json.loads((metadata or {}).get(_KEY, b"{}"))["info"]["features"]
         return dict(_named(features, ""))
@@ -33,7 +33,7 @@ def class_names(metadata: Mapping[bytes, bytes] | None) -> dict[str, tuple[str, 
 def _named(features: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     for name, feature in features.items():
         kind = feature
-        if isinstance(kind, list):  # the older form of a sequence
+        if isinstance(kind, list):  # a sequence, as older versions write it
             (kind,) = kind
         while isinstance(kind, Mapping) and isinstance(kind.get("feature"), Mapping):
             kind = kind["feature"]
@@ -46,15 +46,21 @@ def _named(features: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, tupl
 
 
 def is_numbered(kind: pa.DataType) -> bool:
-    """Return whether a type is that of integers, or of lists of them."""
+    """Return whether a type is an integer type, or lists of one."""
     return bool(pa.types.is_integer(kind.value_type if pa.types.is_list(kind) else kind))
 
 
 def named_classes(array: pa.Array, names: Sequence[str], *, column: str, source: str) -> pa.Array:
-    """Return the names of an array of classes, or of lists of them; null where the class is -1.
+    """Replace class numbers by their names; -1 becomes null.
+
+    Args:
+        array: integers, or lists of integers.
+        names: the class names.
+        column: the column, for the message.
+        source: the file, for the message.
 
     Raises:
-        InputError: a class has no name.
+        InputError: a number has no class name.
     """
     if pa.types.is_list(array.type):
         values = named_classes(array.values, names, column=column, source=source)
@@ -78,11 +84,11 @@ def check_class_names(
     *,
     having: Mapping[str, Collection[str]] | None = None,
 ) -> None:
-    """Raise an InputError if files give a column different names of classes.
+    """Raise an InputError if files have different class names for a column.
 
     Args:
-        files: the names of classes by column, by file.
-        having: the columns of each file, where one without names is an error as well.
+        files: the class names by column, for each file.
+        having: the columns of each file. One of these without class names is an error as well.
     """
     first: dict[str, tuple[str, Sequence[str]]] = {}
     for path, classes in files.items():

@@ -1,12 +1,12 @@
-"""Rows of JSON: lines of an object each, and documents of objects by key or in a list.
+"""Read rows of JSON: lines of one object each, and documents of objects in a list or by key.
 
-Lines are read by Arrow. Where it would change a value (it takes texts for times, and large integers
-for floats) or finds a line that it cannot read, the piece is read line by line, and bad lines are
-rejected. Nested objects are flattened with dots.
+Arrow reads lines. It would change some values: it parses strings as times, and large integers as
+floats. In these cases, or if Arrow cannot read a line, the piece is read line by line, and bad
+lines are rejected. Nested objects are flattened with dots.
 
-A document is Datum's: `{"17": {"text": "Such a day", "label": {"polarity": 1}}, …}`, or a list of
-these. Each entry of `label` is a feature by its own name. Texts that are numbers or lists are taken
-for these, as Datum does. A file is parsed as a whole, so that its size is bounded.
+Documents have Datum's form: `{"17": {"text": "Such a day", "label": {"polarity": 1}}, …}`, or a
+list of such objects. Each entry of `label` is a feature with its own name. Strings with numbers or
+lists are converted, as in Datum. A document is parsed as a whole, so its size is limited.
 
 Source: `datum/generator/text.py` of datum 1.13.
 """
@@ -40,21 +40,28 @@ from trainer_utils.format.json_text import Json, JsonObject, without_twins
 
 _BLOCK_BYTES = 1 << 20
 _NULL_LINE = re.compile(rb"^[ \t\r]*null\b", re.MULTILINE)
-_MOST_OPENERS = 200  # brackets on a line: Arrow's reader recurses where Python's raises
+_MOST_OPENERS = 200  # opening brackets on a line: Arrow overflows the stack where Python raises
 _LABELS = "label."
 _HEAD_BYTES = 1 << 16
-_MOST_BYTES = 128 << 20  # of a document, parsed at once; takes some ten times that
+_MOST_BYTES = 128 << 20  # maximum size of a document; parsing takes about ten times the memory
 _SHOWN = 40
-# Keys of an object whose one list has the rows, as exports and SQuAD have them.
+# Keys of an object whose one list has the rows, as in exports and SQuAD.
 _NAMES_OF_ROWS = ("data", "rows", "examples", "records", "items", "instances", "samples")
-# An entry by a name, whose first field is called 0. Entries by numbers may have such fields.
+# An object per column: its key is not a number, and its first field is row 0. An entry with a
+# numeric key may well have a field 0.
 _TRANSPOSED = re.compile(rb'\{\s*"(?![0-9]+")(?:[^"\\]|\\.)*"\s*:\s*\{\s*"0"\s*:')
 
 
 def parse_object(text: str, *, as_json: Collection[str] = ()) -> JsonObject:
-    """Return an object's fields, those of nested ones by names with dots, some of them as JSON.
+    """Parse an object, and flatten nested objects into names with dots.
 
-    A `ValueError` is raised if it is no object, a name is there twice or a string is no text.
+    Args:
+        text: the object as JSON.
+        as_json: the fields to keep as JSON, in addition to chats.
+
+    Raises:
+        ValueError: the text is not a JSON object, a name is duplicated, or a string has lone
+            surrogates.
     """
     value = json.loads(text, object_pairs_hook=without_twins)
     if not isinstance(value, dict):
@@ -63,14 +70,14 @@ def parse_object(text: str, *, as_json: Collection[str] = ()) -> JsonObject:
 
 
 def _flat_object(fields: Iterable[tuple[str, Json]]) -> JsonObject:
-    """Fields as a dictionary; a `ValueError` where a name stands twice or a text is none."""
+    """Return fields as a dict. Raise a ValueError for duplicate names and lone surrogates."""
     flat = without_twins(list(fields))
     json.dumps(flat, ensure_ascii=False).encode("utf-8")
     return flat
 
 
 def is_ignored(name: str, ignored: Collection[str]) -> bool:
-    """Whether a column, or an object that it is a field of, is to be left out."""
+    """Return whether a column, or an object that contains it, is ignored."""
     return name in ignored or any(name.startswith(f"{other}.") for other in ignored)
 
 
@@ -80,10 +87,20 @@ def columns_of_objects(
     place: Callable[[int], str],
     ignored: Collection[str] = (),
 ) -> tuple[dict[str, pa.Array], list[str]]:
-    """Arrow arrays of flat objects' fields; and those columns whose numbers became texts.
+    """Convert flat objects to columns.
 
-    They do where there are texts among them, or ints that floats would change. `place` names the
-    place of the n-th object. An `InputError` names a column that no example can hold.
+    Args:
+        objects: the objects, one per row.
+        place: returns the place of the n-th object, for messages.
+        ignored: the columns to leave out.
+
+    Returns:
+        The Arrow array of each column, and the columns whose numbers became strings. Numbers become
+        strings next to other strings, and if a conversion of large integers to floats would change
+        them.
+
+    Raises:
+        InputError: a column has values that an example cannot hold.
     """
     columns, mixed = {}, []
     for name in dict.fromkeys(name for value in objects for name in value):
@@ -101,7 +118,7 @@ def columns_of_objects(
 
 
 def _json_column(name: str, values: Sequence[Json], place: Callable[[int], str]) -> pa.Array:
-    """Return an array of JSON, of a column in which some values are chats and none is another."""
+    """Return an array of JSON. Raise an InputError if a value is neither JSON nor null."""
     for row, value in enumerate(values):
         if value is not None and not isinstance(value, JsonText):
             raise InputError(
@@ -114,7 +131,7 @@ def _json_column(name: str, values: Sequence[Json], place: Callable[[int], str])
 def json_names(
     objects: Sequence[Mapping[str, Json]], names: Collection[str]
 ) -> tuple[set[str], set[str]]:
-    """Return which columns of flat objects are kept as JSON, and which of these are chats."""
+    """Return the columns of flat objects that are kept as JSON, and the chats among them."""
     texts = {name for name in names for value in objects if isinstance(value.get(name), JsonText)}
     chats = {
         name
@@ -125,13 +142,13 @@ def json_names(
 
 
 def cure_by_json(name: str) -> str:
-    """Return the advice to keep a column's values as JSON, or to leave it out."""
+    """Return the advice to keep a column as JSON or to ignore it."""
     keep, leave_out = (how_to_set(columns={name: kind}) for kind in ("json", "ignore"))
     return f"Keep its values as JSON: {keep}; or leave it out: {leave_out}."
 
 
 def _array(name: str, values: Sequence[Json], place: Callable[[int], str]) -> pa.Array:
-    """The values of a column, or the lists that they are, by the type that holds all of them."""
+    """Convert the values of a column to the type that holds all of them, in lists if any is one."""
     is_list = any(isinstance(value, list) for value in values)
     lists = [v if isinstance(v, list) else [] if v is None else [v] for v in values]
     kinds = {type(part) for parts in lists for part in parts}
@@ -153,7 +170,7 @@ def _array(name: str, values: Sequence[Json], place: Callable[[int], str]) -> pa
 def _type_of(
     kinds: set[type], values: Sequence[Json]
 ) -> tuple[pa.DataType, Callable[[Json], Json], Callable[[Json], bool], str]:
-    """The type of a column of some kinds of values, how they are read, which are right, a rule."""
+    """Return the Arrow type for Python types, a converter, a validity check, and the rule."""
     if not kinds <= {bool, int, float, str}:
         rule = "numbers, texts, or lists of these"
         return pa.null(), str, lambda part: type(part) in (bool, int, float, str), rule
@@ -165,10 +182,10 @@ def _type_of(
 
 
 def _would_lose_digits(values: Sequence[Json]) -> bool:
-    """Whether ints of 64 bits stand beside floats, which would change them; texts hold both."""
+    """Return whether converting 64-bit integers to floats would change one of them."""
     ints = [value for value in values if isinstance(value, int)]
     if not all(map(_is_in_64_bits, ints)) or not all(map(_is_finite, values)):
-        return False  # no text stands for these
+        return False  # such columns stay floats; NaN and infinity have no string in JSON
     return any(abs(value) > EXACT for value in ints)
 
 
@@ -186,7 +203,17 @@ def _is_in_64_bits(value: int) -> bool:
 def read_lines(
     data: bytes, piece: Piece, *, ignored: Collection[str] = (), as_json: Collection[str] = ()
 ) -> Rows:
-    """Return the rows of a piece, without ignored columns, and with some values kept as JSON."""
+    """Return the rows of a piece of JSON lines.
+
+    Args:
+        data: the lines.
+        piece: the piece.
+        ignored: the columns to leave out.
+        as_json: the columns to keep as JSON, in addition to chats.
+
+    Raises:
+        InputError: a column has values that an example cannot hold.
+    """
     if piece.start == 0:
         data = data.removeprefix(codecs.BOM_UTF8)
     table = _read_by_arrow(data, ignored) if _is_safe(data) and not as_json else None
@@ -197,7 +224,7 @@ def read_lines(
 
 
 def _is_safe(data: bytes) -> bool:
-    """Whether Arrow's reader survives it: it crashes on a line `null`, and on very deep nesting."""
+    """Return whether Arrow can read the data: it crashes on `null` lines and very deep nesting."""
     if _NULL_LINE.search(data):
         return False
     octets = np.frombuffer(data, np.uint8)
@@ -210,26 +237,26 @@ def _is_safe(data: bytes) -> bool:
 
 
 def _read_by_arrow(data: bytes, ignored: Collection[str]) -> pa.Table | None:
-    """What Arrow reads; None where that is not all, or not exactly what is there."""
+    """Read lines with Arrow, or return None if it would miss or change anything."""
     try:
-        data.decode("utf-8")  # Arrow does not look
+        data.decode("utf-8")  # Arrow does not check the encoding
         table = _parse(data, None)
         timeless = _replaced(table.schema, pa.types.is_temporal, pa.string())
         if timeless != table.schema:
             table = _parse(data, timeless)
         table, kept, _ = flatten_table(table)
         if kept or any(name in table.column_names for name in CHAT_NAMES):
-            return None  # Arrow gives each message the keys of all
+            return None  # Arrow gives each message the keys of all messages
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
         return None
     table = table.select([name for name in table.column_names if not is_ignored(name, ignored)])
-    # As many objects as lines: else there are blank lines, or several objects on one.
+    # Otherwise there are blank lines, or several objects on a line.
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
     if len(table) != lines or any(map(_is_doubtful, table.columns)):
         return None
     if not table.column_names:
-        return None  # a cast would forget how many rows there are
-    # 0 and 1 for truths, as where lines are read one by one.
+        return None  # a cast would lose the number of rows
+    # Convert booleans to 0 and 1, as reading line by line does.
     return table.cast(_replaced(table.schema, pa.types.is_boolean, pa.int64()))
 
 
@@ -255,7 +282,7 @@ def _replaced(
 
 
 def _is_doubtful(column: pa.ChunkedArray) -> bool:
-    """Whether it holds doubles that may be large integers, or lists with nulls or of others."""
+    """Return whether a column has doubles that may be large integers, or nested or null lists."""
     if pa.types.is_list(column.type):
         parts = [chunk.flatten() for chunk in column.chunks]
         return pa.types.is_nested(column.type.value_type) or any(
@@ -269,7 +296,7 @@ def _is_doubtful(column: pa.ChunkedArray) -> bool:
 def _read_one_by_one(
     data: bytes, piece: Piece, ignored: Collection[str], as_json: Collection[str]
 ) -> Rows:
-    """As `read_lines`, by Python's reader of JSON."""
+    """Read lines like `read_lines`, with Python's JSON parser."""
     objects, lines, bad, record = [], [], [], 0
     for line, text in enumerate(data.split(b"\n")):
         if not text.strip():
@@ -284,7 +311,7 @@ def _read_one_by_one(
         record += 1
 
     def place(number: int) -> str:
-        is_first = piece.start == 0  # of a later piece the lines before it are not known here
+        is_first = piece.start == 0  # a later piece does not know the number of lines before it
         return f"{piece.source}, line {lines[number]}" if is_first else piece.source
 
     columns, mixed = columns_of_objects(objects, place=place, ignored=ignored)
@@ -297,7 +324,7 @@ def _read_one_by_one(
 
 
 def find_document(inputs: LayoutInputs, whole: Piece) -> Piece:
-    """A file as one piece; an `InputError` where it is no rows of objects, or too large."""
+    """Return a file as one piece. Raise an InputError unless it has objects and is small enough."""
     with inputs.open(whole.path) as stream:
         head = stream.read(_HEAD_BYTES)
         size = stream.seek(0, 2)
@@ -337,7 +364,17 @@ def rows_within(value: Json) -> Json:
 def read_document(
     data: bytes, piece: Piece, *, ignored: Collection[str] = (), as_json: Collection[str] = ()
 ) -> Rows:
-    """Return the rows of a file, with some values kept as JSON."""
+    """Return the rows of a document.
+
+    Args:
+        data: the file's bytes.
+        piece: the file as one piece.
+        ignored: the columns to leave out.
+        as_json: the columns to keep as JSON, in addition to chats.
+
+    Raises:
+        InputError: the file is not JSON, or a column has values that an example cannot hold.
+    """
     text = decode_text(data, path=piece.source)
     try:
         value = json.loads(text, object_pairs_hook=without_twins)

@@ -1,11 +1,11 @@
-"""Values that are kept as JSON: chats, and the columns that `columns={"x": "json"}` names.
+"""Keep values as JSON: chats, and the columns that `columns={"x": "json"}` names.
 
     json_text([{"role": "user", "content": "Hi"}])     # '[{"role": "user", "content": "Hi"}]'
     is_chat([{"role": "user", "content": "Hi"}])       # True
 
-A chat is a list of messages: objects with `role` and `content`, or with `from` and `value`. A
-column in which a value is a chat is kept as JSON without being asked for; any other list of objects
-is no feature.
+A chat is a list of messages: objects with `role` and `content`, with `role` and `tool_calls`, or
+with `from` and `value`. A column with a chat is kept as JSON automatically. Any other list of
+objects cannot be a feature.
 """
 
 import datetime
@@ -19,13 +19,13 @@ import pyarrow as pa
 from trainer_utils.format.json_text import Json
 
 CHAT_NAMES = ("messages", "conversations", "conversation", "chat")
-"""Columns whose lists are chats even where all of them are empty."""
+"""Column names whose empty lists are chats as well."""
 
 JSON_COLUMNS = b"tfx-shards:json"
-"""The key of a Parquet file's metadata with the names of its columns that are JSON already."""
+"""Metadata key of a Parquet file for the names of the columns that are already JSON."""
 
 _MESSAGE_KEYS = (("role", "content"), ("role", "tool_calls"), ("from", "value"))
-_ROWS = 1024  # that are Python objects at a time
+_ROWS = 1024  # rows that are Python objects at a time
 
 
 class JsonText(str):
@@ -41,7 +41,7 @@ class ChatText(JsonText):
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON in one line; a `ValueError` if JSON has no such value."""
+    """Return a value as JSON in one line. Raise a ValueError if JSON has no such value."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
 
 
@@ -54,7 +54,7 @@ def _plain(value: Any) -> Json:
 
 
 def is_chat(value: Json) -> bool:
-    """Return whether a value is a list of messages, at least one."""
+    """Return whether a value is a non-empty list of messages."""
     return isinstance(value, list) and bool(value) and all(map(_is_message, value))
 
 
@@ -63,7 +63,13 @@ def _is_message(value: Json) -> bool:
 
 
 def kept_as_json(name: str, value: Json, as_json: Collection[str]) -> JsonText | None:
-    """Return a field's value as JSON if it is kept so; None if it is not, or is null."""
+    """Return the JSON of a field that is kept as JSON, or None for null and for other fields.
+
+    Args:
+        name: the field's name, with dots if it is nested.
+        value: its value.
+        as_json: the columns to keep as JSON, in addition to chats.
+    """
     if value is None:
         return None
     is_named_so = name.rpartition(".")[2] in CHAT_NAMES and value == []
@@ -75,7 +81,13 @@ def kept_as_json(name: str, value: Json, as_json: Collection[str]) -> JsonText |
 def flatten_object(
     value: "dict[str, Json]", prefix: str = "", *, as_json: Collection[str] = ()
 ) -> Iterator[tuple[str, Json]]:
-    """Yield the fields of nested objects, their names joined by dots; some values as JSON."""
+    """Yield the fields of nested objects, with their names joined by dots.
+
+    Args:
+        value: the object.
+        prefix: the prefix of each name.
+        as_json: the fields to keep as JSON, in addition to chats.
+    """
     for key, part in value.items():
         name = f"{prefix}{key}"
         may_be_kept = isinstance(part, (dict, list)) or name in as_json
@@ -93,13 +105,18 @@ def flatten_object(
 def flatten_table(
     table: pa.Table, *, as_json: Collection[str] = ()
 ) -> tuple[pa.Table, set[str], set[str]]:
-    """Replace structs by a column for each field, names joined by dots, and some columns by JSON.
+    """Replace structs by one column per field, with names joined by dots, and some columns by JSON.
+
+    Args:
+        table: the table.
+        as_json: the columns to keep as JSON, in addition to chats.
 
     Returns:
-        The table; the columns that are JSON, and those of them that are chats.
+        The table, the names of its JSON columns, and the names of its chat columns among them.
 
     Raises:
-        pa.ArrowInvalid: two columns have one name.
+        pa.ArrowInvalid: two columns have the same name.
+        ValueError: JSON has no such value.
     """
     texts, chats = set[str](), set[str]()
     while True:
@@ -122,7 +139,7 @@ def flatten_table(
 
 
 def is_chat_type(kind: pa.DataType) -> bool:
-    """Return whether a type is that of a list of messages."""
+    """Return whether an Arrow type is a list of messages."""
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         return False
     if not pa.types.is_struct(kind.value_type):
@@ -132,7 +149,7 @@ def is_chat_type(kind: pa.DataType) -> bool:
 
 
 def json_array(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the values of a column as JSON; null of a null."""
+    """Return the values of a column as JSON; null stays null."""
     parts = []
     for chunk in column.chunks:
         for start in range(0, len(chunk), _ROWS):
@@ -143,7 +160,7 @@ def json_array(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _with_maps(value: Any, kind: pa.DataType) -> Any:
-    """Return a value of Arrow with its maps, which are lists of pairs, as objects."""
+    """Convert the maps in an Arrow value, which Python sees as lists of pairs, to dicts."""
     if value is None or not pa.types.is_nested(kind):
         return value
     if pa.types.is_map(kind):
@@ -154,5 +171,5 @@ def _with_maps(value: Any, kind: pa.DataType) -> Any:
 
 
 def stored_as_json(metadata: Mapping[bytes, bytes] | None) -> frozenset[str]:
-    """Return the columns of a Parquet file that are JSON already, by its metadata."""
+    """Return the columns that are already JSON, from the metadata of a Parquet file."""
     return frozenset(json.loads((metadata or {}).get(JSON_COLUMNS, b"[]")))

@@ -1,11 +1,12 @@
-"""Finds out what columns hold, from every value of every piece.
+"""Infer the type of each column from every value of every piece.
 
-A column is of ints where every value is one, of floats where every value is a number, of lists
-where every value is one of these, else of texts; but a few words among numbers are an error, unless
-they say that a value is missing, as `NA`.
-A text is a number only where a program writes that number so: `08123`, `+5` and `1_000` are codes,
-or may be, and one of them makes its column one of texts; so do `1e5`, `5.` and `nan` where no other
-value is a float.
+A column has type int if every value is an integer, float if every value is a number, and lists of
+these if every value is such a list. Otherwise it has type string. A few words among numbers are an
+error, unless they mark a missing value, such as `NA`.
+
+A string counts as a number only in the form that programs write. `08123`, `+5` and `1_000` may be
+codes: one of them makes the column a string column. So do `1e5`, `5.` and `nan` if no other value
+is a float.
 """
 
 import dataclasses
@@ -28,72 +29,88 @@ from trainer_utils.format.json_text import Json
 
 LABEL_NAMES = ("label", "labels", "class", "classes", "category", "categories")
 
-# Numbers as programs write them: no zeros before them, no plus sign, no spaces.
+# Numbers as programs write them: without leading zeros, plus signs or spaces.
 _INT_TEXT = r"0|-?[1-9][0-9]*"
 _FLOAT_TEXT = (
     r"-?(0|[1-9][0-9]*)\.[0-9]+([eE][+-]?[0-9]+)?"  # 0.5, 4.50, 1.5e-07, 1.0E5
     r"|-?(0|[1-9][0-9]*)[eE][+-][0-9]+"  # 1e-05
 )
 _STATA_TEXT = r"-?\.[0-9]+([eE][+-]?[0-9]+)?"  # .5, as Stata and SAS write it
-# Floats beside such floats, else words and codes: `12e3` is the name of many things, `1.` numbers a
-# list. Python writes nan and inf; others, JSON's writers among them, write NaN, Inf and Infinity.
+# Floats if the column has clear floats, else words and codes: `12e3` can be a name, and `1.` can
+# number a list. Python writes nan and inf. Others, such as JSON writers, write NaN and Infinity.
 _DOUBTFUL_TEXT = r"nan|NaN|-?(inf|Inf|Infinity)|-?(0|[1-9][0-9]*)(\.|[eE][0-9]+)"
-_IN_LIST = re.compile(rf"{_INT_TEXT}|{_FLOAT_TEXT}|NaN|-?Infinity")  # the last two as JSON has them
-EXACT = 2**53  # beyond it, a double may stand for an integer that it is not
+_IN_LIST = re.compile(rf"{_INT_TEXT}|{_FLOAT_TEXT}|NaN|-?Infinity")  # the last two: Python's JSON
+EXACT = 2**53  # doubles above it cannot represent every integer
 _TYPES = {"int": pa.int64(), "float": pa.float32(), "string": pa.string(), "label": pa.string()}
-# Perhaps among spaces: people write `5, 7` for `5,7`.
+# Spaces are allowed around numbers: people write `5, 7` for `5,7`.
 _INT = rf"^[ \t]*({_INT_TEXT})[ \t]*$"
 _FLOAT = rf"^[ \t]*({_FLOAT_TEXT}|{_STATA_TEXT})[ \t]*$"
 _DOUBTFUL = rf"^[ \t]*({_DOUBTFUL_TEXT})[ \t]*$"
-# What is taken where the user says that a column holds numbers.
+# The forms that are accepted if the user declares a column of numbers.
 _GIVEN_INT = r"^\s*[+-]?[0-9]+\s*$"
 _GIVEN_NUMBER = (
     r"^\s*[+-]?([0-9]+\.?[0-9]*([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?"
     r"|[nN][aA][nN]|[iI][nN][fF]([iI][nN][iI][tT][yY])?)\s*$"
 )
-# What is a number, or a code that looks like one: digits of any script with points, commas and the
-# like between them. Anything else among numbers is a mistake.
+# A number, or a code that looks like one: digits of any script, with points, commas, signs or
+# underscores. Anything else among numbers is a mistake.
 _LIKE_NUMBER = (
     r"^[\s\pZ]*([+-]?([nN][aA][nN]|[iI][nN][fF]([iI][nN][iI][tT][yY])?|0[xXoObB][0-9a-fA-F]+"
     r"|[\p{Nd}_.,+-]*\p{Nd}[\p{Nd}_.,+-]*([eE][+-]?\p{Nd}+)?))[\s\pZ]*$"
 )
 # Words for a missing value that R, pandas, databases and Excel write among numbers.
 MISSING_WORDS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", r"\N")
-_MISSING = rf"^\s*({'|'.join(map(re.escape, MISSING_WORDS))})?\s*$"  # a blank is one too
+_MISSING = rf"^\s*({'|'.join(map(re.escape, MISSING_WORDS))})?\s*$"  # or blank
 _MOST_FLOAT = float(np.finfo(np.float32).max)
 _SHOWN = 60  # characters of a value in a message
 
-Records = npt.NDArray[np.int64]  # the rows' numbers in their piece
-Place = tuple[int, str]  # such a number, and the value as it stands there
+Records = npt.NDArray[np.int64]  # the numbers of rows in their piece
+Place = tuple[int, str]  # the number of a row, and its value as a string
 
 
 @dataclasses.dataclass
 class ColumnFacts:
-    """What one piece's values of a column are."""
+    """The facts about a column's values in one piece."""
 
-    values: int = 0  # how many there are; the others are missing
-    numbers: int = 0  # how many are numbers, look like ones, or are lists of them
-    missing: int = 0  # how many are words that among numbers stand for a missing value
-    lists: int = 0
-    are_texts: bool = False  # whether the lists stand as texts, and may be taken for these
-    bytes: int = 0
-    has_floats: bool = False  # whether one of the numbers is a float without doubt
-    has_doubtful: bool = False  # whether a text is a float only beside others, as `nan` is
-    has_codes: bool = False  # whether a text is like a number that is written in another way
-    # the first of each: `float` is no int, `text` no number, `too_large` an int that 64 bits do not
-    # hold; `not_finite` is a number, no text; `overflow` a finite number that a float of 32 bits
-    # does not hold, `rounded` a whole one that it changes
+    values: int = 0  # number of values that are not null
+    numbers: int = 0  # number of values that are numbers, look like numbers, or are lists of them
+    missing: int = 0  # number of values that mean a missing value in a column of numbers
+    lists: int = 0  # number of values that are lists
+    are_texts: bool = False  # whether the lists are strings in the file, and may stay strings
+    bytes: int = 0  # size of the Arrow array
+    has_floats: bool = False  # whether a number is clearly a float
+    has_doubtful: bool = False  # whether a string is a float only among other floats, like `nan`
+    has_codes: bool = False  # whether a string looks like a number but may be a code, like `08123`
+    # The first value of each kind: `float` is not an int, `text` is not a number, and `too_large`
+    # is an int of more than 64 bits. `not_finite` is an infinite or NaN float that is not a string.
+    # `overflow` is finite but too large for a 32-bit float. `rounded` is a whole number that a
+    # 32-bit float would change.
     first: dict[str, Place] = dataclasses.field(default_factory=dict)
 
     def note(self, what: str, array: pa.Array, mask: pa.Array, records: Records) -> None:
-        """Keeps the first value that a mask has."""
+        """Record the first value that a mask selects.
+
+        Args:
+            what: the key in `first`.
+            array: the values.
+            mask: the boolean mask of the values.
+            records: the row number of each value.
+        """
         row = pc.index(mask, True).as_py()
         if row >= 0:
             self.first[what] = int(records[row]), repr(array[row].as_py())[:_SHOWN]
 
 
 def check_columns(given: Mapping[str, str], names: Collection[str], *, of: str) -> None:
-    """Refuses kinds that are given for columns that `of` lacks; ignored ones may be gone."""
+    """Raise a ConfigError if a kind is given for a column that is not there.
+
+    Ignored columns may be absent.
+
+    Args:
+        given: the kinds that the user sets, by column.
+        names: the columns of the table.
+        of: the table, for the message.
+    """
     for name, kind in given.items():
         if name not in names and kind != "ignore":
             allowed, meant = f"columns of {of} ({', '.join(names)})", did_you_mean(name, names)
@@ -101,9 +118,12 @@ def check_columns(given: Mapping[str, str], names: Collection[str], *, of: str) 
 
 
 def column_facts(array: pa.Array, records: Records, *, are_texts: bool) -> ColumnFacts:
-    """Looks at every value of an array of int64, float64, string, binary, or lists of these.
+    """Return the facts about an array of int64, float64, string, binary, or lists of these.
 
-    `are_texts` says whether numbers and lists may stand as texts.
+    Args:
+        array: the values of a column in one piece.
+        records: the row number of each value.
+        are_texts: whether numbers and lists may be written as strings, as in a CSV.
     """
     values = len(array) - array.null_count
     if not values:
@@ -119,7 +139,7 @@ def column_facts(array: pa.Array, records: Records, *, are_texts: bool) -> Colum
         facts.lists = values
         kind = kind.value_type
     if pa.types.is_null(kind):
-        facts.values = 0  # empty lists say that there are lists, and no more
+        facts.values = 0  # empty lists do not show the type of their elements
     elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
         facts.numbers, facts.has_floats = values, pa.types.is_floating(kind)
     else:
@@ -149,7 +169,7 @@ def _facts_of_texts(array: pa.Array, records: Records) -> ColumnFacts:
     if ints < facts.values:
         is_float = pc.match_substring_regex(array, _FLOAT)
         is_number, floats = pc.or_(is_int, is_float), _count(is_float)
-    if ints + floats < facts.values:  # else the common case, in as few looks as can be
+    if ints + floats < facts.values:  # otherwise, the common case, two regular expressions suffice
         others = _count(pc.match_substring_regex(array, _DOUBTFUL))
         facts.has_doubtful = others > 0
         facts.has_codes = ints + floats + others < facts.numbers
@@ -166,21 +186,21 @@ def _facts_of_texts(array: pa.Array, records: Records) -> ColumnFacts:
     _note_sizes(facts, shown, numbers, are_finite, rows)
     try:
         numbers_of_texts(array.filter(is_int), pa.int64())
-    except pa.ArrowInvalid:  # an int past 64 bits: no double that stands for it is smaller
+    except pa.ArrowInvalid:  # an int of more than 64 bits: as a double it is at least 2**63
         facts.note("too_large", shown, pc.greater_equal(pc.abs(numbers), 2.0**63), rows)
         facts.has_codes = True
     return facts
 
 
 def not_finite(array: pa.Array, records: Records) -> Place | None:
-    """The first of floats, or of lists of them, that is infinite or no number."""
+    """Return the first infinite or NaN value of floats or lists of floats, or None."""
     return column_facts(array, records, are_texts=False).first.get("not_finite")
 
 
 def _note_sizes(
     facts: ColumnFacts, shown: pa.Array, numbers: pa.Array, are_finite: pa.Array, records: Records
 ) -> None:
-    """Notes a finite number that 32 bits cannot hold, and a whole one that they change."""
+    """Note the first finite number that overflows float32, and the first whole one it rounds."""
     are_large = pc.and_(pc.greater(pc.abs(numbers), _MOST_FLOAT), are_finite)
     facts.note("overflow", shown, are_large, records)
     if not facts.has_floats:
@@ -189,7 +209,7 @@ def _note_sizes(
     with np.errstate(over="ignore", invalid="ignore"):
         is_other = np.isfinite(values) & (values == np.trunc(values))
         is_other &= values.astype(np.float32) != values
-    if pa.types.is_string(shown.type):  # `1e30` is no id
+    if pa.types.is_string(shown.type):  # ids are written out: `1e30` is not an id
         is_other &= _flags(pc.greater_equal(pc.binary_length(shown), len("16777217")))
     facts.note("rounded", shown, pa.array(is_other), records)
 
@@ -211,10 +231,20 @@ def decide_column(
     is_text: bool,
     place: Callable[[Any, int], str],
 ) -> Column | None:
-    """What a column is, by the facts of its pieces; None where no row has a value.
+    """Decide the type of a column from the facts of its pieces.
 
-    A value that is not of the kind that is `given`, or that most are, is an `InputError` with its
-    place. `is_text`: it is the text of the examples, whatever stands in it.
+    Args:
+        name: the column.
+        facts: the pieces, each with its facts.
+        given: the kind that the user sets, or None.
+        is_text: whether the column is a text column, which stays a string column.
+        place: returns the place of a row of a piece, for messages.
+
+    Returns:
+        The column, or None if no row has a value.
+
+    Raises:
+        InputError: a value is not of the given kind, or of the kind that most values have.
     """
     found = [fact for _, fact in facts]
     values, numbers = sum(fact.values for fact in found), sum(fact.numbers for fact in found)
@@ -222,7 +252,7 @@ def decide_column(
         return None
     missing = sum(fact.missing for fact in found)
     is_list = any(fact.lists for fact in found)
-    # Texts that look like lists are lists only where all of them do.
+    # Strings that look like lists are lists only if all of them do.
     if is_list and all(f.are_texts for f in found) and any(f.lists < f.values for f in found):
         is_list, numbers = False, 0
     given = "string" if given == "json" else given
@@ -257,7 +287,7 @@ def decide_column(
             "they are words, keep them: %s",
             *(name, missing, values, texts),
         )
-    if kind == "float" and given is None and (wrong := first("rounded")):  # as 123456789.0 of an id
+    if kind == "float" and given is None and (wrong := first("rounded")):  # an id: 123456789.0
         logging.warning(
             "column %r: floats are stored in 32 bits, which round whole numbers above "
             "16777216: got %s. If they are ids, keep them as texts: %s",
@@ -267,9 +297,9 @@ def decide_column(
 
 
 def _kind_by_values(found: Sequence[ColumnFacts], values: int, numbers: int) -> str | None:
-    """`int` or `float` where most values are numbers, None where they are not."""
+    """Return `int` or `float` if most values are numbers, else None."""
     if 2 * numbers <= values or any(fact.has_codes for fact in found):
-        return None  # one `08123` says what all of them are
+        return None  # a single `08123` shows that all of them are codes
     if any(fact.has_doubtful for fact in found) and not any(fact.has_floats for fact in found):
         return None
     return "float" if any("float" in fact.first for fact in found) else "int"
@@ -279,10 +309,15 @@ def _kind_by_values(found: Sequence[ColumnFacts], values: int, numbers: int) -> 
 
 
 def cast_column(array: pa.Array, column: Column, *, floats: pa.Array | None = None) -> pa.Array:
-    """Casts a column of a piece to the type that was decided; labels stay texts.
+    """Cast the values of a piece to the type of their column; labels stay strings.
 
-    Returns an Arrow array of int64, float (of 32 bits unless `floats` is another type of Arrow),
-    string or binary, or of lists of these.
+    Args:
+        array: the values.
+        column: the column, as `decide_column` returns it.
+        floats: the Arrow type for floats. Default: float32.
+
+    Returns:
+        An Arrow array of int64, float, string or binary, or of lists of these.
     """
     kind = floats if floats is not None and column.kind == "float" else _TYPES[column.kind]
     if not column.is_list:
@@ -293,7 +328,7 @@ def cast_column(array: pa.Array, column: Column, *, floats: pa.Array | None = No
         array = lists
     if pa.types.is_list(array.type):
         lengths, values = pc.fill_null(pc.list_value_length(array), 0), array.flatten()
-    else:  # each is a list of one
+    else:  # each value becomes a list of one
         lengths, values = array.is_valid(), array.drop_null()
     offsets = np.cumsum(np.insert(lengths.to_numpy(zero_copy_only=False), 0, 0), dtype=np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), _scalars(values, kind))
@@ -314,7 +349,7 @@ def _scalars(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def texts_of(array: pa.Array) -> pa.Array:
-    """Values of a column of texts: numbers become such as `text_of_number` makes of each."""
+    """Return values as strings; floats become strings as in `text_of_number`."""
     if pa.types.is_floating(array.type):
         texts = [None if value is None else text_of_number(value) for value in array.to_pylist()]
         return pa.array(texts, pa.string())
@@ -322,7 +357,7 @@ def texts_of(array: pa.Array) -> pa.Array:
 
 
 def no_text(name: str, value: object, place: str) -> InputError:
-    """The error of a number among texts that no text stands for: `nan`, `inf`."""
+    """Return the error for a `nan` or `inf` among strings, which has no string in JSON."""
     return InputError(
         f"column {name!r}: expected texts, or numbers that JSON has, got {value} among texts "
         f"({place}). Write null for a text that is missing, or leave the column out: "
@@ -331,9 +366,10 @@ def no_text(name: str, value: object, place: str) -> InputError:
 
 
 def text_of_number(value: float | str) -> str:
-    """The text that stands for a number among texts: `1` of 1, 1.0 and True; a text is its own.
+    """Return the string for a number among strings: `1` for 1, 1.0 and True.
 
-    Which of these it was is forgotten where all other values of a piece are numbers.
+    These have to be equal, because a piece with nothing but numbers does not keep the difference.
+    A string is returned unchanged.
     """
     if isinstance(value, str):
         return value
@@ -343,7 +379,15 @@ def text_of_number(value: float | str) -> str:
 
 
 def numbers_of_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Numbers of texts that are such, perhaps with spaces or a plus sign; null of missing ones."""
+    """Parse strings as numbers, with optional spaces and plus signs; missing values become null.
+
+    Args:
+        texts: the strings; each is a number or marks a missing value.
+        kind: the Arrow type of the result.
+
+    Raises:
+        pa.ArrowInvalid: a string is not a number, or does not fit into 64 bits.
+    """
     wide = pa.float64() if pa.types.is_floating(kind) else kind
     try:
         numbers = texts.cast(wide)
@@ -356,7 +400,7 @@ def numbers_of_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def lists_of_texts(array: pa.Array) -> pa.Array:
-    """Texts such as `[1, 2]` as lists, where every value is such; else None."""
+    """Parse strings such as `[1, 2]` as lists if every value is one; return None otherwise."""
     if not pc.all(pc.starts_with(array, "[")).as_py():
         return None
     lists = [None if text is None else _list_of_text(text) for text in array.to_pylist()]
@@ -373,7 +417,7 @@ def lists_of_texts(array: pa.Array) -> pa.Array:
 
 
 def _list_of_text(text: str) -> list[Json] | None:
-    """The list that a text is in JSON, of texts or of numbers as programs write them; else None."""
+    """Parse a JSON list of strings, or of numbers as programs write them; else return None."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""Parquet: a piece is a row group or more, read with its types.
+"""Read Parquet files with their types. A piece is one or more row groups, or a part of one.
 
-What the installed Arrow does not read (Arrow 10: lists of fixed size with nulls, views,
-dictionaries in lists) is refused by name.
+Columns that the installed Arrow cannot read are named in the error. For Arrow 10, these are
+fixed-size lists with nulls, views, and dictionaries in lists.
 """
 
 import dataclasses
@@ -26,12 +26,12 @@ from components.tables.times import texts_of_times
 from trainer_utils.format import InputError
 from trainer_utils.storage import is_fault
 
-_HELD_BYTES = 64 << 20  # of a row group, beyond which it is read in parts; takes five times that
+_HELD_BYTES = 64 << 20  # larger row groups are read in parts; reading takes five times the memory
 _MOST_GROUP_BYTES = 4 << 30
-_MOST_REPEATED_BYTES = 1 << 30  # of a column of a row group, most of them texts that come again
+_MOST_REPEATED_BYTES = 1 << 30  # limit of an unpacked column chunk, which repeats most strings
 _PEEK_ROWS, _BUFFER_BYTES = 1024, 1 << 20
-_DICTIONARY_BYTES = 2 << 20  # of the strings that a column chunk has once; writers end at 1 MiB
-_INDEX_BYTES = 16  # a value is a number of fewer bytes where its string is there once
+_DICTIONARY_BYTES = 2 << 20  # generous size of a dictionary: writers stop at 1 MiB
+_INDEX_BYTES = 16  # dictionary-encoded values take fewer bytes than this
 _INDEX_ROWS = 1 << 16
 _File: TypeAlias = Any  # pyarrow.parquet.ParquetFile, which has no types
 _RULE = "numbers, texts, times, or lists of these"
@@ -42,10 +42,15 @@ _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_
 def find_pieces(
     inputs: LayoutInputs, whole: Piece, *, left_out: frozenset[str] = frozenset()
 ) -> Iterator[Piece]:
-    """Yield pieces: row groups together, or of a large one some rows, counted as they unpack.
+    """Yield pieces: several small row groups, or some rows of a large one, by unpacked size.
 
-    An `InputError` is raised if it is no Parquet, or a group is too large without what is
-    `left_out`.
+    Args:
+        inputs: the inputs that the file is one of.
+        whole: the file as one piece.
+        left_out: columns that will not be read, so that their size does not count.
+
+    Raises:
+        InputError: the file is not Parquet, or a row group is too large.
     """
     with inputs.open(whole.path) as stream:
         file = open_file(stream, whole.source)
@@ -77,7 +82,7 @@ def find_pieces(
 def _parts_of(
     file: _File, stream: BinaryIO, number: int, source: str, left_out: frozenset[str]
 ) -> list[tuple[int, int, int]]:
-    """Return the parts in which a row group is read: first row, last row, and bytes unpacked."""
+    """Return the parts to read a row group in: first row, end row, and unpacked bytes of each."""
     group = file.metadata.row_group(number)
     rows, size = group.num_rows, _least_bytes(group, left_out)
     if size > _MOST_GROUP_BYTES:
@@ -103,7 +108,10 @@ def _parts_of(
 
 
 def _least_bytes(group: Any, left_out: frozenset[str]) -> int:
-    """What a group unpacks to at least, by its metadata: texts that come again are there once."""
+    """Return the minimum unpacked size of a row group, by its metadata.
+
+    The metadata counts a repeated string once, so the unpacked size may be larger.
+    """
     return sum(
         max(chunk.total_uncompressed_size, 8 * chunk.num_values)
         for chunk in map(group.column, range(group.num_columns))
@@ -112,7 +120,7 @@ def _least_bytes(group: Any, left_out: frozenset[str]) -> int:
 
 
 def _may_repeat(chunk: Any) -> bool:
-    """Return whether most strings of a column chunk may be there once, and come again in rows."""
+    """Return whether rows may repeat most strings of a dictionary-encoded column chunk."""
     if not chunk.has_dictionary_page or not chunk.num_values:
         return False
     stored = max(0, chunk.total_uncompressed_size - _DICTIONARY_BYTES) / chunk.num_values
@@ -123,9 +131,10 @@ def _may_repeat(chunk: Any) -> bool:
 def _repeated_bytes(
     file: _File, stream: BinaryIO, number: int, source: str, left_out: frozenset[str]
 ) -> npt.NDArray[np.float64] | None:
-    """Return how many bytes of each row are strings that a row group has once; None if few are.
+    """Return the bytes of repeated strings in each row of a row group, or None if there are few.
 
-    An `InputError` is raised if a column unpacks to more than any file that is no bomb.
+    Raises:
+        InputError: a column unpacks to more than a legitimate file would, as in a zip bomb.
     """
     group = file.metadata.row_group(number)
     sizes: Any = None
@@ -153,7 +162,7 @@ def _repeated_bytes(
 
 
 def _peek(file: _File, stream: BinaryIO, path: str) -> _File:
-    """Return a reader that gives the strings of a column as numbers of different ones."""
+    """Return a reader that keeps the strings of a column dictionary-encoded."""
     return pyarrow.parquet.ParquetFile(
         stream, metadata=file.metadata, read_dictionary=[path], buffer_size=_BUFFER_BYTES
     )
@@ -176,7 +185,15 @@ def _too_large(source: str, group: int, most: int, size: int) -> InputError:
 
 
 def open_file(stream: BinaryIO, source: str) -> _File:
-    """Opens a file; an `InputError` where it is no Parquet."""
+    """Open a Parquet file.
+
+    Args:
+        stream: the file.
+        source: its name, for messages.
+
+    Raises:
+        InputError: the file is not Parquet.
+    """
     try:
         return pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -189,10 +206,16 @@ def open_file(stream: BinaryIO, source: str) -> _File:
 def read(
     stream: BinaryIO, piece: Piece, options: TableOptions, *, unread: frozenset[str] = frozenset()
 ) -> Rows:
-    """Return the rows of some row groups; of ignored and unread columns no byte is read.
+    """Return the rows of a piece. No byte of ignored and unread columns is read.
+
+    Args:
+        stream: the file.
+        piece: the piece.
+        options: the settings of tables.
+        unread: columns to skip in addition to ignored ones.
 
     Raises:
-        InputError: the file is damaged, or a column is of a type that no example can hold.
+        InputError: the file is damaged, or an example cannot hold the type of a column.
     """
     source, rows, ignored = piece.source, piece.details.get("rows"), options.ignored
     groups = range(piece.start, piece.stop)
@@ -216,7 +239,7 @@ def read(
     }
     for name, names_of in classes.items():
         columns[name] = named_classes(columns[name], names_of, column=name, source=source)
-    # All digits of a decimal are kept, whether it becomes an int, a float or a string.
+    # Decimals stay strings with all digits until the column becomes int, float or string.
     texts = [name for name in names if pa.types.is_decimal(table.schema.field(name).type)]
     return Rows(
         columns,
@@ -237,9 +260,18 @@ def read_columns(
     ignored: frozenset[str] = frozenset(),
     unread: frozenset[str] = frozenset(),
 ) -> pa.Table:
-    """All columns of row groups, or of some rows of one, that can be read; ignored ones need not.
+    """Read the columns of row groups, or of some rows of one.
 
-    An `InputError` where the file is damaged, or two columns have one name.
+    Args:
+        stream: the file.
+        source: its name, for messages.
+        groups: the row groups. Default: all.
+        rows: the first and end row within a single row group. Default: all rows.
+        ignored: columns to leave out, rather than raise an error, if Arrow cannot read them.
+        unread: columns to leave out.
+
+    Raises:
+        InputError: the file is damaged, or two columns have the same name.
     """
     file = open_file(stream, source)
     groups = range(file.metadata.num_row_groups) if groups is None else groups
@@ -248,7 +280,7 @@ def read_columns(
         rule, got = "columns of different names", f"two called {twice[0]!r}"
         raise InputError.at(source, expected=rule, got=got, advice="Rename one.")
     columns = {}
-    for name in schema.names:  # alone, so that one that cannot be read is known
+    for name in schema.names:  # separately, so that an error names the column
         if name in unread:
             continue
         try:
@@ -264,7 +296,7 @@ def read_columns(
                 raise _bad_column(name, rule, got, source, error, cure=cure) from error
     if columns:
         return pa.table(columns).replace_schema_metadata(file.metadata.metadata)
-    table = file.read_row_groups(groups, columns=[])  # which knows how many rows there are
+    table = file.read_row_groups(groups, columns=[])  # a table without columns has a row count
     return table if rows is None else table.slice(rows[0], rows[1] - rows[0])
 
 
@@ -287,24 +319,24 @@ def _read_group(
     rows: Sequence[int] | None,
     source: str,
 ) -> Iterator[pa.Array]:
-    """A column of a row group, or of some of its rows, as many at a time as memory surely holds.
+    """Yield a column of a row group, or some of its rows, in batches that fit into memory.
 
-    A text that the file has once may come again in every row: what all rows take is counted.
-    Without threads: one that still reads after another's error would share the stream with what is
-    read next. Pieces are read side by side by processes.
+    A string that the file stores once may be repeated in every row, so the unpacked size is
+    limited. Threads are not used: after an error, a thread that still reads would share the stream
+    with the next read. Processes read pieces in parallel.
     """
     left_out, stop = rows or (0, file.metadata.row_group(number).num_rows)
     lacking, size = stop - left_out, 0
     longest = _longest_text(file, stream, number, name)
     at_once = max(1, min(lacking, _MOST_REPEATED_BYTES // longest))
     if is_repeated := rows is not None and _is_repeated(file, number, name):
-        file, at_once = _peek(file, stream, name), _INDEX_ROWS  # rows to pass over are numbers
+        file, at_once = _peek(file, stream, name), _INDEX_ROWS  # rows to skip are only indices
     for batch in file.iter_batches(at_once, row_groups=[number], columns=[name], use_threads=False):
         part = batch.column(0).slice(min(left_out, len(batch)), lacking)
         if is_repeated and pa.types.is_dictionary(part.type):
             part = part.dictionary_decode()
         if isinstance(part.type, pa.BaseExtensionType):
-            part = part.storage  # since Arrow 10 joins no others
+            part = part.storage  # Arrow 10 cannot concatenate extension arrays
         left_out, lacking = max(left_out - len(batch), 0), lacking - len(part)
         size += _unpacked(part)
         if size > _MOST_REPEATED_BYTES:
@@ -315,14 +347,17 @@ def _read_group(
 
 
 def _is_repeated(file: _File, number: int, name: str) -> bool:
-    """Return whether a column of strings has most of them once."""
+    """Return whether rows may repeat most strings of a column."""
     group = file.metadata.row_group(number)
     chunks = map(group.column, range(group.num_columns))
     return any(chunk.path_in_schema == name and _may_repeat(chunk) for chunk in chunks)
 
 
 def _longest_text(file: _File, stream: BinaryIO, number: int, name: str) -> int:
-    """How long the texts of a group are that the file has once, where that matters; at least 1."""
+    """Return the length of the longest string in a column's dictionaries; at least 1.
+
+    Only columns that may unpack to too many bytes are examined.
+    """
     group, longest = file.metadata.row_group(number), 1
     for chunk in map(group.column, range(group.num_columns)):
         path, most = chunk.path_in_schema, chunk.num_values * chunk.total_uncompressed_size
@@ -335,13 +370,13 @@ def _longest_text(file: _File, stream: BinaryIO, number: int, name: str) -> int:
         batches = peek.iter_batches(_PEEK_ROWS, row_groups=[number], columns=[path])
         arrays = (array for batch in batches for array in _dictionaries(batch.column(0)))
         first = next((array for array in arrays if len(array.dictionary)), None)
-        if first is not None:  # the page of the dictionary was read as a whole
+        if first is not None:  # a batch has the whole dictionary
             longest = max(longest, pc.max(pc.binary_length(first.dictionary)).as_py())
     return longest
 
 
 def _dictionaries(array: pa.Array) -> Iterator[pa.DictionaryArray]:
-    """The arrays of texts and their numbers that an array is, or has in structs and lists."""
+    """Yield the dictionary arrays in an array, including those in structs and lists."""
     if pa.types.is_struct(array.type):
         for part in array.flatten():
             yield from _dictionaries(part)
@@ -352,7 +387,7 @@ def _dictionaries(array: pa.Array) -> Iterator[pa.DictionaryArray]:
 
 
 def _unpacked(array: pa.Array) -> int:
-    """How many bytes an array stands for."""
+    """Return the size in bytes of an array after its dictionaries are unpacked."""
     size = 0 if pa.types.is_dictionary(array.type) else array.nbytes
     for part in _dictionaries(array):
         lengths = pc.binary_length(part.dictionary).to_numpy(zero_copy_only=False)
@@ -361,7 +396,7 @@ def _unpacked(array: pa.Array) -> int:
 
 
 def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
-    """An array of the few types that examples have."""
+    """Convert an array to one of the few types of features."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return _plain(array.dictionary_decode(), name, source)

@@ -1,7 +1,7 @@
-"""Pieces of tables, each small enough to be held and read without the others, and their rows.
+"""Cut tables into pieces that fit into memory and can be read independently.
 
-A large file is cut where a row ends. In a CSV a line break may stand between quotes, so the cut
-follows the quotes from the file's beginning, a block at a time.
+A large file is cut between rows. A line break in a CSV may be inside quotes, so the cut tracks the
+quotes from the beginning of the file, one block at a time.
 """
 
 import codecs
@@ -18,15 +18,15 @@ from components.common.advice import how_to_set
 from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import packing_of
 
-PIECE_BYTES = 16 << 20  # 16 MiB: some hundred MB while it is worked on
-PIECE_ROWS = 1 << 18  # of short rows, each of which takes some 400 bytes while it is worked on
+PIECE_BYTES = 16 << 20  # 16 MiB take a few hundred MB of memory during processing
+PIECE_ROWS = 1 << 18  # limits pieces of short rows: each row takes about 400 bytes of memory
 MAX_ROW_BYTES = 64 << 20
-MAX_COLUMNS = 50_000  # each is a feature of its own, with some ms of work
+MAX_COLUMNS = 50_000  # each column is a separate feature that costs some ms
 _BLOCK_BYTES = 4 << 20
-_BLANK_BYTES = 64  # a line of more spaces than that is no blank one
+_BLANK_BYTES = 64  # longer lines are not checked for being blank
 _LIKELY_ENCODINGS = ("latin-1", "utf-16")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_HEAD_BYTES = 1 << 12  # that are looked at
+_HEAD_BYTES = 1 << 12  # bytes that are searched for the NULs of UTF-16
 _PARQUET = "a Parquet file"
 _BINARY_FORMATS = {
     b"PAR1": _PARQUET,
@@ -50,23 +50,24 @@ _Options = TypeVar("_Options")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """How tables are read, by settings that an ExampleGen has checked."""
+    """Settings for reading tables, already validated by an ExampleGen."""
 
-    # kinds by column, as the user sets them
+    # Kinds of columns, as set by the user.
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    column_names: Sequence[str] = ()  # of CSV and TSV without a header, or in place of its names
-    # whether the first row of CSV and TSV has the names; None where that is recognised
+    # Column names of CSV and TSV files without a header, or names to use instead of it.
+    column_names: Sequence[str] = ()
+    # Whether the first row of CSV and TSV files is a header; None: detect it.
     header: bool | None = None
-    delimiter: str | None = None  # between the fields of CSV and TSV; None for the layout's own
-    # of CSV and TSV: `csv` (RFC 4180), or `none`: quotes are characters like any other
+    delimiter: str | None = None  # between the fields of CSV and TSV; None: the layout's default
+    # Quoting of CSV and TSV: `csv` (RFC 4180), or `none` (quotes are ordinary characters).
     quoting: str = "csv"
-    encoding: str = "utf-8"  # of the files, as Python names it
-    follow_links: bool = False  # whether links may lead out of the input base
-    tokenizer: str | None = None  # whose template makes texts of chats
+    encoding: str = "utf-8"  # encoding of the files, by its Python name
+    follow_links: bool = False  # whether links may point outside the input base
+    tokenizer: str | None = None  # the tokenizer whose template renders chats
 
     @property
     def is_utf8(self) -> bool:
-        """Whether files can be read as they are."""
+        """Whether files are UTF-8 and need no conversion."""
         return self.encoding in ("utf-8", "utf-8-sig", "ascii")
 
     @property
@@ -81,34 +82,39 @@ class TableOptions:
 
     @property
     def ignored(self) -> frozenset[str]:
-        """Columns that are ignored."""
+        """Columns to ignore."""
         return frozenset(name for name, kind in self.columns.items() if kind == "ignore")
 
 
 def select_settings(kind: type[_Options], settings: object) -> _Options:
-    """Makes a dataclass of the settings of its fields' names; where there is none, its default."""
+    """Create a dataclass from the settings with its fields' names; missing ones keep the default.
+
+    Args:
+        kind: the dataclass.
+        settings: an object whose attributes are settings.
+    """
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     return kind(**{name: getattr(settings, name) for name in names if hasattr(settings, name)})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Piece:
-    """What one worker reads at a time."""
+    """The part of a table that one worker reads at a time."""
 
-    path: str  # of the file, relative to the input base; of its UTF-8 copy where it needed one
-    source: str  # the file as the user knows it
-    layout: str  # how it is read
-    split: str | None = None  # that all of its rows belong to, or None
-    start: int = 0  # of its bytes; of a Parquet file of its row groups
-    stop: int = 0
-    too_long: bool = False  # whether it is one row, longer than may be held
-    rows: int = 0  # about how many rows there are, blank ones among them
-    # what the layout needs beside, such as the names of the columns
+    path: str  # path relative to the input base, or the path of the file's UTF-8 copy
+    source: str  # the file that the user provided
+    layout: str  # the format to read it in
+    split: str | None = None  # the split of all of its rows, or None
+    start: int = 0  # the first byte, or the first row group of a Parquet file
+    stop: int = 0  # the end of the bytes or row groups (exclusive)
+    too_long: bool = False  # whether it is a single row that exceeds the maximum size
+    rows: int = 0  # approximate number of rows, including blank ones
+    # Details that depend on the layout, such as the column names.
     details: Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
     @property
     def size(self) -> int:
-        """About how many bytes are read."""
+        """Approximate number of bytes to read."""
         return int(self.details.get("bytes", self.stop - self.start))
 
 
@@ -116,11 +122,11 @@ class Piece:
 
 
 class BadQuote(Exception):
-    """A quote that cannot be meant.
+    """A quote that breaks the rules of CSV.
 
-    A quoted field does not end, and `offset` is where the row with it begins. Or one goes on after
-    its closing quote (`is_stray`), which is at `offset`: readers of CSV would drop both quotes, or
-    take the rows up to the next quote for a part of the field.
+    Either a quoted field is never closed; its row begins at `offset`. Or text follows a closing
+    quote at `offset` (`is_stray`). Lenient CSV readers would drop such quotes, or read the rows up
+    to the next quote as a part of the field.
     """
 
     def __init__(self, offset: int, *, is_stray: bool) -> None:
@@ -137,23 +143,27 @@ def cut(
     piece_rows: int = PIECE_ROWS,
     max_row_bytes: int = MAX_ROW_BYTES,
 ) -> Iterator[Piece]:
-    """Cuts a file where rows end, from where it is said to start; rows that are too long alone.
+    """Cut a file between rows. Each row that is too long becomes a separate piece.
 
     Args:
-        delimiter: of a table whose fields may be quoted; None where a line is a row.
-        piece_bytes: about how long a piece is.
-        piece_rows: the most rows of a piece.
+        stream: the file.
+        whole: a piece with the file's fields; the cut begins at its `start`.
+        delimiter: the delimiter of a table with quoted fields. None: each line is a row.
+        piece_bytes: approximate size of a piece in bytes.
+        piece_rows: maximum number of rows of a piece.
+        max_row_bytes: size in bytes above which a row is too long.
 
     Raises:
-        BadQuote: the file ends between quotes, or a field goes on after its closing quote.
+        BadQuote: the file ends inside quotes, or text follows a closing quote.
     """
 
     def part(start: int, stop: int, rows: int, *, too_long: bool = False) -> Piece:
         return dataclasses.replace(whole, start=start, stop=stop, too_long=too_long, rows=rows)
 
-    rows = 0  # of the piece that is not yielded yet
+    rows = 0  # rows of the piece that is not yielded yet
     piece_start = row_start = offset = whole.start
-    rest, is_end = b"", False  # of the last row; of a long one what says if it is between quotes
+    # `rest` is the begun row. A long one is reduced to the part that shows if quotes are open.
+    rest, is_end = b"", False
     stream.seek(offset)
     while not is_end:
         block = stream.read(_BLOCK_BYTES)
@@ -190,7 +200,7 @@ def cut(
 
 
 def first_row(data: bytes, delimiter: bytes | None) -> tuple[int, bool]:
-    """Return where the first row ends, and whether the data ends before, between quotes."""
+    """Return the offset of the end of the first row, and whether the data ends inside quotes."""
     fields = _quoted(data, delimiter)
     ends = _ends_outside(data, fields)
     return (int(ends[0]), False) if len(ends) else (len(data), _is_open(fields))
@@ -201,16 +211,16 @@ def _is_open(fields: list[re.Match[bytes]]) -> bool:
 
 
 def _quoted(data: bytes, delimiter: bytes | None) -> list[re.Match[bytes]]:
-    """The quoted fields of data that begins with a field; the last of them may not be closed."""
+    """Return the quoted fields of data that begins with a field; the last one may be unclosed."""
     if delimiter is None or b'"' not in data:
         return []
-    # A quote opens where a field begins, and is a character anywhere else in an unquoted one.
+    # A quote opens a field only at its beginning; elsewhere in an unquoted field it is ordinary.
     begins = rb"(?:\A|(?<=[\r\n%s]))" % re.escape(delimiter)
     return [*re.finditer(begins + rb'"[^"]*(?:""[^"]*)*("(?!")|\Z)', data)]
 
 
 def _ends_outside(data: bytes, fields: list[re.Match[bytes]]) -> npt.NDArray[np.int64]:
-    """Where rows end: behind line feeds that are in none of the quoted fields."""
+    """Return the offsets after line feeds outside quoted fields, which are the ends of rows."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
     if not fields:
         return ends
@@ -221,10 +231,10 @@ def _ends_outside(data: bytes, fields: list[re.Match[bytes]]) -> npt.NDArray[np.
 
 
 def _stray(data: bytes, fields: list[re.Match[bytes]], delimiter: bytes | None) -> int | None:
-    """Return the offset of the first closing quote after which the field goes on."""
+    """Return the offset of the first closing quote that text follows, or None."""
     if not fields:
         return None
-    # Spaces between the quote and the end of the field are common, and are kept.
+    # Spaces between the quote and the end of the field are common. They are kept.
     spaces = b" \t".replace(delimiter or b"\n", b"")
     goes_on = re.compile(rb"[%s]*[^%s\r\n%s]" % (spaces, spaces, re.escape(delimiter or b"")))
     ends = (field.end() for field in fields if field[1])
@@ -232,8 +242,8 @@ def _stray(data: bytes, fields: list[re.Match[bytes]], delimiter: bytes | None) 
 
 
 def _state(rest: bytes, delimiter: bytes | None) -> bytes:
-    """A short beginning of a row, after which a longer one is read on as after all of it."""
-    body = rest.rstrip(b'" \t')  # the next block says what quotes at the end are
+    """Reduce the beginning of a long row to a short one with the same state of quotes."""
+    body = rest.rstrip(b'" \t')  # the meaning of quotes at the end depends on the next block
     if not body:
         return rest
     fields = _quoted(body, delimiter)
@@ -246,16 +256,16 @@ def _state(rest: bytes, delimiter: bytes | None) -> bytes:
 def row_starts(
     data: bytes, delimiter: bytes | None, *, are_fields: bool | None = None
 ) -> npt.NDArray[np.int64]:
-    """Return where each row that is not blank begins.
+    """Return the offset of each row that is not blank, as `(rows,) int64`.
 
     Args:
         data: the rows.
-        delimiter: as `cut` takes it.
+        delimiter: the delimiter of a table with quoted fields, as in `cut`.
         are_fields: whether rows have fields, so that spaces are a value. Default: whether there is
             a delimiter.
     """
     ends = _ends_outside(data, _quoted(data, delimiter))
-    ends = np.union1d(ends, len(data))  # the last one may be without a line end
+    ends = np.union1d(ends, len(data))  # the last row may have no line end
     starts = np.concatenate([[0], ends[:-1]])
     are_fields = delimiter is not None if are_fields is None else are_fields
     spaces = b"\r\n" if are_fields else None
@@ -267,7 +277,12 @@ def row_starts(
 
 
 def lines_of(starts: Sequence[int], data: bytes) -> list[int]:
-    """The line, from 0, in which each of some ascending offsets lies."""
+    """Return the line number of each offset, counted from 0.
+
+    Args:
+        starts: offsets into the data.
+        data: the data.
+    """
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
     return [int(line) for line in np.searchsorted(ends, starts)]
 
@@ -277,36 +292,36 @@ def lines_of(starts: Sequence[int], data: bytes) -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class BadRow:
-    """A row that is rejected."""
+    """A rejected row."""
 
-    record: int  # its number in the piece
-    code: str  # as in `rejects.jsonl`, as the detail is
-    detail: str
-    line: int | None = None  # its number in the piece, from 0; None where there are no lines
+    record: int  # number of the row in the piece
+    code: str  # the code in `rejects.jsonl`
+    detail: str  # the detail in `rejects.jsonl`
+    line: int | None = None  # line number in the piece, from 0; None if the format has no lines
 
 
 @dataclasses.dataclass
 class Rows:
-    """What was read of a piece."""
+    """The rows of a piece."""
 
-    columns: dict[str, pa.Array]  # Arrow arrays of one length
-    found: int  # how many rows there were
-    # `(rows,) int64`, the number of each that is left; by default all but the bad
+    columns: dict[str, pa.Array]  # Arrow arrays of the same length
+    found: int  # number of rows in the piece
+    # `(rows,) int64`, the numbers of the remaining rows. Default: all but the bad ones.
     records: npt.NDArray[np.int64] = None  # type: ignore[assignment]
-    bad: list[BadRow] = dataclasses.field(default_factory=list)  # the others
-    skipped: Sequence[int] = ()  # numbers of those left out on purpose
-    # what each of all `found` is called, where it has a name of its own
+    bad: list[BadRow] = dataclasses.field(default_factory=list)  # the rejected rows
+    skipped: Sequence[int] = ()  # numbers of rows that are left out on purpose
+    # The name of each of the `found` rows, if rows have names.
     names: Sequence[str] | None = None
-    lines: int = 0  # how many line ends there are
-    # columns in which numbers and lists may stand as texts, as in a CSV
+    lines: int = 0  # number of line ends
+    # Columns whose numbers and lists may be written as strings, as in a CSV.
     texts: Collection[str] = ()
-    # as_json, chats: columns whose values are JSON, and those of them whose values are chats
+    # as_json, chats: columns whose values are JSON, and those columns whose values are chats.
     as_json: Collection[str] = ()
     chats: Collection[str] = ()
-    # Names of the classes that numbers of a column stand for, where the file has them
+    # Class names of columns with class numbers, if the file has them.
     class_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    # what was read of the source: first byte, number of bytes, and their CRC-32C; of several files
-    # the checksum of each, None where it could not be read; of Parquet none
+    # Checksums of the source: the first byte, the number of bytes, and their CRC-32C. For a piece
+    # of several files: the CRC-32C of each, or None if it could not be read. Empty for Parquet.
     sums: list[Any] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -314,7 +329,7 @@ class Rows:
             self.records = np.delete(np.arange(self.found), [row.record for row in self.bad])
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> None:
-        """Leaves out rows."""
+        """Keep only the rows that a boolean mask selects."""
         chosen = pa.array(mask)
         self.columns = {name: array.filter(chosen) for name, array in self.columns.items()}
         self.records = self.records[mask]
@@ -323,9 +338,15 @@ class Rows:
 def checked_texts(
     rows: Rows, lines: Mapping[int, int] | None = None, *, names: Collection[str] | None = None
 ) -> Rows:
-    """Binary columns as texts; rows with bytes that are not UTF-8, or are NUL, are rejected.
+    """Convert binary columns to strings, and reject rows with NUL bytes or invalid UTF-8.
 
-    `lines` says where records begin, of those that may be bad; `names`, which columns are texts.
+    Args:
+        rows: the rows. They are changed in place.
+        lines: the line number of each record that may be bad.
+        names: the columns to convert. Default: all binary columns.
+
+    Returns:
+        The same rows.
     """
     bad: dict[int, BadRow] = {}
     binary = [
@@ -348,7 +369,7 @@ def checked_texts(
 
 
 def text_problem(value: bytes | None) -> tuple[str, str] | None:
-    """The code and detail of bytes that are no text."""
+    """Return the reject code and detail for bytes that are not text, or None."""
     problem = None
     try:
         (value or b"").decode("utf-8")
@@ -371,7 +392,7 @@ def _binary_format(value: bytes) -> str | None:
 
 
 def _cure_of_nul(value: bytes) -> str:
-    """Return the advice for bytes with NULs: an encoding if they are like UTF-16, else none."""
+    """Return advice for bytes with NULs: to name the encoding if they look like UTF-16."""
     head = np.frombuffer(value[:_HEAD_BYTES], np.uint8) == 0
     shares = [float(head[start::2].mean()) if len(head) > start else 0.0 for start in (0, 1)]
     is_utf_16 = value.startswith(_UTF_16) or (max(shares) > 0.4 and min(shares) < 0.1)
@@ -381,19 +402,19 @@ def _cure_of_nul(value: bytes) -> str:
 
 
 def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:
-    """The code and detail of a failure to decode."""
+    """Return the reject code and detail for a decoding error."""
     octets = error.object[error.start : error.start + 4]
     likely = _LIKELY_ENCODINGS[b"\0" in octets or octets.startswith(_UTF_16)]
     return "NOT_UTF8", f"expected UTF-8, got {octets!r}. {_name_encoding(likely)}"
 
 
 def _name_encoding(likely: str) -> str:
-    """What to do about a file in another encoding, of which lists of files have none."""
+    """Return advice for a file in another encoding."""
     return f"Save it as UTF-8, or name its encoding: {how_to_set(encoding=likely)}"
 
 
 def advice_for_images(message: str) -> str:
-    """Return a message about a table with `list_encoding`, as images have it, for `encoding`."""
+    """Replace the setting `encoding` by `list_encoding`, its name for images, in a message."""
     for likely in _LIKELY_ENCODINGS:
         message = message.replace(how_to_set(encoding=likely), how_to_set(list_encoding=likely))
     return message

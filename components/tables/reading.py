@@ -1,4 +1,4 @@
-"""Reads the tables and texts of all ExampleGens: one file to pieces, and a piece to columns."""
+"""Read tables and text for all ExampleGens: cut files into pieces, and read pieces as columns."""
 
 import codecs
 import contextlib
@@ -48,7 +48,12 @@ _BLOCK_BYTES = 4 << 20
 
 
 def kind_of_table(path: str, kinds: Mapping[str, str] = SUFFIXES) -> str | None:
-    """`csv`, `tsv`, `jsonl` or `parquet`, by a file's name; None for any other."""
+    """Return the table format for a file name, or None.
+
+    Args:
+        path: the file's path, with `.gz` if it is compressed.
+        kinds: the formats by suffix. Default: `csv`, `tsv`, `jsonl` and `parquet`.
+    """
     name = path.lower().removesuffix(".gz")
     return kinds.get(posixpath.splitext(name)[1])
 
@@ -63,14 +68,20 @@ def pieces_of(
     folder: str,
     unread: frozenset[str] = frozenset(),
 ) -> Iterator[Piece]:
-    """Cuts a table into pieces of whole rows; `folder` is for a copy in UTF-8, where it needs one.
+    """Cut a table into pieces of whole rows.
 
     Args:
-        kind: what it is read as: a value of `SUFFIXES`, `json` or `lines`.
+        inputs: the inputs that the file is one of.
+        path: path of the file, relative to the input base.
+        kind: the format of the file: a value of `SUFFIXES`, `json` or `lines`.
+        split: the split of all rows, or None.
+        options: the settings of tables.
+        folder: the folder for an uncompressed UTF-8 copy, if one is needed.
+        unread: columns of a Parquet file that will not be read.
 
     Raises:
-        InputError: the file is malformed as a whole.
-        OSError: it cannot be read.
+        InputError: the file as a whole is malformed.
+        OSError: the file cannot be read.
     """
     with _named(path, kind):
         whole = Piece(path=path, source=path, layout=kind, split=split)
@@ -89,7 +100,7 @@ def pieces_of(
 
 
 def _in_utf8(inputs: LayoutInputs, path: str, options: TableOptions, folder: str) -> str:
-    """The path of a file's text in UTF-8, uncompressed: its own, or that of a copy in a folder."""
+    """Return the path of a file in uncompressed UTF-8: itself, or a new copy in a folder."""
     is_compressed = path.lower().endswith(".gz")
     if options.is_utf8 and not is_compressed:
         return path
@@ -116,10 +127,16 @@ def _in_utf8(inputs: LayoutInputs, path: str, options: TableOptions, folder: str
 def read_piece(
     base: str, piece: Piece, options: TableOptions, *, unread: frozenset[str] = frozenset()
 ) -> Rows:
-    """The rows of a piece; one of a file that was exchanged or has vanished is one bad row.
+    """Read the rows of a piece. A piece of a file that cannot be read any more is one bad row.
 
-    Columns of Parquet that hold large values may be left `unread`. A piece that cannot be read as a
-    whole is an `InputError`.
+    Args:
+        base: the input base.
+        piece: the piece.
+        options: the settings of tables.
+        unread: columns of a Parquet file to skip, such as those with large values.
+
+    Raises:
+        InputError: the piece as a whole is malformed.
     """
     if piece.layout == "folder":
         return _read_files(base, piece, options)
@@ -136,7 +153,7 @@ def read_piece(
 
 
 def _with_partitions(rows: Rows, piece: Piece, options: TableOptions) -> Rows:
-    """Return rows with the columns that the folders of their file give: Hive's partitions."""
+    """Return rows with additional columns from the folders of the file: Hive's partitions."""
     partitions: Mapping[str, str | None] = piece.details.get("partitions", {})
     for name, value in partitions.items():
         if name in options.ignored:
@@ -155,7 +172,7 @@ def _with_partitions(rows: Rows, piece: Piece, options: TableOptions) -> Rows:
 
 @contextlib.contextmanager
 def _named(source: str, kind: str) -> Iterator[None]:
-    """Makes an error that names the file of whatever a library raises on a damaged one."""
+    """Convert any error of a library on a damaged file to an InputError that names the file."""
     try:
         yield
     except Exception as error:
@@ -169,7 +186,7 @@ def _named(source: str, kind: str) -> Iterator[None]:
 
 def _read_table(base: str, piece: Piece, options: TableOptions, unread: frozenset[str]) -> Rows:
     ignored = options.ignored
-    is_listed = piece.path == piece.source  # a copy in UTF-8 is our own, and lies elsewhere
+    is_listed = piece.path == piece.source  # else it is our UTF-8 copy, outside the input base
     is_held = is_listed and not options.follow_links and not is_remote(base)
     root = os.path.realpath(base) if is_held else None
     with open_for_reading(join(base, piece.path), root=root) as stream:
@@ -206,7 +223,7 @@ def _read_lines(data: bytes, piece: Piece) -> Rows:
 
 
 def _read_files(base: str, piece: Piece, options: TableOptions) -> Rows:
-    """Read the files of a piece, in the encoding that is named unless it is UTF-8."""
+    """Read the files of a piece, one row per file, and convert them to UTF-8."""
     encoding = None if options.is_utf8 else options.encoding
     reader = BlobReader(base, follow_links=options.follow_links)
     texts: list[bytes] = []

@@ -1,10 +1,10 @@
-"""Times of Arrow as strings in ISO 8601, with all digits that they have.
+"""Format Arrow's dates and times in ISO 8601 with all their digits.
 
     texts_of_times(pa.array([1_700_000_000_123_456_789], pa.timestamp("ns")))
     # ["2023-11-14T22:13:20.123456789"]
 
-Arrow's own conversion of nanoseconds needs pandas, and gives other objects with it than without.
-Strings are those of `datetime.isoformat`, and of `pandas.Timestamp.isoformat` for nanoseconds.
+Arrow's own conversion of nanoseconds needs pandas, and returns other objects with it than without.
+The format is that of `datetime.isoformat`, or of `pandas.Timestamp.isoformat` for nanoseconds.
 """
 
 import datetime
@@ -20,11 +20,11 @@ _NANOSECONDS = 1000  # in a microsecond
 
 
 def texts_of_times(array: pa.Array) -> list[str | None]:
-    """Return dates, times of day and timestamps as strings.
+    """Format dates, times of day and timestamps as strings.
 
     Raises:
-        pa.ArrowInvalid, ValueError, OverflowError: a time is out of the years 1 to 9999, or a time
-            of day has nanoseconds.
+        pa.ArrowInvalid, ValueError, OverflowError: a time is outside the years 1 to 9999, a time of
+            day has nanoseconds, or the time zone is unknown.
     """
     kind = array.type
     if pa.types.is_timestamp(kind):
@@ -51,7 +51,7 @@ def _timestamps(array: pa.Array) -> list[str | None]:
 
 
 def _floor_divided(numbers: pa.Array) -> pa.Array:
-    """Return nanoseconds as whole microseconds, rounded down, as times before 1970 need it."""
+    """Convert nanoseconds to microseconds, rounded down: times before 1970 are negative."""
     quotients = pc.divide(numbers, _NANOSECONDS)  # rounds towards zero
     is_above = pc.greater(pc.multiply(quotients, _NANOSECONDS), numbers)
     return pc.subtract(quotients, is_above.cast(pa.int64()))

@@ -1,6 +1,6 @@
-"""Texts to tokens, by the tokenizer that a setting names: of tokenizers, SentencePiece or tiktoken.
+"""Tokenize text with the tokenizer of a setting: tokenizers, SentencePiece or tiktoken.
 
-No token is added to those of a text, nothing is cut, and nothing is downloaded.
+No special tokens are added, nothing is truncated, and nothing is downloaded.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.storage import exists, read_bytes
 from trainer_utils.storage.file_system import is_fault
 
-_TEXTS_AT_ONCE = 1024  # whose tokens are Python's integers for a moment
+_TEXTS_AT_ONCE = 1024  # limits memory: their tokens are Python integers for a moment
 _ALLOWED = (
     "the .json file of a tokenizer of tokenizers, the .model file of SentencePiece, or the name or "
     ".tiktoken file of an encoding of tiktoken"
@@ -29,25 +29,25 @@ _ALLOWED = (
 _loading = threading.Lock()
 
 _Encode = Callable[[list[str]], Sequence[Sequence[int]]]
-_Spans = Sequence[tuple[int, int]]  # of characters, from the first to behind the last
+_Spans = Sequence[tuple[int, int]]  # characters: the first, and the one after the last
 _Locate = Callable[[list[str]], Sequence[tuple[Sequence[int], _Spans]]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Tokenizer:
-    """A tokenizer that was loaded."""
+    """A loaded tokenizer."""
 
-    spec: TokenSpec  # what its documents have in common
-    encode_texts: _Encode  # the tokens of each of some texts
-    locate_tokens: _Locate  # the same, with the characters that each token stands for
+    spec: TokenSpec  # the vocabulary size, the digest and the stored type of the tokens
+    encode_texts: _Encode  # returns the tokens of each text
+    locate_tokens: _Locate  # returns the tokens of each text, and the characters of each token
 
     def encode_chats(self, texts: pa.Array, spans: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Return the tokens of each text as bytes, and whether each token is one of some spans.
+        """Return the tokens of each text as bytes, and a mask of the tokens in spans.
 
         Args:
-            texts: texts; a null has no tokens.
-            spans: of each text the first character of each span and the one behind its last, in
-                order, in one list.
+            texts: strings; a null has no tokens.
+            spans: one flat list per text, in order: for each span, its first character and the one
+                after its last.
         """
         made, masks = [], []
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
@@ -59,7 +59,7 @@ class Tokenizer:
         return pa.array(made, pa.binary()), pa.array(masks, pa.list_(pa.int64()))
 
     def encode(self, texts: pa.Array) -> pa.Array:
-        """The tokens of each text as bytes; of one that is not there, none."""
+        """Return the tokens of each text as bytes; a null has no tokens."""
         made = []
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
             some = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
@@ -68,7 +68,7 @@ class Tokenizer:
 
 
 def _mask(places: npt.NDArray[np.int64], bounds: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Return 1 for each token that has a character of a span, else 0, `(tokens,)`."""
+    """Return 1 for each token with a character in a span, else 0, as `(tokens,) int64`."""
     mask = np.zeros(len(places), np.int64)
     for begin, end in zip(bounds[::2], bounds[1::2], strict=True):
         mask |= (places[:, 0] < end) & (places[:, 1] > np.maximum(begin, places[:, 0]))
@@ -77,7 +77,15 @@ def _mask(places: npt.NDArray[np.int64], bounds: Sequence[int]) -> npt.NDArray[n
 
 @functools.lru_cache(maxsize=4)
 def same_tokenizer(place: str, spec: TokenSpec) -> Tokenizer:
-    """The tokenizer of a conversion, loaded once by a worker; one that changed is refused."""
+    """Return the tokenizer of a conversion, loaded once per worker.
+
+    Args:
+        place: the tokenizer's file or name.
+        spec: the tokenizer's spec when the conversion began.
+
+    Raises:
+        ConfigError: the tokenizer cannot be loaded, or it has changed since.
+    """
     found = load_tokenizer(place)
     if found.spec != spec:
         rule = "the file that it was when the conversion began"
@@ -86,10 +94,14 @@ def same_tokenizer(place: str, spec: TokenSpec) -> Tokenizer:
 
 
 def load_tokenizer(place: str) -> Tokenizer:
-    """The tokenizer of a file here or in a bucket, or of the name of an encoding of tiktoken.
+    """Load a tokenizer.
+
+    Args:
+        place: path or uri of the tokenizer's file, or the name of a tiktoken encoding.
 
     Raises:
-        ConfigError: there is none, its library is not installed, or it would have to be downloaded.
+        ConfigError: the tokenizer does not exist or is invalid, its library is not installed, or a
+            download would be needed.
     """
     suffix, load = os.path.splitext(place)[1], _loader_of(place)
     is_file = suffix in (".json", ".model", ".tiktoken")
@@ -103,7 +115,7 @@ def load_tokenizer(place: str) -> Tokenizer:
         library, cure = tokenizer_package(place), "Run pip install 'tfx-shards[tokens]'"
         rule = f"{library} installed ({error})"
         raise ConfigError.of("tokenizer", place, allowed=rule, advice=cure) from error
-    except Exception as error:  # whatever a library raises of a file that is none of its
+    except Exception as error:  # libraries raise anything for a file that is not theirs
         if isinstance(error, ConfigError) or is_fault(error):
             raise
         raise ConfigError.of("tokenizer", place, allowed=f"{_ALLOWED} ({error})") from error
@@ -111,7 +123,7 @@ def load_tokenizer(place: str) -> Tokenizer:
 
 
 def tokenizer_package(place: str) -> str:
-    """Return the package that reads the tokenizer of a setting."""
+    """Return the name of the package that reads a tokenizer."""
     return _loader_of(place).__name__.removeprefix("_of_")
 
 
@@ -157,7 +169,7 @@ def _of_sentencepiece(name: str, data: bytes) -> tuple[int, str, _Encode, _Locat
 
 
 def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
-    """An encoding, from the file of its name or from those that tiktoken has kept."""
+    """Load a tiktoken encoding from its file, or from tiktoken's cache."""
     import tiktoken
     import tiktoken.load
 
@@ -193,7 +205,7 @@ def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
         located = list[tuple[Sequence[int], _Spans]]()
         for text, ids in zip(texts, encode(texts), strict=True):
             begins = found.decode_with_offsets(ids)[1] if ids else []
-            ends = [*begins[1:], len(text)][: len(begins)]  # parts of a character share it
+            ends = [*begins[1:], len(text)][: len(begins)]  # tokens of one character share it
             pairs = zip(begins, ends, strict=True)
             located.append((ids, [(begin, max(end, begin + 1)) for begin, end in pairs]))
         return located

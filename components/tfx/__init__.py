@@ -1,1 +1,1 @@
-"""TFX as one way to run what `components.steps` does: specs, drivers, executors, artifacts."""
+"""TFX as one way to run `components.steps`: specs, drivers, executors, artifacts."""

@@ -1,4 +1,4 @@
-"""What the interfaces of all components share."""
+"""Code shared by the interfaces of all TFX components."""
 
 import functools
 import inspect
@@ -25,23 +25,23 @@ from trainer_utils.format.settings import check_names, settings_of
 
 Runtime = data_types.RuntimeParameter
 Artifacts: TypeAlias = dict[str, list[types.Artifact]]
-"""What an executor reads or writes, by the names of its inputs or outputs."""
+"""Input or output artifacts of an executor, by the names of its inputs or outputs."""
 
 
 def uris_of(artifacts: Artifacts) -> dict[str, str]:
-    """Where the one artifact of each input or output lies, of those that are given."""
+    """Return the uri of the single artifact of each input or output that is given."""
     return {name: artifact_utils.get_single_uri(one) for name, one in artifacts.items() if one}
 
 
 def channel(kind: type, *, optional: bool = False) -> component_spec.ChannelParameter:
-    """An input or output of a spec."""
+    """Declare an input or output of a spec."""
     return component_spec.ChannelParameter(type=kind, optional=optional)
 
 
 def parameters_of(
     settings: type[ComponentSettings],
 ) -> dict[str, component_spec.ExecutionParameter]:
-    """A spec's parameters, as `to_properties` makes them; a float may be an int, such as 0."""
+    """Return the parameters of a spec, in the form of `to_properties`; floats may be ints."""
     parameters = {}
     held = {bool: (int,), int: (int,), float: (int, float)}
     for name, one in settings_of(settings).items():
@@ -56,10 +56,10 @@ def parameters_of(
 def checked_properties(
     settings: type[ComponentSettings], arguments: Mapping[str, Any]
 ) -> ExecProperties:
-    """The settings among a constructor's arguments, checked, as execution properties.
+    """Check the settings among a constructor's arguments, and return them as execution properties.
 
-    From here on TFX can use object stores for whose scheme it has no file system of its own. An
-    argument may be a `RuntimeParameter`, or another value that only a run has.
+    It also registers object stores with TFX, for schemes without a TFX file system. An argument may
+    be a `RuntimeParameter`, or another value that is only known in a run.
     """
     register_object_stores()
     given = {name: arguments[name] for name in settings_of(settings)}
@@ -72,7 +72,7 @@ def make_spec(
     settings: type[ComponentSettings],
     arguments: Mapping[str, Any],
 ) -> types.ComponentSpec:
-    """A component's spec, of what its constructor was given: inputs and settings, by name."""
+    """Return a component's spec from its constructor's arguments: inputs and settings, by name."""
     inputs = {name: arguments[name] for name in kind.INPUTS if name in arguments}
     for name, given in inputs.items():
         check_channel(name, given, kind.INPUTS[name])
@@ -81,7 +81,7 @@ def make_spec(
 
 
 def check_channel(name: str, given: Any, declared: component_spec.ChannelParameter) -> None:
-    """Raise ConfigError unless an input is a channel; a component's own output is suggested."""
+    """Raise ConfigError if an input is not a channel; for a component, suggest its output."""
     if isinstance(given, types.BaseChannel) or (given is None and declared.optional):
         return
     outputs = getattr(given, "outputs", None)
@@ -100,10 +100,12 @@ def check_channel(name: str, given: Any, declared: component_spec.ChannelParamet
 def document_constructor(
     component: type, settings: type[ComponentSettings], **arguments: str
 ) -> None:
-    """Adds the arguments of a component's constructor to its docstring, for `help()`.
+    """Add the arguments of a component's constructor to its docstring, for `help()`.
 
     Args:
-        arguments: a sentence for each that is no setting.
+        component: the component.
+        settings: the class of the component's settings.
+        arguments: the description of each argument that is not a setting.
     """
     wrapper = textwrap.TextWrapper(92, "    ", "        ")
     wrapper.break_long_words = wrapper.break_on_hyphens = False
@@ -124,14 +126,14 @@ def document_constructor(
 
 
 class DatasetComponent(base_component.BaseComponent):
-    """A component of a dataset; subclasses write out their constructor's signature."""
+    """A component that processes a dataset. Subclasses declare their constructor's signature."""
 
     def __init__(self, settings: type[ComponentSettings], arguments: Mapping[str, Any]) -> None:
         super().__init__(spec=make_spec(self.SPEC_CLASS, settings, arguments))
 
 
 def set_properties(artifact: types.Artifact, properties: Properties) -> None:
-    """Fills an artifact's properties, TFX's own and others."""
+    """Set an artifact's properties, both TFX's own and custom ones."""
     for name, value in properties.items():
         if name == SPLIT_NAMES:
             artifact.split_names = value

@@ -1,6 +1,6 @@
-"""What the ExampleGens share as TFX's components: interface, driver, executor.
+"""The shared part of the ExampleGens as TFX components: interface, driver, executor.
 
-Names of properties are those of tfx.types.standard_component_specs, which brings TensorFlow.
+Names of properties are copied from tfx.types.standard_component_specs, which imports TensorFlow.
 """
 
 import copy
@@ -38,9 +38,9 @@ from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.storage import join
 
 FINGERPRINT = "input_fingerprint"
-_DESCRIBED = (FINGERPRINT, "span", "version")  # properties of the artifact too
+_DESCRIBED = (FINGERPRINT, "span", "version")  # also properties of the artifact
 _parameter = component_spec.ExecutionParameter
-TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean what they mean there
+TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # same meaning as in TFX
     "input_base": _parameter(type=str),
     "input_config": _parameter(type=example_gen_pb2.Input),
     "output_config": _parameter(type=example_gen_pb2.Output),
@@ -70,13 +70,13 @@ TFX_ARGUMENTS = {
 
 
 def all_files() -> example_gen_pb2.Input:
-    """TFX's default `input_config`: all files, in one split."""
+    """Return TFX's default `input_config`: all files, in one split."""
     splits = [example_gen_pb2.Input.Split(name=n, pattern=pattern) for n, pattern in ALL_FILES]
     return example_gen_pb2.Input(splits=splits)
 
 
 def selection_of(exec_properties: ExecProperties) -> InputSelection:
-    """What `input_base`, `input_config`, `range_config` and `output_config` mean."""
+    """Parse `input_base`, `input_config`, `range_config` and `output_config`."""
     given = exec_properties.get("range_config") if not _driver_ran(exec_properties) else None
     output_config = _message(example_gen_pb2.Output, exec_properties["output_config"])
     return InputSelection(
@@ -95,12 +95,12 @@ def _message(kind: type[Any], text: str | None) -> Any:
 
 
 def _driver_ran(exec_properties: ExecProperties) -> bool:
-    """Whether TFX's driver has filled in spans; open-source Kubeflow runs none."""
+    """Return whether TFX's driver has filled in spans; open-source Kubeflow runs no driver."""
     return exec_properties.get(FINGERPRINT) is not None
 
 
 def with_spans(exec_properties: ExecProperties, located: LocatedInputs) -> ExecProperties:
-    """The properties with spans filled in as TFX's driver does it, where no driver ran."""
+    """Return the properties with spans filled in, as TFX's driver does, unless it already ran."""
     if _driver_ran(exec_properties):
         return exec_properties
     input_config = _message(example_gen_pb2.Input, exec_properties["input_config"])
@@ -115,7 +115,7 @@ def with_spans(exec_properties: ExecProperties, located: LocatedInputs) -> ExecP
 
 
 class FilesExampleGenSpec(types.ComponentSpec):
-    """The inputs and outputs of an ExampleGen over files; subclasses add their parameters."""
+    """The inputs and outputs of an ExampleGen for files. Subclasses add their parameters."""
 
     PARAMETERS = TFX_PARAMETERS
     INPUTS: dict[str, component_spec.ChannelParameter] = {}
@@ -123,7 +123,7 @@ class FilesExampleGenSpec(types.ComponentSpec):
 
 
 class FilesExampleGen(base_beam_component.BaseBeamComponent):
-    """An ExampleGen over files; subclasses write out their constructor's signature."""
+    """An ExampleGen for files. Subclasses declare their constructor's signature."""
 
     def __init__(self, settings: type[ExampleGenSettings], arguments: Mapping[str, Any]) -> None:
         base = arguments["input_base"]
@@ -144,7 +144,7 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
 
 
 def _output_config(arguments: Mapping[str, Any]) -> Any:
-    """Return TFX's `output_config` as it was given, or made from `splits`."""
+    """Return TFX's `output_config` as given, or create it from `splits`."""
     given, splits = arguments["output_config"], arguments["splits"]
     if splits is not None:
         if given is not None:
@@ -160,12 +160,13 @@ def _output_config(arguments: Mapping[str, Any]) -> Any:
 
 
 class FileTreeDriver(PropertiesDriver):
-    """TFX's driver of files, with a fingerprint of every nested file: any change is seen.
+    """TFX's driver for files, with a fingerprint of every nested file, so that any change is seen.
 
-    TFX's own looks at what the pattern matches, which for folders of folders is just the top
-    ones, and at whole seconds; and it brings all of TFX's components, ten seconds of every run.
+    TFX's own driver only checks the paths that the pattern matches, which are top-level folders for
+    nested inputs, at a resolution of whole seconds. It also imports all of TFX's components, which
+    takes ten seconds of every run.
 
-    Source: tfx/components/example_gen/driver.py, whose interface this is.
+    Source: tfx/components/example_gen/driver.py, which has the same interface.
     """
 
     settings_class: ClassVar[type[ExampleGenSettings]]
@@ -174,6 +175,7 @@ class FileTreeDriver(PropertiesDriver):
         """Return the properties with spans and the fingerprint of the inputs filled in.
 
         Args:
+            exec_properties: the execution properties.
             output: the folder of the examples, or of all outputs, which must not be an input.
         """
         settings = self.settings_class.from_properties(exec_properties)
@@ -192,7 +194,7 @@ class FileTreeDriver(PropertiesDriver):
         *others: Any,
         **named: Any,
     ) -> dict[str, list[types.Artifact]]:
-        """TFX's, for notebooks, which its own FileBasedDriver overrides as well."""
+        """Override TFX's method for notebooks, as its own FileBasedDriver does."""
         made = super()._prepare_output_artifacts(
             input_artifacts, output_dict, exec_properties, *others, **named
         )
@@ -216,10 +218,10 @@ class FileTreeDriver(PropertiesDriver):
 
 
 class ExampleGenExecutor(LocalFirstBeamExecutor):
-    """Turns inputs into a dataset: plan, check, write, publish.
+    """The executor that converts inputs to a dataset: plan, check, write, publish.
 
     Attributes:
-        settings_class: whose fields are among the execution properties.
+        settings_class: the class whose fields are among the execution properties.
     """
 
     settings_class: ClassVar[type[ExampleGenSettings]]
@@ -227,14 +229,14 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
     ) -> None:
-        """Converts the inputs.
+        """Convert the inputs.
 
         Args:
             input_dict: empty.
             output_dict: `examples`: the Examples artifact to fill.
             exec_properties: `input_base`, `input_config`, `output_config`, `range_config` as in
-                TFX's FileBasedExampleGen, and the fields of the settings. Where TFX's driver
-                ran, it has filled in spans; where none did, they are resolved here.
+                TFX's FileBasedExampleGen, and the fields of the settings. Spans are resolved here
+                unless TFX's driver has filled them in.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
@@ -248,7 +250,7 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
                 runner=runner,
                 describe=functools.partial(with_spans, exec_properties),
             )
-        if made.manifest.total.rejected:  # TFX shows warnings alone
+        if made.manifest.total.rejected:  # TFX shows only warnings
             logging.warning(
                 "%s: %s. %s names each.",
                 made.manifest.producer,
@@ -256,7 +258,7 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
                 join(artifact.uri, REJECTS_FILE),
             )
         set_properties(artifact, made.properties)
-        if not _driver_ran(exec_properties):  # which sets these too
+        if not _driver_ran(exec_properties):  # the driver sets these too
             artifact.set_int_custom_property("span", made.located.span)
             if made.located.version is not None:
                 artifact.set_int_custom_property("version", made.located.version)

@@ -1,4 +1,4 @@
-"""TFX's Beam executor, which keeps to this machine, and a driver that adds to the cache's key."""
+"""A TFX Beam executor that prefers local processes, and a driver that extends the cache key."""
 
 import abc
 import copy
@@ -16,21 +16,21 @@ from components.common.tasks import Runner
 
 
 class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
-    """TFX's Beam executor; without a `--runner`, or with `DirectRunner`, all runs here."""
+    """TFX's Beam executor. Without `--runner`, or with `DirectRunner`, everything runs locally."""
 
     def __init__(self, context: base_beam_executor.BaseBeamExecutor.Context | None = None) -> None:
         arguments = [str(one) for one in getattr(context, "beam_pipeline_args", None) or ()]
         if context is None or not arguments or takes_package(arguments):
             super().__init__(context)
             return
-        # TFX would pack itself for workers that install it, which takes seconds each time.
+        # Otherwise TFX would package itself for workers to install, which takes seconds each time.
         without = copy.copy(context)
         without.beam_pipeline_args = None
         super().__init__(without)
         self._context, self._beam_pipeline_args = context, [*arguments]
 
     def _runner(self, module: str) -> Runner:
-        """Processes of this machine, or Beam where that is asked for; both import `module`."""
+        """Return a runner of local processes, or of Beam if requested; both import `module`."""
         arguments = [str(argument) for argument in self._beam_pipeline_args or ()]
         made_by = None if self._make_beam_pipeline_fn is None else self._make_beam_pipeline
         return runner_of(arguments, module=module, make_beam_pipeline=made_by)
@@ -42,7 +42,7 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
 
 
 class PropertiesDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
-    """Serves both of TFX's ways to run a component: `run` is that of pipelines."""
+    """A driver for both of TFX's ways to run a component; pipelines call `run`."""
 
     def __init__(self, metadata_handle: metadata.Metadata) -> None:
         base_driver.BaseDriver.__init__(self, metadata_handle)
@@ -50,9 +50,10 @@ class PropertiesDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
 
     @abc.abstractmethod
     def resolve(self, exec_properties: ExecProperties, output: str = "") -> ExecProperties:
-        """Return the properties with others added; the same object if there are none.
+        """Return the properties with others added; the same object if there are no others.
 
         Args:
+            exec_properties: the execution properties.
             output: the folder of the component's first output, or of the pipeline's outputs.
         """
 
@@ -62,7 +63,7 @@ class PropertiesDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
         pipeline_info: data_types.PipelineInfo,
         component_info: data_types.ComponentInfo,
     ) -> ExecProperties:
-        """As `resolve`, for notebooks."""
+        """Return the properties that `resolve` returns, for notebooks."""
         return self.resolve(exec_properties, getattr(pipeline_info, "pipeline_root", None) or "")
 
     def run(  # noqa: D102

@@ -1,7 +1,8 @@
-"""File access for TFX in object stores that it cannot read, so that a pipeline's root may be there.
+"""File access for TFX in object stores that it cannot read, so that pipelines can be rooted there.
 
-TFX reads `gs://` through TensorFlow, which has no S3 any more. A scheme that TFX or TensorFlow can
-serve stays theirs: other components of the same process use it. Source: tfx/dsl/io/filesystem.py.
+TFX reads `gs://` through TensorFlow, which no longer supports S3. Schemes that TFX or TensorFlow
+can serve are left to them, since other components in the process use them.
+Source: tfx/dsl/io/filesystem.py.
 """
 
 import contextlib
@@ -97,7 +98,7 @@ class _ObjectStores(filesystem.Filesystem):
 
 
 def _matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Return whether a path matches a pattern, of whose signs none matches a slash."""
+    """Return whether a path matches a pattern. Wildcards do not match slashes."""
     return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
 
 
@@ -109,7 +110,7 @@ def _to_move(source: Any, target: Any, overwrite: bool) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _not_found() -> Iterator[None]:
-    """Makes TFX's own error of a file that is not there."""
+    """Raise TFX's own error for missing files."""
     try:
         yield
     except FileNotFoundError as error:
@@ -117,7 +118,7 @@ def _not_found() -> Iterator[None]:
 
 
 def register_object_stores() -> None:
-    """Let TFX use `trainer_utils.storage` for the schemes that it cannot read without it."""
+    """Let TFX use `trainer_utils.storage` for the schemes that it cannot read itself."""
     registry = filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY
     schemes = [f"{scheme}://" for scheme in _SCHEMES if not _is_served(f"{scheme}://")]
     added = type("_AddedStores", (_ObjectStores,), {"SUPPORTED_SCHEMES": schemes})
@@ -131,7 +132,7 @@ def _is_served(scheme: str) -> bool:
         return False
     if served_by.__name__ != "TensorflowFilesystem":
         return True
-    # It claims s3:// as well, which TensorFlow has only with tensorflow-io.
+    # It also claims s3://, which TensorFlow supports only with tensorflow-io.
     import tensorflow as tf
 
     return scheme.removesuffix("://") in tf.io.gfile.get_registered_schemes()

@@ -1,9 +1,9 @@
-"""The command line, `tfx-shards`: raw files to datasets, and what is in datasets.
+"""The command line, `tfx-shards`: convert raw files to datasets, and inspect datasets.
 
 tfx-shards convert photos/ out/        # or: python -m pipelines.cli convert photos/ out/
 
-`commands` has them all, `flags` makes them of functions, `app` their errors exit statuses,
-`terminal` prints. None imports TensorFlow or TFX before it has to.
+`commands` contains all commands, `signatures` makes them from functions, `app` turns errors into
+exit statuses, `terminal` prints. TensorFlow and TFX are imported only by commands that need them.
 """
 
 from pipelines.cli.app import app, main

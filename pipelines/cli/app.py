@@ -1,4 +1,4 @@
-"""The group of all commands, whose errors are made one sentence and an exit status.
+"""The group of all commands; an error becomes one sentence and an exit status.
 
 app.main(["inspect", "out/"], prog_name="tfx-shards")
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pipelines.cli import commands  # noqa: F401  which makes them
+from pipelines.cli import commands  # noqa: F401  registers the commands
 from pipelines.cli.signatures import COMMANDS
 from pipelines.cli.terminal import is_verbose, take_over_process
 
@@ -25,15 +25,15 @@ class _BadUsage(click.ClickException):
 
 
 class _Interrupted(click.ClickException):
-    exit_code = 130  # as the shell has it
+    exit_code = 130  # the status of a shell after Ctrl-C
 
 
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)  # in their own order
+        return list(self.commands)  # in the order of definition
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes what each command is for: the first line of its help, whole."""
+        """Write the first line of the help of each command, without shortening it."""
         with formatter.section("Commands"):
             texts = [(name, one.help or "") for name, one in self.commands.items()]
             formatter.write_dl([(name, text.partition("\n")[0]) for name, text in texts])
@@ -41,7 +41,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Finds the command; of one that there is not, says which was meant."""
+        """Find the command; the error for an unknown one suggests a similar name."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -51,7 +51,7 @@ class _Commands(click.Group):
             raise click.UsageError(f"{error.message}{hint}", ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs a command; what it raises becomes one sentence."""
+        """Run a command; turn an exception into an error message of one sentence."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit):
@@ -93,21 +93,21 @@ def _failure(error: Exception) -> click.ClickException:
 )
 @click.version_option(package_name="tfx-shards", prog_name=_PROGRAM, message="%(prog)s %(version)s")
 def app() -> None:
-    """Makes datasets of TFRecord shards from raw files, and says what is in them.
+    """Convert raw files to datasets of TFRecord shards, and inspect, check and change datasets.
 
     \b
     tfx-shards convert photos/ out/     # raw files to a balanced dataset
-    tfx-shards inspect out/             # what is in it
+    tfx-shards inspect out/             # its splits, shards and features
     tfx-shards show out/                # some of its records
-    tfx-shards verify out/              # every checksum of every record
+    tfx-shards verify out/              # check every record
     """
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs the command line, and ends the process with the exit status.
+    """Run the command line, and end the process with the exit status.
 
     Args:
-        arguments: None for those of the process.
+        arguments: the arguments; None for the arguments of the process.
     """
     take_over_process()
     try:

@@ -1,6 +1,6 @@
-"""All commands: each asks the room that knows, and gives back what is to be printed.
+"""All commands: each calls a function of the library and returns the result to print.
 
-Nothing but click is imported before a command runs, and TensorFlow or TFX only where it has to.
+Before a command runs, only click is imported; TensorFlow and TFX only by commands that need them.
 """
 
 import dataclasses
@@ -60,7 +60,7 @@ def _settings_of_balancer() -> dict[str, Mapping[str, Any]]:
 
 
 def _settings() -> dict[str, Mapping[str, Any]]:
-    """The settings by name, by the component that they are of; what several have is told once."""
+    """Return the settings by component and name; a shared setting is listed only once."""
     from components.example_gen.settings import (
         AudioSettings,
         ExampleGenSettings,
@@ -106,11 +106,11 @@ def convert(
     dry_run: bool = False,
     **given: Any,
 ) -> Any:
-    """Turn images, texts or sounds into a balanced dataset of TFRecord shards, its lineage kept.
+    """Convert images, texts or audio files to a balanced dataset of TFRecord shards, with lineage.
 
     SRC is a folder, a table or an archive, local or in a bucket, or an .npz of arrays. OUT gets the
-    artifacts, metadata.sqlite where TFX is installed, and `latest`, a link to the newest dataset,
-    whose uri is printed. What did not change is not made again.
+    artifacts, metadata.sqlite if TFX is installed, and `latest`, a link to the newest dataset. The
+    uri of the dataset is printed. Results that are up to date are reused.
 
     \b
     tfx-shards convert photos/ out/
@@ -120,15 +120,15 @@ def convert(
 
     Args:
         kind: Kind of the input. Default: recognised from the files.
-        splits: Splits that a hash assigns, such as train=8,eval=1,test=1 or, as shares of one,
-            train=0.8,eval=0.2. Default: what the files say, or train=2,eval=1.
-        others: Any of the settings below by its name in Python; VALUE is JSON or a text.
+        splits: Splits to assign by a hash, such as train=8,eval=1,test=1 or, as fractions,
+            train=0.8,eval=0.2. Default: the splits of the files, or train=2,eval=1.
+        others: Any of the settings below by its name in Python; VALUE is JSON or a string.
         beam_args: A flag for Beam, such as --beam-arg=--runner=DataflowRunner; may be repeated.
-        metadata: Of TFX. Default: OUT/metadata.sqlite.
-        update: Keep the shards of the newest dataset in OUT whose inputs are as they were.
-        restart: Discard what an earlier run has finished before it failed or was interrupted.
+        metadata: The sqlite file of ML Metadata. Default: OUT/metadata.sqlite.
+        update: Reuse shards of the newest dataset in OUT whose inputs have not changed.
+        restart: Discard the results of an earlier, failed or interrupted run.
         verify_output: Read every byte of the datasets in OUT, and rebuild damaged ones.
-        replace: Convert into OUT although its latest dataset is of another kind.
+        replace: Convert into OUT even if its latest dataset is of another kind.
         dry_run: Show the result without writing it; exit 1 if the run would fail.
     """
     _require_out(out, dry_run)
@@ -169,9 +169,9 @@ def balance(
     dry_run: bool = False,
     **given: Any,
 ) -> Any:
-    """Write a dataset anew: in equal shards, with records left out, added or relabelled.
+    """Rewrite a dataset in equal shards, with records excluded, added or relabelled.
 
-    OUT gets the new one with its lineage, as `convert` leaves it; the old one stays as it is.
+    OUT gets the new dataset with its lineage, as from `convert`; the old dataset does not change.
 
     \b
     tfx-shards balance out/ balanced/ --num-shards 8
@@ -179,8 +179,8 @@ def balance(
     tfx-shards balance out/ large/ --where "height >= 64 and label != 'unknown'" --dry-run
 
     Args:
-        restart: Discard what an earlier run has finished before it failed or was interrupted.
-        dry_run: Show what would be made, without making it.
+        restart: Discard the results of an earlier, failed or interrupted run.
+        dry_run: Show the result without writing it.
     """
     _require_out(out, dry_run)
     settings = given_settings(given)
@@ -207,10 +207,10 @@ def layouts(
     ignore: Annotated[_Texts, "--ignore", "PATTERN"] = (),
     follow_links: bool = False,
 ) -> Any:
-    """List the layouts that inputs can have, with a drawing of each, or explain the one of SRC.
+    """List the layouts of inputs, with a drawing of each, or explain which one SRC has.
 
-    SRC is a folder, a table or an archive. Each layout is shown with what it was recognised by, or
-    why it does not match; the first that matches is the one that `convert` takes.
+    SRC is a folder, a table or an archive. Each layout is shown with the reason why it matches or
+    does not match. `convert` takes the first that matches.
 
     \b
     tfx-shards layouts
@@ -219,7 +219,7 @@ def layouts(
 
     Args:
         kind: Kind of the input. Default: recognised from the files.
-        ignore: Pattern of files that are left out, as of `convert`; may be repeated.
+        ignore: Pattern of files to leave out, as for `convert`; may be repeated.
         follow_links: Read linked files and folders.
     """
     from pipelines.tools.layouts import describe_layouts
@@ -230,10 +230,10 @@ def layouts(
 
 @command()
 def inspect(place: Files) -> Any:
-    """Show what is in a dataset: splits, shards, features, label counts, rejects.
+    """Show the content of a dataset: splits, shards, features, label counts, rejects.
 
-    URI is the folder of a dataset, of ours or of Datum, TFDS or TFX, the output folder of
-    `convert`, or TFRecord files, by name or pattern. Only small files are read where there are any.
+    URI is the folder of a dataset of tfx-shards, Datum, TFDS or TFX, the output folder of
+    `convert`, or TFRecord files, by name or pattern. If a dataset has metadata, only that is read.
 
     \b
     tfx-shards inspect out/
@@ -255,7 +255,7 @@ def show(
     count: Annotated[int, "-n --number", _1] = 20,
     folder: Annotated[str | None, "--export", "DIR", click.Path(file_okay=False)] = None,
 ) -> Any:
-    """Show records: numbers, texts, names of labels, what images and sounds are.
+    """Show records: numbers, texts, names of labels, descriptions of images and audio clips.
 
     \b
     tfx-shards show out/ --split 'eval[100:]' -n 5
@@ -264,9 +264,9 @@ def show(
 
     Args:
         split: A split or a slice: 'train[100:]'. Default: the first split.
-        record: Those of this filename or id, in any split.
-        count: Most records to show.
-        folder: Write a CSV, and images, sounds and long texts as files, into an empty folder.
+        record: Show the records with this filename or id, in any split.
+        count: Maximum number of records to show.
+        folder: Write a CSV, and images, audio and long texts as files, into an empty folder.
     """
     from components.report.display import EXAMPLES_FILE, as_text, export_examples
     from components.report.records import ExampleReader, read_examples
@@ -295,17 +295,17 @@ def report(
     sample: Annotated[int, _1] = 1000,
     statistics: _Uri = None,
 ) -> Any:
-    """Write a page that shows what is in a dataset: one HTML file that needs no network.
+    """Write a report of a dataset: one HTML page that needs no network.
 
-    The exit status is 1 if a record that was read is damaged; the page is there.
+    The exit status is 1 if a sampled record is damaged; the page is written nevertheless.
 
     \b
     tfx-shards report out/ -o report.html
 
     Args:
         output: The file to write.
-        sample: Most records of each split to read.
-        statistics: TFX's ExampleStatistics of the dataset, which the page shows beside its own.
+        sample: Maximum number of records to read per split.
+        statistics: TFX's ExampleStatistics of the dataset, to show in addition.
     """
     from components.report.page import write_report
 
@@ -324,13 +324,13 @@ def browse(
     port: Annotated[int, click.IntRange(0, 65535)] = 0,
     opens: Annotated[bool, "--open"] = False,
 ) -> None:
-    """Look at a dataset's records as pages, served to this machine only, until Ctrl-C.
+    """Browse the records of a dataset as web pages, served to this machine only, until Ctrl-C.
 
     \b
     tfx-shards browse out/ --open
 
     Args:
-        port: Port to listen on; 0 is any free one.
+        port: Port to listen on; 0 is any free port.
         opens: Open the page in a browser.
     """
     import webbrowser
@@ -351,17 +351,17 @@ def browse(
 
 @command()
 def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
-    """Read a whole dataset and check all of it; exit 1 if there is any problem.
+    """Read and check a whole dataset; exit 1 if there is any problem.
 
-    Lists every problem with file, record and byte. Without a manifest, as others write datasets,
-    and of TFRecord files, it checks the records.
+    Lists every problem with file, record and byte. Datasets without a manifest, which other tools
+    write, and TFRecord files get a check of their records.
 
     \b
     tfx-shards verify out/
     tfx-shards verify out/ --json | jq '.problems[].path'
 
     Args:
-        processes: Processes that read at once. Default: one per core.
+        processes: Number of reader processes. Default: one per core.
     """
     from pipelines.tools.verification import verify_dataset
     from trainer_utils.machine import usable_cores
@@ -379,14 +379,14 @@ def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
 def diff(before: str, after: str, *, most: Annotated[int, _0] = 100) -> Any:
     """Show which records were added, removed, changed, or moved to another split.
 
-    Records are the same where their names are: `filename` or `id`. The exit status is 0 whether
-    they differ or not.
+    Records are matched by name: `filename` or `id`. The exit status is 0 whether the datasets
+    differ or not.
 
     \b
     tfx-shards diff before/ after/ --json | jq .counts
 
     Args:
-        most: Changes of each kind to list; all are counted.
+        most: Maximum number of changes of each kind to list; all are counted.
     """
     from pipelines.tools.diff import compare_datasets
     from trainer_utils.dataset.location import newest_dataset
@@ -408,11 +408,11 @@ def forget(
     dry_run: bool = False,
     yes: Annotated[bool, "-y --yes"] = False,
 ) -> Any:
-    """Take records out of all datasets below a folder, with a certificate.
+    """Remove records from all datasets under a folder, and write a certificate.
 
-    NAME is a record's filename, id or record_id. A run that was killed is finished by the same
-    command. The exit status is 1 if a raw file of the name is there, or a setting or class still
-    names it. No other program may write below ROOT meanwhile.
+    NAME is the filename, id or record_id of a record. Repeat the command to finish a killed run.
+    The exit status is 1 if a raw file with the name remains, or a setting or class still contains
+    it. No other program may write to ROOT meanwhile.
 
     \b
     tfx-shards forget cat/1.jpg cat/2.jpg --in runs/ --dry-run
@@ -420,11 +420,11 @@ def forget(
 
     Args:
         roots: The folder to search; several may be given.
-        listed: A file of further names, one a line.
-        caches: The cache= folder of a trainer on this machine, where it is not below ROOT.
-        output: The certificate. Default: forgotten-….json in ROOT.
-        plain_names: Names in the certificate, not their SHA-256.
-        dry_run: List what would be taken out, and change nothing.
+        listed: A file of further names, one per line.
+        caches: The cache= folder of a trainer on this machine, if it is outside ROOT.
+        output: The file of the certificate. Default: forgotten-….json in ROOT.
+        plain_names: Write the names into the certificate instead of their SHA-256.
+        dry_run: List the records that would be removed, and change nothing.
         yes: Do not ask before datasets are rewritten.
     """
     from pipelines.tools.forget import Forgetting
@@ -460,10 +460,10 @@ def audit(
     label: str = "label",
     most: Annotated[int, _0] = 100,
 ) -> Any:
-    """Find what makes a dataset less than it seems: copies, leakage, conflicts of labels, shifts.
+    """Find problems in the content of a dataset: copies, leakage, label conflicts, shifts.
 
-    Nearly equal records, within splits and across them; equal content with unlike labels; classes
-    that a split lacks; shifts between splits and from an earlier dataset; odd images.
+    Nearly equal records, within splits and across them; equal content with different labels;
+    classes missing in a split; shifts between splits and from an earlier dataset; odd images.
 
     \b
     tfx-shards audit out/ --fail-on leakage,label_conflict
@@ -472,8 +472,8 @@ def audit(
     Args:
         against: An earlier dataset to compare it with.
         fail_on: Kinds of findings that make the exit status 1, such as leakage,label_conflict.
-        label: The feature that has the class of a record.
-        most: Findings of each kind to list; all are counted.
+        label: The feature with the class of a record.
+        most: Maximum number of findings of each kind to list; all are counted.
     """
     from components.auditing import audit_dataset, check_kinds
     from trainer_utils.dataset.location import newest_dataset
@@ -499,19 +499,19 @@ def plan(
     remainder: Annotated[str | None, click.Choice(["drop", "pad", "balance"])] = None,
     no_shuffle: bool = False,
 ) -> Any:
-    """Show what each worker will read: records, steps, dropped or padded.
+    """Show how many records and steps each worker will have, and how many are dropped or padded.
 
-    No record is read. A plan that is impossible is an error that says what to change: exit 2.
+    No record is read. If a plan is impossible, the error says what to change: exit 2.
 
     \b
     tfx-shards plan out/ --workers 8 --batch-size 256 --remainder pad --json
 
     Args:
-        workers: How many read it.
-        replicas: Number of replicas over all workers. Default: one each.
-        batch_size: Records in a global batch.
+        workers: Number of workers that read the dataset.
+        replicas: Number of replicas over all workers. Default: one per worker.
+        batch_size: Number of records in a global batch.
         split: A split or a slice, such as 'train[:80%]'. Default: train.
-        remainder: What becomes of records that fill no whole batch. Default: a smaller last batch.
+        remainder: How to treat records that fill no whole batch. Default: a smaller last batch.
         no_shuffle: Read in the order of the files.
     """
     import trainer_utils
@@ -535,25 +535,26 @@ def ledger(
     write: Annotated[str | None, _FILE] = None,
     datasets: Annotated[_Texts, "--dataset", "URI"] = (),
 ) -> Any:
-    """Tell which records a training run saw at which step, or which stood before a rise.
+    """Show the records that a training run saw at a step, or those before a loss spike.
 
-    RUN is the folder that InputProgress or fit was given. Without --step, --record, --place or
-    --spike: what was read, and where the run was started anew.
+    RUN is the folder passed to InputProgress or fit. Without --step, --record, --place or --spike,
+    show the datasets of the run and its restarts.
 
     \b
     tfx-shards ledger checkpoints/ --step 1234
     tfx-shards ledger checkpoints/ --record cat/1.jpg --json
 
     Args:
-        step: The records of its global batch, from 0.
-        record: The steps that saw it: its filename or id.
-        place: The same by its number in a split.
-        spike: The records that stood in the steps up to it, the most suspect first, by the losses
-            that InputProgress(losses=True) kept.
-        window: Steps up to the spike that are looked at.
-        count: Most records to list of them.
-        write: File to write their names to, as `balance --exclude` takes it.
-        datasets: Where the dataset lies now; of several, each in the order in which it was read.
+        step: Show the records in the global batch of this step, from 0.
+        record: Show the steps that saw the record with this filename or id.
+        place: Show the steps that saw the record with this number in a split.
+        spike: Show the records in the steps up to this one, the most suspect first, by the losses
+            from InputProgress(losses=True).
+        window: Number of steps up to the spike to examine.
+        count: Maximum number of records to list for a spike.
+        write: Write the names of these records to a file, for `balance --exclude`.
+        datasets: The current address of the dataset; for several, repeat it in the order of the
+            run.
     """
     from pipelines.tools.ledger import RunLedger
 
@@ -592,7 +593,7 @@ def bench(
     features: Annotated[Any, "NAME,…", list_of_names] = None,
     settings: _Settings = (),
 ) -> Any:
-    """Measure how fast this machine reads a dataset, and what bounds it.
+    """Measure how fast this machine reads a dataset, and find the bottleneck.
 
     \b
     tfx-shards bench out/ --batch-size 256 --image-size 224x224 --features image,label
@@ -600,10 +601,10 @@ def bench(
 
     Args:
         split: A split, or a slice of one.
-        batch_size: Records in a batch.
+        batch_size: Number of records in a batch.
         seconds: Seconds to measure each of the three stages.
-        image_size: Height and width that images are resized to. Default: 224x224 where they differ.
-        features: Names of features. Default: all that can be batched.
+        image_size: Height and width to resize images to. Default: 224x224 if their sizes differ.
+        features: Names of the features to read. Default: all that can be batched.
         settings: Any other setting of input_fn, such as augment=random_resized_crop.
     """
     from components.report.inspection import inspect_dataset
@@ -614,23 +615,23 @@ def bench(
         options["features"] = features
     known = (inspect_dataset(uri).features or {}).values()
     if image_size is None and any(one.is_image and not one.is_fixed_size for one in known):
-        image_size = 224, 224  # images of several sizes make no batch
+        image_size = 224, 224  # images of different sizes cannot be batched
     if image_size is not None:
         options["image_size"] = image_size
-    if sys.stderr.isatty():  # a line that moves would be measured as well
+    if sys.stderr.isatty():  # a progress bar would affect the measurement
         print_messages(f"Measuring, three times {seconds:g} s …")
     return measure_input(uri, split, batch_size=batch_size, seconds=seconds, **options)
 
 
 @command()
 def doctor(uri: Dataset, *, workers: Annotated[int, _1] = 1) -> Any:
-    """Say what in a dataset will hurt a training, with the cure; exit 1 if it will fail.
+    """Find problems of a dataset for training, with their fixes; exit 1 if training will fail.
 
     \b
     tfx-shards doctor out/ --workers 8
 
     Args:
-        workers: How many will read it.
+        workers: Number of workers that will read the dataset.
     """
     from components.report.doctor import checks_table, dataset_checks, is_good
 
@@ -652,7 +653,7 @@ def lineage(
     record: _Name = None,
     form: Annotated[str, "--format", click.Choice(("text", "openlineage", "prov"))] = "text",
 ) -> Any:
-    """Show where a dataset comes from and what was made from it: runs, inputs, models.
+    """Show the origin of a dataset and the results derived from it: runs, inputs, models.
 
     METADATA is a sqlite file, grpc://host:port, or a folder with such a file or with datasets.
 
@@ -661,10 +662,10 @@ def lineage(
     tfx-shards lineage gs://bucket/photos --metadata grpc://metadata:8080 --json
 
     Args:
-        metadata: Default: metadata.sqlite or the like in a folder above the dataset, else what the
-            dataset itself says.
-        record: Follow one record, by its filename or id.
-        form: openlineage: a line an event, as its API takes them; prov: Croissant with PROV-O.
+        metadata: The store of ML Metadata. Default: a sqlite file in a folder above the dataset,
+            else the lineage in the dataset itself.
+        record: Trace one record, by its filename or id.
+        form: openlineage: one event per line, for its API; prov: Croissant with PROV-O.
     """
     from pipelines.lineage import describe_artifact
 
@@ -683,9 +684,9 @@ def lineage(
 
 @command()
 def runs(where: Annotated[str | None, "[METADATA]"] = None, *, metadata: _Store = None) -> Any:
-    """List the pipeline runs in ML Metadata, or those that datasets tell of.
+    """List the pipeline runs in ML Metadata, or in the lineage of datasets.
 
-    METADATA is as for `lineage`. [default: this folder]
+    METADATA is the same as for `lineage`. [default: this folder]
 
     \b
     tfx-shards runs out/metadata.sqlite
@@ -702,7 +703,7 @@ def runs(where: Annotated[str | None, "[METADATA]"] = None, *, metadata: _Store 
         return list_runs(where or metadata or ".")
 
 
-_STEP_FLAGS = {  # of all steps, or of the one that is named; each may be given several times
+_STEP_FLAGS = {  # for all steps, or for the named one; each may be repeated
     "gpu": ("--gpu", "[STEP=]N", "How many GPUs."),
     "gpu_type": ("--gpu-type", "[STEP=]NAME", "Resource that is a GPU. Default: nvidia.com/gpu."),
     "cpu": ("--cpu", "[STEP=]N", "Cores, such as 4 or 500m."),
@@ -736,8 +737,8 @@ def compile(
 ) -> None:
     """Write a pipeline as a package for Kubeflow Pipelines v2.
 
-    PIPELINE is `image` or `text`, a ready one, or FILE.py:FUNCTION, a function that makes one.
-    Flags with STEP in them are of one step, such as Trainer, or without it of all.
+    PIPELINE is `image` or `text` for a ready one, or FILE.py:FUNCTION for a function that returns
+    one. Flags with STEP apply to that step, such as Trainer, or without STEP to all steps.
 
     \b
     tfx-shards compile image -o pipeline.yaml \\
@@ -745,12 +746,13 @@ def compile(
 
     Args:
         output: File to write.
-        image: Container image with tfx-shards[tfx] in it. A pipeline of kfp.dsl needs none.
-        pipeline_root: Where artifacts go, as gs://bucket/runs. A pipeline of kfp.dsl needs none.
-        name: Name of the pipeline. Default: its own.
-        dataset_root: Where datasets go: a volume that all pods mount, or a bucket. Default:
+        image: Container image with tfx-shards[tfx] in it. Optional for a pipeline of kfp.dsl.
+        pipeline_root: Folder for artifacts, such as gs://bucket/runs. Optional for a pipeline of
+            kfp.dsl.
+        name: Name of the pipeline. Default: the name that it has.
+        dataset_root: Folder for datasets: on a volume that all pods mount, or in a bucket. Default:
             --pipeline-root.
-        input_fingerprint: What decides whether an ExampleGen is taken from Kubeflow's cache.
+        input_fingerprint: How to find out whether an ExampleGen may come from Kubeflow's cache.
             Default: listing.
     """
     if pipeline in ("image", "text"):  # a pipeline of kfp.dsl needs no TFX

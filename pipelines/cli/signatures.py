@@ -1,16 +1,16 @@
-"""Commands from functions: arguments and flags are those of the signature, or of the settings.
+"""Make commands from functions; the signature and the settings define arguments and flags.
 
     @command()
     def audit(uri: Dataset, *, against: Annotated[str | None, "URI"] = None):
-        '''Find what makes a dataset less than it seems.
+        '''Find problems in the content of a dataset.
 
         Args:
             against: An earlier dataset to compare it with.
         '''
         return audit_dataset(uri, ...)          # printed, as text or with --json
 
-What stands before the star is an argument, all else a flag whose help is in `Args`. `Annotated`
-adds a type of click's, a text with the flag's names or with what stands for its value, or `With`.
+Parameters before the star are arguments, the others flags, with their help in `Args`. `Annotated`
+adds a type of click, a string with the names of the flag or with the metavar, or `With`.
 """
 
 import csv
@@ -25,11 +25,11 @@ import click
 
 from pipelines.cli.terminal import print_facts, quiet, set_verbose
 
-if TYPE_CHECKING:  # brings numpy
+if TYPE_CHECKING:  # imports numpy
     from trainer_utils.format.settings import Setting
 
 COMMANDS: dict[str, click.Command] = {}
-"""By name, in the order of the help."""
+"""The commands by name, in the order of the help."""
 
 _UNITS = {
     **{"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9},
@@ -39,7 +39,7 @@ _UNITS = {
 
 
 def number_of_bytes(text: str) -> int:
-    """A number of bytes, at least 1: `134217728`, `128MiB`, `128MB`."""
+    """Parse a number of bytes, at least 1: `134217728`, `128MiB`, `128MB`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
     if not match or match[2] not in _UNITS:
         raise click.BadParameter(f"expected bytes such as 134217728 or 128MiB, got {text!r}")
@@ -49,12 +49,12 @@ def number_of_bytes(text: str) -> int:
 
 
 def list_of_names(text: str) -> list[str]:
-    """A list of texts, `text,label`; one with a comma in it in quotes, as in a CSV."""
+    """Parse a list of names, `text,label`; a name with a comma is quoted, as in CSV."""
     return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
 
 
 def pair(text: str) -> tuple[str, str]:
-    """A column and its kind: `stars=float`."""
+    """Parse a column and its kind: `stars=float`."""
     name, _, kind = text.rpartition("=")
     if not name:
         raise click.BadParameter(f"expected NAME=KIND, got {text!r}")
@@ -62,7 +62,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def height_and_width(text: str) -> tuple[int, int]:
-    """Pixels: `224` or `224x256`."""
+    """Parse a size in pixels: `224` or `224x256`."""
     match = re.fullmatch(r"([1-9]\d*)(?:x([1-9]\d*))?", text.strip().lower())
     if not match:
         raise click.BadParameter(f"expected a size such as 224 or 224x224, got {text!r}")
@@ -70,12 +70,12 @@ def height_and_width(text: str) -> tuple[int, int]:
 
 
 def counts(text: str) -> int | dict[str, float]:
-    """A number, or numbers by split: `8`, `train=8,eval=2`."""
+    """Parse a number, or numbers by split: `8`, `train=8,eval=2`."""
     return int(text) if text.strip().isdecimal() else _by_split(text, r"\d+", "8 or train=8,eval=2")
 
 
 def shares(text: str) -> dict[str, float]:
-    """Shares by split: `train=8,eval=2`, or of one, `train=0.8,eval=0.2`."""
+    """Parse shares by split: `train=8,eval=2`, or fractions, `train=0.8,eval=0.2`."""
     return _by_split(text, r"\d+|\d*\.\d+", "train=8,eval=2 or train=0.8,eval=0.2")
 
 
@@ -90,7 +90,7 @@ def _by_split(text: str, number: str, expected: str) -> dict[str, float]:
 
 
 def json_or_text(setting: str) -> tuple[str, Any]:
-    """Name and value of `NAME=VALUE`; a value that is JSON is what it says, else a text."""
+    """Parse `NAME=VALUE`; a value that is not JSON is a string."""
     name, found, value = setting.partition("=")
     if not found or not name.isidentifier():
         raise click.BadParameter(f"expected NAME=VALUE, got {setting!r}")
@@ -101,7 +101,7 @@ def json_or_text(setting: str) -> tuple[str, Any]:
 
 
 class With:
-    """Options of a parameter as click has them."""
+    """Keyword arguments for a parameter of click."""
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -122,9 +122,9 @@ def _find_files(ctx: click.Context, param: click.Parameter, given: tuple[str, ..
 
 
 Dataset = Annotated[str, With(callback=_find_dataset)]
-"""`URI`: of a dataset, or the folder that `convert` was given for its output."""
+"""The type of `URI`: a dataset, or the output folder of `convert`."""
 Files = Annotated[Any, "URI...", With(nargs=-1, callback=_find_files)]
-"""The same, or files of TFRecords."""
+"""The type of `URI...`: the same, or TFRecord files."""
 
 
 def command(
@@ -133,14 +133,14 @@ def command(
     sections: Callable[[], Mapping[str, Mapping[str, "Setting"]]] | None = None,
     more: Sequence[click.Parameter] = (),
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Makes a command of a function, which gives what `print_facts` takes, or None.
+    """Make a command of a function, which returns a result for `print_facts`, or None.
 
-    It may give a pair of that and whether all is well: exit status 0 or 1.
+    It may return a pair of the result and a boolean: True for exit status 0, False for 1.
 
     Args:
-        has_json: whether there is `--json`.
-        sections: gives settings by name, by the component that they are of; each becomes a flag.
-        more: further parameters, for a function that takes any by name.
+        has_json: whether the command has `--json`.
+        sections: returns the settings by component and by name; each becomes a flag.
+        more: further parameters, for a function with `**kwargs`.
     """
 
     def make(function: Callable[..., Any]) -> click.Command:
@@ -208,7 +208,7 @@ _OTHER_KINDS: dict[str, dict[str, Any]] = {
     "tensors": {"type": pair, "multiple": True, "metavar": "NAME=DTYPE[SHAPE]"},
     "feature_names": {"type": pair, "multiple": True, "metavar": "NAME=NAME"},
     "num_shards": {"type": counts, "metavar": "N or NAME=N,…"},
-    **{name: {"type": str} for name in ("encoding", "layout")},  # of several kinds
+    **{name: {"type": str} for name in ("encoding", "layout")},  # the choices depend on the kind
     "exclude": {"type": str, "metavar": "FILE"},
     "relabel": {"type": str, "metavar": "CSV"},
     "add": {"multiple": True, "metavar": "URI"},
@@ -216,14 +216,14 @@ _OTHER_KINDS: dict[str, dict[str, Any]] = {
 
 
 class _Choices(click.Choice[str]):
-    """One of some words, for the help and the shell's completion: others are for who takes them."""
+    """Choices for the help and shell completion; the setting itself refuses other values."""
 
     def convert(self, value: Any, param: Any, ctx: click.Context | None) -> str:
         return str(value)
 
 
 class _Command(click.Command):
-    """A command whose settings, if it has any, are flags in sections of its help."""
+    """A command with its settings as flags, in sections of the help."""
 
     def __init__(self, *arguments: Any, sections: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -231,7 +231,7 @@ class _Command(click.Command):
         self._make_sections = sections
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """All parameters, those of the settings as well: they bring numpy, and so are made now."""
+        """Return all parameters; flags of settings are created now, because they import numpy."""
         if self._make_sections:
             for title, settings in self._make_sections().items():
                 self._sections[title] = [_flag(name, one) for name, one in settings.items()]
@@ -241,7 +241,7 @@ class _Command(click.Command):
         return super().get_params(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the command's own options, then the settings by component."""
+        """Write the options of the command, then the settings by component."""
         params = self.get_params(ctx)
         settings = {flag for flags in self._sections.values() for flag in flags}
         own = [p for p in params if isinstance(p, click.Option) and p not in settings]
@@ -270,7 +270,7 @@ def _flag(name: str, one: "Setting") -> click.Option:
 
 
 def _kind(one: "Setting") -> dict[str, Any]:
-    """What a flag takes; whether the value is allowed the setting itself says."""
+    """Return the type and metavar of a flag; the setting itself validates the value."""
     if one.is_collection:
         return {"type": list_of_names, "metavar": "NAME,…"}
     if one.kinds == (str,) and one.choices:
@@ -281,9 +281,9 @@ def _kind(one: "Setting") -> dict[str, Any]:
 
 
 def given_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the flags that were given, as `pipelines.convert` takes them."""
+    """Return the settings of the flags in use, in the form for `pipelines.convert`."""
     settings = {name: value for name, value in given.items() if value not in (None, ())}
     for name, value in settings.items():
-        if isinstance(value, tuple):  # of a flag that may be repeated
+        if isinstance(value, tuple):  # a repeatable flag
             settings[name] = dict(value) if isinstance(value[0], tuple) else list(value)
     return settings

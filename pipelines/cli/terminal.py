@@ -1,4 +1,4 @@
-"""The process and its terminal: signals, encodings; JSON or tables on stdout, the rest on stderr.
+"""Set up the process and its terminal; print JSON or tables on stdout, messages on stderr.
 
 take_over_process()
 print_facts(found, as_json=False)
@@ -26,13 +26,13 @@ _is_own_process = False
 
 
 def take_over_process() -> None:
-    """Says that the process is the command line's: only then is anything global changed.
+    """Mark the process as one of the command line, which allows changes of global state.
 
-    A name that the terminal's encoding lacks is shown escaped from now on, in place of an error.
+    From now on, characters that the terminal's encoding lacks are escaped instead of raising.
     """
     global _is_own_process
     _is_own_process = True
-    for name in ("stdout", "stderr"):  # None where a daemon closed them
+    for name in ("stdout", "stderr"):  # None if a daemon closed them
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -41,45 +41,46 @@ def take_over_process() -> None:
 
 
 def freeze_modules() -> None:
-    """Leave what is imported out of garbage collections, in a process of the command line's own.
+    """Exclude imported modules from garbage collection, in a process of the command line.
 
-    A conversion of some thousand files asks for a full collection: 30 ms of modules each time.
+    A conversion of some thousand files triggers full collections, which would each spend 30 ms on
+    the modules.
     """
     if _is_own_process:
         gc.freeze()
 
 
 def set_verbose(ctx: click.Context, _: click.Parameter, verbose: bool) -> None:
-    """Takes `--verbose`; without it the logs of other libraries stay off the terminal."""
+    """Handle `--verbose`: without it, silence the logs of other libraries."""
     ctx.find_root().meta["verbose"] = verbose
     if ctx.resilient_parsing or not _is_own_process:
         return
     if verbose:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")  # so that its import is heard as well
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")  # so that its import logs as well
     else:
         silence_process(print_messages)
 
 
 def is_verbose() -> bool:
-    """Whether the command that runs was called with --verbose."""
+    """Return whether the running command was called with --verbose."""
     return bool(click.get_current_context().find_root().meta.get("verbose"))
 
 
 def is_terminal() -> bool:
-    """Whether somebody can be asked."""
+    """Return whether stdin and stderr are terminals, so that a user can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def quiet() -> contextlib.AbstractContextManager[None]:
-    """Keeps what native libraries write off the terminal, unless verbose."""
+    """Return a context that discards the output of native libraries, unless verbose."""
     is_loud = is_verbose() or not _is_own_process
     return contextlib.nullcontext() if is_loud else no_native_output()
 
 
 class Facts(NamedTuple):
-    """What a command found, where no object has both: for `--json`, and for people.
+    """A result of a command without a class for it: the JSON for `--json`, the parts to print.
 
-    Each may be a function that makes it; `note` goes to stderr before the parts.
+    Both may be functions that return the value. The note is printed to stderr before the parts.
     """
 
     json: Any
@@ -88,8 +89,8 @@ class Facts(NamedTuple):
 
 
 def print_facts(found: Any, *, as_json: bool) -> None:
-    """Prints JSON or text, escaped; a reader that has gone, such as `head`, is no error."""
-    from trainer_utils.format.printable import printable_json  # brings numpy
+    """Print JSON or text, escaped; a closed pipe, such as from `head`, is not an error."""
+    from trainer_utils.format.printable import printable_json  # imports numpy
     from trainer_utils.text_output import as_text, print_parts
 
     try:
@@ -117,7 +118,7 @@ def print_facts(found: Any, *, as_json: bool) -> None:
 
 
 def print_messages(*lines: str) -> None:
-    """Messages for the person at the terminal, on stderr, a line each."""
+    """Print messages on stderr, one per line."""
     from trainer_utils.format.printable import printable
 
     with contextlib.suppress(BrokenPipeError):
@@ -127,9 +128,9 @@ def print_messages(*lines: str) -> None:
 
 @contextlib.contextmanager
 def show_progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows where work is: a bar on a terminal, elsewhere a line for each minute that it takes.
+    """Show progress: as a bar on a terminal, elsewhere as one line per minute.
 
-    What it yields is called with how much has been done since the last time, and the whole.
+    The yielded function takes the amount of work done since the last call, and the total.
     """
     from trainer_utils.step_display import show_step
 

@@ -1,1 +1,1 @@
-"""Ready pipelines, their trainers, and the demonstrations."""
+"""Ready pipelines, their trainers, and the demonstration."""

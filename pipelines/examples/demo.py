@@ -1,7 +1,7 @@
-"""The demonstration: photos in, a trained model out, every artifact in ML Metadata.
+"""The demonstration: train a model on photos, with every artifact in ML Metadata.
 
-python -m pipelines.examples.demo                        # makes its own photos
-python -m pipelines.examples.demo my/photos              # or takes yours: a folder a class
+python -m pipelines.examples.demo                        # with generated photos
+python -m pipelines.examples.demo my/photos              # with your photos: a folder per class
 """
 
 import json
@@ -16,7 +16,7 @@ FOLDER = "demo-run"
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the pipeline and reports the outcome; 0 where it worked, 1 for bad input."""
+    """Run the pipeline and print the results; return 0, 1 for bad input, 2 for bad usage."""
     silence_process(lambda warning: None)
     if len(arguments) > 1:
         print("usage: python -m pipelines.examples.demo [PHOTOS]", file=sys.stderr)
@@ -39,7 +39,7 @@ def _run(given: str | None = None) -> None:
     from pipelines.examples.training import make_strategy
     from pipelines.examples.training_pipeline import create_image_pipeline, run_locally
 
-    make_strategy()  # before anything starts TensorFlow, which fixes its devices
+    make_strategy()  # first, because the devices cannot change once TensorFlow has started
     root.mkdir(parents=True, exist_ok=True)
     print("Running ImageExampleGen, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport,")
     print("Trainer and Pusher …", flush=True)

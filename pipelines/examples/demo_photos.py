@@ -1,4 +1,4 @@
-"""Makes a small set of real photos, cut from the two that scikit-learn ships.
+"""Create a small set of real photos, cropped from the two that scikit-learn ships.
 
 make_photos("photos/")       # 600 photos in 5 class folders, and three broken files
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from PIL import Image
 
-REGIONS = {  # of each class: a photo, and left, top, right and bottom in shares of its sides
+REGIONS = {  # by class: a photo, and left, top, right and bottom as fractions of its sides
     "dahlia_petals": ("flower.jpg", 0.30, 0.25, 0.75, 0.80),
     "dahlia_leaves": ("flower.jpg", 0.00, 0.00, 0.30, 0.60),
     "palace_sky": ("china.jpg", 0.00, 0.00, 1.00, 0.22),
@@ -20,11 +20,11 @@ REGIONS = {  # of each class: a photo, and left, top, right and bottom in shares
 
 
 def make_photos(folder: str, *, count: int = 600) -> None:
-    """Writes `count` different photos in a folder a class, and three files that are no photos.
+    """Write `count` different photos, one folder per class, and three broken files.
 
     Args:
-        folder: made where it is missing.
-        count: of photos, shared equally among the classes.
+        folder: the folder to write to, created if missing.
+        count: number of photos, divided equally among the classes.
     """
     from sklearn.datasets import load_sample_images
 

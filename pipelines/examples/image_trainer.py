@@ -1,4 +1,4 @@
-"""TFX's Trainer module for image classification: a small CNN under a distribution strategy.
+"""A module for TFX's Trainer: image classification by a small CNN, with a distribution strategy.
 
 Trainer(module_file=…/image_trainer.py, examples=balanced.outputs["balanced_examples"],
         train_args=TrainArgs(splits=["train"]), eval_args=EvalArgs(splits=["eval"]),
@@ -16,11 +16,11 @@ _DEFAULTS = {"epochs": 12, "batch_size": 32, "image_size": 64, "learning_rate": 
 
 
 def run_fn(fn_args: Any) -> None:
-    """Trains, evaluates and exports a model: what TFX's Trainer calls.
+    """Train, evaluate and export a model; TFX's Trainer calls this function.
 
     Args:
         fn_args: TFX's FnArgs. `custom_config` may set epochs, batch_size (global), image_size
-            (pixels a side), learning_rate and seed. `train_steps` goes before epochs.
+            (height and width in pixels), learning_rate and seed. `train_steps` overrides epochs.
     """
     config = {**_DEFAULTS, **(fn_args.custom_config or {})}
     size = (config["image_size"], config["image_size"])
@@ -33,7 +33,7 @@ def run_fn(fn_args: Any) -> None:
         features="image",
         image_size=size,
     )
-    decode = trainer_utils.image_decoder(image_size=size)  # the pixels of training
+    decode = trainer_utils.image_decoder(image_size=size)  # the same decoding as in training
     export_classifier(model, fn_args.serving_model_dir, decode)
 
 

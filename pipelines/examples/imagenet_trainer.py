@@ -1,11 +1,11 @@
-"""A whole trainer of ImageNet's kind: ResNet-50 with all that its training takes.
+"""A complete ImageNet trainer: ResNet-50 with everything that its training needs.
 
     python -m pipelines.examples.imagenet_trainer datasets/imagenet out/model --epochs 90
     train(ImagenetConfig(uri="datasets/imagenet", folder="out/model"), make_strategy())
 
-Cosine learning rate with warm-up, label smoothing, mixed precision, evaluation that counts each
-record once, a backup that `trainer_utils.fit` goes on from within an epoch, and a model to serve.
-Run again with the same folder, it goes on where it was.
+It has a cosine learning rate with warm-up, label smoothing, mixed precision, an evaluation that
+counts each record once, backups within an epoch for `trainer_utils.fit` to resume, and a model to
+serve. Another run with the same folder resumes the training.
 """
 
 import dataclasses
@@ -28,40 +28,40 @@ from trainer_utils.reading.images import NORMALIZATIONS
 
 _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "rmsprop": "RMSprop"}  # names of tf.keras
 MakeModel = Callable[["ImagenetConfig", int], Any]
-"""Of the settings and the number of classes: a Keras model of uint8 images, which gives logits."""
+"""A function (settings, number of classes) -> Keras model of uint8 images that returns logits."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImagenetConfig:
-    """What is trained, and how.
+    """The settings of a training.
 
     Source: Goyal et al., "Accurate, Large Minibatch SGD", 2017; He et al., "Bag of Tricks for
     Image Classification with Convolutional Neural Networks", 2018.
     """
 
-    uri: str  # of the dataset, with an encoded image and an int label in each record
-    folder: str  # of the backup and the exported model
-    train_split: str = "train"  # a slice, as `input_fn` takes it
+    uri: str  # the uri of the dataset, with an encoded image and an int label in each record
+    folder: str  # the folder for the backup and the exported model
+    train_split: str = "train"  # a split or a slice of one
     eval_split: str = "eval"
-    image: str = "image"  # the feature's name
+    image: str = "image"  # the name of the feature
     label: str = "label"
     epochs: int = 90
-    batch_size: int = 256  # of all replicas together
-    image_size: int = 224  # pixels a side
-    augment: Any = ("random_resized_crop", "flip")  # of the training split
-    optimizer: str = "sgd"  # sgd (with Nesterov's momentum of 0.9), adam or rmsprop
-    epsilon: float = 1e-7  # of adam and rmsprop; keras_imagenet takes 0.1
-    learning_rate: float = 0.1  # its peak, for a batch of 256; it grows with the batch
+    batch_size: int = 256  # global batch size, over all replicas
+    image_size: int = 224  # height and width in pixels
+    augment: Any = ("random_resized_crop", "flip")  # augmentations of the training split
+    optimizer: str = "sgd"  # sgd (with Nesterov momentum of 0.9), adam or rmsprop
+    epsilon: float = 1e-7  # for adam and rmsprop; keras_imagenet uses 0.1
+    learning_rate: float = 0.1  # the peak for a batch of 256, scaled with the batch size
     final_learning_rate: float = 0.0  # after the last step, for a batch of 256
     schedule: str = "cosine"  # from the peak to the end: cosine, linear or exponential
-    warmup_epochs: float = 5.0  # in which it rises from 0
-    weight_decay: float = 1e-4  # a step, of weights that are no biases or scales, times the rate
+    warmup_epochs: float = 5.0  # epochs for the rise from 0 to the peak
+    weight_decay: float = 1e-4  # per step, times the learning rate; not for biases and scales
     label_smoothing: float = 0.1
-    dropout: float = 0.0  # share of the features before the last layer that are dropped
-    iteration_size: int = 1  # batches whose gradients make one update; on one replica, in Keras 3
-    mixed_precision: bool = False  # bfloat16 where it is enough; weights and loss are float32
-    backup_steps: int = 1000  # between backups
-    seed: int = 0  # of the weights and the order
+    dropout: float = 0.0  # fraction of the features before the last layer that are dropped
+    iteration_size: int = 1  # batches to accumulate per update; on one replica, in Keras 3
+    mixed_precision: bool = False  # compute in bfloat16; weights and loss are float32
+    backup_steps: int = 1000  # steps between backups
+    seed: int = 0  # seed of the weights and the order
 
     def __post_init__(self) -> None:
         one_of(*_OPTIMIZERS)("optimizer", self.optimizer)
@@ -75,7 +75,7 @@ class ImagenetConfig:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width of images."""
+        """The height and width of images."""
         return self.image_size, self.image_size
 
 
@@ -86,18 +86,18 @@ def train(
     *,
     callbacks: Sequence[Any] = (),
 ) -> Any:
-    """Trains, evaluates after each epoch, and exports; goes on from the last backup.
+    """Train a model, evaluating it after each epoch, and export it; resume from the last backup.
 
     Args:
-        config: what and how.
-        strategy: that the work is shared out by.
-        make_model: None: `resnet50`.
-        callbacks: of Keras.
+        config: the settings.
+        strategy: the distribution strategy to train with.
+        make_model: returns the model for the settings and the number of classes; None: `resnet50`.
+        callbacks: further callbacks of Keras.
 
     Returns:
         Keras's History: `loss`, `accuracy`, `val_loss` and `val_accuracy` of each epoch.
     """
-    if config.iteration_size > 1:  # Keras accumulates gradients under the default strategy alone
+    if config.iteration_size > 1:  # Keras accumulates gradients only with the default strategy
         if strategy.num_replicas_in_sync > 1:
             rule = "1 with several replicas, whose gradients Keras does not accumulate"
             cure = "Set a larger batch_size, or train on one replica"
@@ -133,12 +133,12 @@ def train(
         image=eval_image,
         labels=labels,
         shuffle=False,
-        remainder="pad",  # with rows that count nowhere
+        remainder="pad",  # with rows of weight 0
         **read,
     )
     before = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(
-        "mixed_bfloat16" if config.mixed_precision else "float32"  # needs no scaling of the loss
+        "mixed_bfloat16" if config.mixed_precision else "float32"  # bfloat16 needs no loss scaling
     )
     try:
         with strategy.scope():
@@ -165,7 +165,12 @@ def train(
 
 
 def make_optimizer(config: ImagenetConfig, steps_per_epoch: int) -> Any:
-    """Return the optimizer of the settings, which decays no biases and no scales."""
+    """Return the optimizer for the settings, without weight decay of biases and scales.
+
+    Args:
+        config: the settings.
+        steps_per_epoch: number of training steps per epoch.
+    """
     settings: dict[str, Any] = {"weight_decay": config.weight_decay}
     if config.optimizer == "sgd":
         settings |= {"momentum": 0.9, "nesterov": True}
@@ -180,7 +185,11 @@ def make_optimizer(config: ImagenetConfig, steps_per_epoch: int) -> Any:
 
 
 def learning_rates(config: ImagenetConfig, steps_per_epoch: int) -> Any:
-    """Return the schedule: a line from 0 to the peak, then a curve down to the final rate.
+    """Return the learning rate schedule: a linear rise to the peak, then a curve to the final rate.
+
+    Args:
+        config: the settings.
+        steps_per_epoch: number of training steps per epoch.
 
     Source: Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2017.
     """
@@ -196,7 +205,7 @@ def learning_rates(config: ImagenetConfig, steps_per_epoch: int) -> Any:
 
 
 class WarmUp(tf.keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
-    """A learning rate that rises to its peak in a line, then falls by a schedule."""
+    """A learning rate that rises linearly to its peak, then falls by a schedule."""
 
     def __init__(
         self, *, schedule: str, peak: float, final: float, warmup_steps: int, decay_steps: int
@@ -206,7 +215,7 @@ class WarmUp(tf.keras.optimizers.schedules.LearningRateSchedule):  # type: ignor
         self._config |= {"warmup_steps": warmup_steps, "decay_steps": decay_steps}
 
     def __call__(self, step: Any) -> Any:
-        """Return the rate of a step."""
+        """Return the learning rate of a step."""
         schedule, peak, final, warmup, decay = self._config.values()
         step = tf.cast(step, tf.float32)
         done = tf.clip_by_value((step - warmup) / decay, 0.0, 1.0)
@@ -219,12 +228,17 @@ class WarmUp(tf.keras.optimizers.schedules.LearningRateSchedule):  # type: ignor
         return tf.where(step < warmup, peak * step / warmup, rate)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make it again."""
+        """Return the arguments of the constructor."""
         return self._config
 
 
 def resnet50(config: ImagenetConfig, num_classes: int) -> Any:
-    """ResNet-50 of uint8 images; what normalises them is part of it, a quarter of the bytes."""
+    """Return a ResNet-50 that normalises uint8 images itself; they are a quarter of float32.
+
+    Args:
+        config: the settings.
+        num_classes: number of classes.
+    """
     mean, deviation = (list(numbers) for numbers in NORMALIZATIONS["imagenet"])
     layers = tf.keras.layers
     images = tf.keras.Input((*config.size, 3), dtype="uint8")
@@ -241,7 +255,7 @@ def resnet50(config: ImagenetConfig, num_classes: int) -> Any:
 
 
 def _main(augment: str, **settings: Any) -> None:
-    """Trains ResNet-50 on the dataset at URI, or goes on with it, and exports it into FOLDER."""
+    """Train ResNet-50 on the dataset at URI, or resume its training, and export it to FOLDER."""
     config = ImagenetConfig(augment=json.loads(augment), **settings)
     found = train(config, make_strategy()).history
     click.echo(", ".join(f"{name} {values[-1]:.4f}" for name, values in found.items()))

@@ -1,4 +1,4 @@
-"""TFX's Trainer module for text classification: averaged embeddings under a distribution strategy.
+"""A module for TFX's Trainer: text classification by averaged embeddings, with a strategy.
 
 Trainer(module_file=…/text_trainer.py, examples=balanced.outputs["balanced_examples"],
         train_args=TrainArgs(splits=["train"]), eval_args=EvalArgs(splits=["eval"]),
@@ -17,12 +17,12 @@ _DEFAULTS |= {"learning_rate": 1e-2, "seed": 0}
 
 
 def run_fn(fn_args: Any) -> None:
-    """Trains, evaluates and exports a model: what TFX's Trainer calls.
+    """Train, evaluate and export a model; TFX's Trainer calls this function.
 
     Args:
-        fn_args: TFX's FnArgs. `custom_config` may set text (the feature's name), epochs,
-            batch_size (global), words (of the vocabulary), length (words of a text that are
-            looked at), learning_rate and seed. `train_steps` goes before epochs.
+        fn_args: TFX's FnArgs. `custom_config` may set text (the name of the feature), epochs,
+            batch_size (global), words (size of the vocabulary), length (maximum number of words of
+            a text), learning_rate and seed. `train_steps` overrides epochs.
     """
     config = {**_DEFAULTS, **(fn_args.custom_config or {})}
     uri, text = fn_args.train_files[0], config["text"]

@@ -1,4 +1,4 @@
-"""What the trainer modules share: the strategy, training itself, the model and metrics they leave.
+"""Shared code of the trainer modules: the strategy, the training, the exported model, the metrics.
 
 strategy = make_strategy()
 train_classifier(fn_args, config, strategy, make_model=_model, features="image")
@@ -21,12 +21,12 @@ _LOGICAL_DEVICES = 2
 
 
 def make_strategy() -> tf.distribute.Strategy:
-    """`MirroredStrategy` over all GPUs, or else over two logical CPU devices."""
+    """Return a `MirroredStrategy` over all GPUs, or over two logical CPU devices without a GPU."""
     gpus = tf.config.list_logical_devices("GPU") if tf.config.list_physical_devices("GPU") else []
     if gpus:
         return tf.distribute.MirroredStrategy()
     cpu = tf.config.list_physical_devices("CPU")[0]
-    with contextlib.suppress(RuntimeError):  # TensorFlow runs already: its devices stay
+    with contextlib.suppress(RuntimeError):  # TensorFlow has started: keep its devices
         tf.config.set_logical_device_configuration(
             cpu, [tf.config.LogicalDeviceConfiguration()] * _LOGICAL_DEVICES
         )
@@ -41,26 +41,26 @@ def train_classifier(
     make_model: Callable[[int], Any],
     **read: Any,
 ) -> Any:
-    """Trains and evaluates a Keras model of logits, and writes `metrics.json`.
+    """Train and evaluate a Keras model that returns logits, and write `metrics.json`.
 
     Args:
-        fn_args: TFX's FnArgs; its `train_steps` goes before epochs.
+        fn_args: TFX's FnArgs; its `train_steps` overrides epochs.
         config: `epochs`, `batch_size` (global), `learning_rate` and `seed`.
-        strategy: that the work is shared out by.
-        make_model: of the number of classes.
+        strategy: the distribution strategy to train with.
+        make_model: returns a model for a number of classes.
         read: further settings of `input_fn`.
 
     Returns:
-        The model.
+        The trained model.
     """
     uri = fn_args.train_files[0]
     num_classes = int(open_dataset(uri).features["label"].extra["num_classes"])
     tf.keras.utils.set_random_seed(config["seed"])
     read |= {"label": "label", "batch_size": config["batch_size"], "seed": config["seed"]}
-    # Plain datasets: Keras shares each batch out among the replicas itself, and knows the steps.
+    # A plain dataset: Keras splits each batch among the replicas itself, and counts the steps.
     steps = fn_args.train_steps
     train = trainer_utils.input_fn(uri, "train", repeat=bool(steps), **read)
-    # Filled up to whole batches, since Keras 3 fails where replicas get unequal parts of the first.
+    # Padded to full batches: Keras 3 fails if replicas get unequal parts of the first batch.
     evaluation = trainer_utils.distribute(
         strategy, fn_args.eval_files[0], "eval", shuffle=False, remainder="pad", **read
     )
@@ -90,13 +90,13 @@ def export_classifier(
     name: str = "image",
     tracked: Any = None,
 ) -> None:
-    """Saves a model that takes encoded images or texts and gives class probabilities.
+    """Save a model that takes encoded images or texts and returns class probabilities.
 
     Args:
-        model: of Keras, to logits.
-        folder: of the SavedModel, whose `serving_default` gives `probabilities`.
-        decode: makes what the model takes, `(batch, …)`, of `(batch,) string`.
-        name: of the input.
+        model: a Keras model that returns logits.
+        folder: the folder of the SavedModel; its `serving_default` returns `probabilities`.
+        decode: converts `(batch,) string` to the input of the model, `(batch, …)`.
+        name: the name of the input.
         tracked: a layer that `decode` calls.
     """
 

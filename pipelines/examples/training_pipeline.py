@@ -1,4 +1,4 @@
-"""From photos or texts to a trained and pushed model, as TFX pipelines.
+"""TFX pipelines from photos or texts to a trained and pushed model.
 
 pipeline = create_image_pipeline(photos="photos/", root="runs/")
 run_locally(pipeline)
@@ -18,7 +18,7 @@ from pipelines.examples import image_trainer, text_trainer
 from pipelines.tools.conversion import METADATA_FILE
 
 BEAM_ARGUMENTS = (f"--runner={IN_PROCESS_RUNNER}",)
-_ON_KUBEFLOW: dict[str, tuple[type, Any, str]] = {  # what changes between runs
+_ON_KUBEFLOW: dict[str, tuple[type, Any, str]] = {  # the runtime parameters
     "input_base": (str, None, "The folder, list or table of the inputs: a path or a bucket."),
     "max_reject_fraction": (float, 0.01, "The run fails if a larger share is rejected."),
     "num_shards": (str, "", 'A number, or JSON such as {"train": 8}. Empty: by their size.'),
@@ -39,9 +39,14 @@ def training_components(
     training: dict[str, Any] | RuntimeParameter | None = None,
     train_args: RuntimeParameter | None = None,
 ) -> list[BaseComponent]:
-    """The ExampleGen, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport, Trainer.
+    """Return the ExampleGen, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport and Trainer.
 
-    `training` is the trainer's `custom_config`; without `train_args` its own epochs decide.
+    Args:
+        example_gen: the ExampleGen.
+        run_fn: the function that the Trainer calls.
+        balancing: settings of ShardBalancer.
+        training: the `custom_config` of the Trainer.
+        train_args: the `train_args` of the Trainer; None: the epochs of `run_fn` apply.
     """
     examples = example_gen.outputs["examples"]
     statistics = tfx.components.StatisticsGen(examples=examples)
@@ -71,16 +76,16 @@ def create_image_pipeline(
     training: dict[str, Any] | None = None,
     beam_pipeline_args: Sequence[str] = BEAM_ARGUMENTS,
 ) -> tfx.dsl.Pipeline:
-    """From photos: ImageExampleGen, what `training_components` adds, and a Pusher.
+    """Return a pipeline for photos: ImageExampleGen, the `training_components` and a Pusher.
 
     Args:
         photos: the input base of ImageExampleGen.
-        root: where artifacts, the metadata store and the pushed model go.
-        max_reject_fraction: as ImageExampleGen has it.
-        name: the pipeline's.
-        num_shards: as ShardBalancer has it.
-        training: the trainer's `custom_config`.
-        beam_pipeline_args: for every Beam component.
+        root: the folder for artifacts, the metadata store and the pushed model.
+        max_reject_fraction: the setting of ImageExampleGen.
+        name: the name of the pipeline.
+        num_shards: the setting of ShardBalancer.
+        training: the `custom_config` of the Trainer.
+        beam_pipeline_args: arguments for every Beam component.
     """
     components = training_components(
         ImageExampleGen(input_base=photos, max_reject_fraction=max_reject_fraction),
@@ -107,10 +112,15 @@ def create_image_pipeline(
 
 
 def create_kubeflow_pipeline(kind: str, *, name: str | None, pipeline_root: str) -> Any:
-    """`image` or `text` as Kubeflow runs it: what changes between runs is a runtime parameter.
+    """Return a pipeline for Kubeflow, with settings that change between runs as parameters.
 
-    There is no Pusher: the trained model is an artifact in the pipeline's store, from which a
-    server takes it, and a pod's own disk is nothing to push to.
+    It has no Pusher: a server loads the trained model from the store of the pipeline, and the disk
+    of a pod is no place to push to.
+
+    Args:
+        kind: `image` or `text`.
+        name: the name of the pipeline; None: `tfx-shards-images` or `tfx-shards-texts`.
+        pipeline_root: the folder for artifacts in a bucket.
     """
     is_image = kind == "image"
     given = {
@@ -136,5 +146,5 @@ def create_kubeflow_pipeline(kind: str, *, name: str | None, pipeline_root: str)
 
 
 def run_locally(pipeline: tfx.dsl.Pipeline) -> None:
-    """Runs a pipeline on this machine, component after component."""
+    """Run a pipeline on this machine, one component at a time."""
     tfx.orchestration.LocalDagRunner().run(pipeline)

@@ -1,17 +1,17 @@
-"""Compiles a pipeline to the YAML that Kubeflow Pipelines v2 runs.
+"""Compile a pipeline to the YAML that Kubeflow Pipelines v2 runs.
 
 compile_pipeline("image", "pipeline.yaml", image="registry.example/tfx-shards:1",
                  pipeline_root="minio://mlpipeline/runs")
 compile_pipeline("mine.py:make_pipeline", "pipeline.yaml", image=…, pipeline_root=…)
 
-TFX writes for Vertex AI. Open-source Kubeflow
-- knows the types `system.*` alone: tasks get these, and TFX's own go along as an argument;
-- runs no driver before the cache: what it would find out is found out by the step itself;
-- takes a task without input artifacts from its cache even where the data that it reads has changed:
-  a step before each ExampleGen of ours gives it the fingerprint of its inputs as a parameter, and
-  all other such tasks are not cached;
-- copies artifacts between its store and the pod's disk: steps get the local paths;
-- keeps all numbers as float64: a constant that does not fit is refused.
+TFX compiles for Vertex AI. Open-source Kubeflow differs, and the compiler adapts the package:
+- It knows only the types `system.*`. Tasks get these, and the types of TFX as an argument.
+- It runs no driver before the cache. The step itself does the work of the driver.
+- It caches a task without input artifacts even if the data that the task reads has changed. So a
+  step before each of our ExampleGens passes the fingerprint of its inputs as a parameter. All other
+  tasks of this kind are not cached.
+- It copies artifacts between its store and the disk of the pod. Steps get the local paths.
+- It stores all numbers as float64. Constants that do not fit are refused.
 
 Source: `backend/src/v2/driver`, `cacheutils/cache.go` and `component/launcher_v2.go` of Kubeflow
 Pipelines 2.
@@ -46,7 +46,7 @@ from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.settings import one_of
 from trainer_utils.storage import read_text, write_text
 
-READY = ("image", "text")  # of pipelines.examples.training_pipeline, which brings TFX
+READY = ("image", "text")  # pipelines.examples.training_pipeline has them, but imports TFX
 _TEXTS = {
     "output": (r".+\.ya?ml", "the path of a .yaml file"),
     "image": (r"\S+", "a container image"),
@@ -76,11 +76,11 @@ _FINGERPRINT = "fingerprint"
 
 
 class CodeUpload(NamedTuple):
-    """A file that a compiled pipeline needs in its store: the code of one component."""
+    """A file to upload to the store of a compiled pipeline: the code of one component."""
 
     component: str
-    source: str  # the path here
-    target: str  # the url that the pipeline reads
+    source: str  # the local path
+    target: str  # the URL that the pipeline reads
 
 
 def compile_pipeline(
@@ -94,35 +94,35 @@ def compile_pipeline(
     input_fingerprint: str = "listing",
     **step_options: Any,
 ) -> list[CodeUpload]:
-    """Write the package that a Kubeflow Pipelines client uploads and runs, without a network.
+    """Write the package that a Kubeflow Pipelines client uploads and runs; needs no network.
 
     Args:
         pipeline: `image` or `text` for a ready pipeline; or `PATH.py:FUNCTION` for a function
-            that returns a TFX pipeline (where it has a parameter `pipeline_root`, it is given),
-            or that `kfp.dsl.pipeline` decorates.
-        output: the path of the file, `.yaml`. One that is there is replaced at the end.
-        image: of every container of a TFX pipeline, with this package in it. Of a pipeline of
-            `kfp.dsl`, the image of what has `default_image()`, as our components do.
-        pipeline_root: where Kubeflow keeps the artifacts: `gs://`, `minio://` or `s3://`. A TFX
-            pipeline needs it. Default: as the pipeline or the cluster has it.
-        name: the pipeline's, in lower case. Default: its own.
-        dataset_root: of a TFX pipeline: a folder on a volume that all pods mount, or a bucket, to
-            keep datasets in, so that no pod copies them. Default: below `pipeline_root`.
-        input_fingerprint: of a TFX pipeline with `enable_cache`: what decides whether our
-            ExampleGens are taken from Kubeflow's cache: `listing`, names, sizes and times, which
-            a step before each looks at; `none`: an ExampleGen always runs.
+            that returns a TFX pipeline (its parameter `pipeline_root` is optional), or that
+            `kfp.dsl.pipeline` decorates.
+        output: the path of the `.yaml` file. An existing file is replaced at the end.
+        image: the image of every container of a TFX pipeline; it needs this package. In a pipeline
+            of `kfp.dsl` it replaces the image `default_image()`, which our components have.
+        pipeline_root: the folder for artifacts of Kubeflow: `gs://`, `minio://` or `s3://`.
+            Required for a TFX pipeline. Default: the setting of the pipeline or the cluster.
+        name: the name of the pipeline, in lower case. Default: the name that it has.
+        dataset_root: for a TFX pipeline: a folder on a volume that all pods mount, or a bucket, to
+            store datasets in, so that no pod copies them. Default: below `pipeline_root`.
+        input_fingerprint: for a TFX pipeline with `enable_cache`: the cache key of our ExampleGens.
+            `listing`: the names, sizes and times of the inputs, listed by a step before each
+            ExampleGen; `none`: no caching, an ExampleGen always runs.
         step_options: `gpu`, `gpu_type`, `cpu`, `memory`, `retries`, `tolerations`, `secrets`,
-            `env`, `volumes` and `scratch`, each one value for all steps or values by step,
-            `gpu={"Trainer": 1}`, or the texts that the command line takes.
+            `env`, `volumes` and `scratch`. Each is one value for all steps, values by step,
+            `gpu={"Trainer": 1}`, or the strings of the command line.
 
     Returns:
         The wheels to upload before the first run: the code of each `module_file` of a TFX
-        pipeline, written to `OUTPUT-wheels/` next to the package. None of them with `run_fn`.
+        pipeline, written to `OUTPUT-wheels/` next to the package. Empty if all have `run_fn`.
 
     Raises:
-        ConfigError: an argument is not allowed; there is no such file or function; what it
-            returns is no pipeline, or one that Kubeflow cannot run.
-        ImportError: a ready pipeline is wanted, and TFX is not installed.
+        ConfigError: an argument is invalid; the file or function is missing; the function does not
+            return a pipeline, or Kubeflow cannot run the pipeline.
+        ImportError: a ready pipeline is requested, and TFX is not installed.
     """
     given = {"image": image, "pipeline_root": pipeline_root, "name": name}
     _check(output=output, **{n: text for n, text in given.items() if text is not None})
@@ -173,7 +173,7 @@ def _needed_by_tfx(pipeline: str, image: str | None, root: str | None) -> tuple[
 
 
 def _make(pipeline: str, pipeline_root: str | None) -> Any:
-    """Return the pipeline that `PATH.py:FUNCTION` names or returns, of TFX or kfp."""
+    """Return the pipeline of TFX or kfp that `PATH.py:FUNCTION` names or returns."""
     path, function = _path_and_function(str(pipeline))
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # as for `python PATH.py`
     try:
@@ -223,7 +223,7 @@ def _path_and_function(pipeline: str) -> tuple[str, str]:
 
 
 def _function_names(path: str) -> list[str]:
-    """Return the names of the functions at the top of a source file, if it can be parsed."""
+    """Return the names of the top-level functions of a source file, or [] if it is invalid."""
     try:
         body = ast.parse(read_text(path)).body
     except (SyntaxError, ValueError, DatasetError):
@@ -268,7 +268,7 @@ def _run_own_code(pipeline: str, path: str, run: Callable[[], Any]) -> Any:
 
 
 def _place_of(error: BaseException, path: str) -> str:
-    """Return `file.py, line 7 (source)` for the last line of the user's file that was running."""
+    """Return `file.py, line 7 (source)` for the innermost frame in the user's file."""
     if isinstance(error, SyntaxError) and error.filename == path:
         return f"{path}, line {error.lineno}"
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == path]
@@ -279,7 +279,7 @@ def _place_of(error: BaseException, path: str) -> str:
 
 
 def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str) -> JsonObject:
-    """Return the package that TFX compiles."""
+    """Compile a TFX pipeline by TFX and return the specification."""
     from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as runner
 
     if name is not None:
@@ -289,7 +289,7 @@ def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str)
     config = runner.KubeflowV2DagRunnerConfig(default_image=image, use_pipeline_spec_2_1=True)
     try:
         compiled = runner.KubeflowV2DagRunner(config).run(made, write_out=False)
-    except Exception as error:  # of many kinds: TFX checks little before it compiles
+    except Exception as error:  # any class: TFX checks little before it compiles
         raise ConfigError(
             f"pipeline {made.pipeline_info.pipeline_name!r}: TFX cannot compile it for Kubeflow: "
             f"{type(error).__name__}: {error}",
@@ -300,9 +300,10 @@ def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str)
 
 
 def _pack_modules(made: Any, pipeline_root: str, folder: str) -> list[CodeUpload]:
-    """Put the code of each `module_file` into a wheel in a local folder, as TFX does in the store.
+    """Put the code of each `module_file` into a wheel in a local folder.
 
-    TFX itself asks the store whether `pipeline_root` exists, for a minute without a network.
+    TFX would write the wheel to the store, and without a network retries for a minute to find out
+    whether `pipeline_root` exists.
     """
     from tfx.components.util import udf_utils
 
@@ -355,13 +356,13 @@ def _compile_native(
 
 
 def _make_open_source(spec: JsonObject, *, dataset_root: str, fingerprints: bool) -> None:
-    """Makes what TFX compiled what open-source Kubeflow takes."""
+    """Adapt a specification that TFX compiled for Vertex AI to open-source Kubeflow."""
     executors, components = spec["deploymentSpec"]["executors"], spec["components"]
     for name, component in components.items():
-        types = []  # side, name and TFX's type of each artifact
+        types = []  # side, name and TFX type of each artifact
         for side in ("input", "output"):
             artifacts = component.get(f"{side}Definitions", {}).get("artifacts", {})
-            for artifact, definition in sorted(artifacts.items()):  # protobuf keeps no order
+            for artifact, definition in sorted(artifacts.items()):  # protobuf maps are unordered
                 title = _collapse_type(definition, "artifactType", artifact)
                 types.append((f"{side}s", artifact, title))
         executor = executors.get(component.get("executorLabel"), {})
@@ -385,7 +386,7 @@ def _make_open_source(spec: JsonObject, *, dataset_root: str, fingerprints: bool
 
 
 def _add_fingerprint(spec: JsonObject, tasks: JsonObject, name: str) -> None:
-    """Has an ExampleGen of ours, which then may be cached, depend on a step before it."""
+    """Add a fingerprint step before one of our ExampleGens, so that it may be cached."""
     task, step = tasks[name], f"{name}{FINGERPRINT_SUFFIX}"
     component = spec["components"][task["componentRef"]["name"]]
     container = spec["deploymentSpec"]["executors"][component["executorLabel"]].get("container", {})
@@ -424,7 +425,7 @@ def _collapse_type(holder: JsonObject, key: str, name: str = "") -> str:
 
 
 def _wrap(container: JsonObject, types: Iterable[tuple[str, str, str]], root: str) -> None:
-    """Puts our step before TFX's arguments, which follow `--`."""
+    """Replace the command by our step, with the arguments of TFX after `--`."""
     arguments = []
     for side, name, title in types:
         path = f"{{{{$.{side}.artifacts['{name}'].path}}}}"
@@ -438,7 +439,7 @@ def _wrap(container: JsonObject, types: Iterable[tuple[str, str, str]], root: st
 def _check_constants(task_name: str, task: Mapping[str, Json]) -> None:
     for name, parameter in task.get("inputs", {}).get("parameters", {}).items():
         value = parameter.get("runtimeValue", {}).get("constant")
-        # What was an int stands here as the float that is nearest, and int64 ends below 2^63.
+        # An int has become the nearest float by now; floats are exact for integers below 2^53.
         if isinstance(value, float) and value.is_integer() and abs(value) >= 2**53:
             raise ConfigError.of(
                 f"{task_name}, {name}",
@@ -448,7 +449,7 @@ def _check_constants(task_name: str, task: Mapping[str, Json]) -> None:
 
 
 def _add_defaults(root: JsonObject, pipeline: Any) -> None:
-    """Gives the run's parameters the defaults and descriptions that TFX leaves out."""
+    """Add the defaults and descriptions that TFX leaves out to the parameters of the run."""
     from tfx.orchestration.data_types import RuntimeParameter
 
     parameters = root.get("inputDefinitions", {}).get("parameters", {})

@@ -1,13 +1,13 @@
-"""What Kubernetes gives the steps of a package: processors, memory, retries, volumes and the like.
+"""Set Kubernetes options of the steps of a package: processors, memory, retries, volumes etc.
 
     options = read_options({"gpu": {"Trainer": 1}, "volumes": "Trainer=models:/models"})
     documents = apply_options(documents, options)
 
-Each option is a value or several, of all steps or of one: `VALUE`, `STEP=VALUE`, or values by step.
+An option has values for all steps or for one: `VALUE`, `STEP=VALUE`, or a mapping by step.
 
 Source: `PipelineContainerSpec` of `pipeline_spec.proto`, and `KubernetesExecutorConfig` of
-`kubernetes_executor_config.proto`. Fields that newer versions call deprecated are read by all.
-kfp-kubernetes writes the same, but of tasks of `kfp.dsl` alone.
+`kubernetes_executor_config.proto`. All versions read the fields that newer ones call deprecated.
+kfp-kubernetes writes the same fields, but only for tasks of `kfp.dsl`.
 """
 
 import collections
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
 
-_RETRIES = "2"  # of our own steps, which begin anew and leave nothing half-written
+_RETRIES = "2"  # default for our own steps, which start over and leave no partial output
 _GPU_TYPE = "nvidia.com/gpu"
 _CLAIM = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?"
 _VARIABLE = r"[A-Za-z_]\w*"
@@ -47,7 +47,7 @@ _FORMS = {
     ),
 }
 OPTIONS = (*_FORMS,)
-FINGERPRINT_SUFFIX = "-inputs"  # of the step before an ExampleGen, which has what that has
+FINGERPRINT_SUFFIX = "-inputs"  # the step before an ExampleGen, with the options of the ExampleGen
 _UNITS = {None: 1.0, "m": 1e-3, "k": 1e3, "Ki": 1024.0} | {
     letter + i: base**power
     for power, letter in enumerate("MGTP", 2)
@@ -56,7 +56,14 @@ _UNITS = {None: 1.0, "m": 1e-3, "k": 1e3, "Ki": 1024.0} | {
 
 
 def read_options(given: Mapping[str, object]) -> dict[str, list[str]]:
-    """The options as texts, each checked as far as it can be while the steps are not known."""
+    """Return the options as strings, checked except for the names of steps.
+
+    Args:
+        given: values by option, as `compile_pipeline` takes them.
+
+    Raises:
+        ConfigError: a value is invalid.
+    """
     options = {option: _texts(values) for option, values in given.items()}
     for option, texts in options.items():
         for text in texts:
@@ -67,7 +74,15 @@ def read_options(given: Mapping[str, object]) -> dict[str, list[str]]:
 def apply_options(
     documents: Sequence[JsonObject], options: Mapping[str, Sequence[str]]
 ) -> list[JsonObject]:
-    """The package, a specification and what is for Kubernetes, with options of `read_options`."""
+    """Return the documents of a package with options applied.
+
+    Args:
+        documents: the specification, and optionally the settings for Kubernetes.
+        options: options from `read_options`.
+
+    Raises:
+        ConfigError: an option names an unknown step.
+    """
     spec, *others = copy.deepcopy(list(documents))
     platform = others[0] if others else {}
     tasks = dict(_tasks(spec))
@@ -87,7 +102,7 @@ def apply_options(
             held = platform
             for key in ("platforms", "kubernetes", "deploymentSpec", "executors", label):
                 held = held.setdefault(key, {})
-            for field, entries in config.items():  # no pod has two volumes at a path
+            for field, entries in config.items():  # a pod cannot mount two volumes at one path
                 taken = [one.get("mountPath", one) for one in entries]
                 before = held.get(field, [])
                 held[field] = [one for one in before if one.get("mountPath", one) not in taken]
@@ -96,7 +111,7 @@ def apply_options(
 
 
 def _texts(given: object) -> list[str]:
-    """`STEP=VALUE` or `VALUE` of whatever stands for an option; of mappings `KEY=VALUE`."""
+    """Return the strings of an option, `VALUE` or `STEP=VALUE`; mappings become `KEY=VALUE`."""
     if isinstance(given, Mapping):
         pairs = [(str(key), text) for key, value in given.items() for text in _texts(value)]
         return [f"{key}={text}" if key else text for key, text in pairs]
@@ -106,7 +121,7 @@ def _texts(given: object) -> list[str]:
 
 
 def _match(option: str, text: str, steps: Mapping[str, object] | None) -> tuple[str, re.Match[str]]:
-    """The step that a text is for, empty for all, and the parts of its value."""
+    """Return the step of a string, empty for all steps, and the match of its value."""
     form, allowed = _FORMS[option]
     step, _, value = re.sub("[=:]", "\0", text, count=1).partition("\0")
     if (steps is None or step in steps) and (match := re.fullmatch(form, value)):
@@ -119,7 +134,7 @@ def _match(option: str, text: str, steps: Mapping[str, object] | None) -> tuple[
 
 
 def _tasks(spec: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    """The tasks that run containers, by the name of the step."""
+    """Yield the tasks that run containers, each with the name of its step."""
     for component in [spec["root"], *spec["components"].values()]:
         for name, task in component.get("dag", {}).get("tasks", {}).items():
             label = spec["components"][task["componentRef"]["name"]].get("executorLabel")
@@ -128,7 +143,7 @@ def _tasks(spec: JsonObject) -> Iterator[tuple[str, JsonObject]]:
 
 
 def _separate(spec: JsonObject, tasks: Mapping[str, JsonObject], steps: set[str]) -> None:
-    """Gives each of these steps an executor of its own, where kfp has one for equal ones."""
+    """Give each of these steps a separate executor, because kfp shares one among equal steps."""
     components, executors = spec["components"], spec["deploymentSpec"]["executors"]
     names = [task["componentRef"]["name"] for task in tasks.values()]
     for step in sorted(steps):
@@ -142,7 +157,7 @@ def _separate(spec: JsonObject, tasks: Mapping[str, JsonObject], steps: set[str]
 
 def _is_ours(container: JsonObject) -> bool:
     parts = [str(part) for part in (*container.get("command", ()), *container.get("args", ()))]
-    if "--executor_class_path" in parts:  # of a step of TFX
+    if "--executor_class_path" in parts:  # a step of TFX
         return parts[parts.index("--executor_class_path") + 1].startswith("components.")
     return any("components.kubeflow." in part for part in parts)
 
@@ -166,7 +181,7 @@ def _set_container(container: JsonObject, mine: Mapping[str, Sequence[re.Match[s
 
 def _kubernetes(mine: Mapping[str, Sequence[re.Match[str]]]) -> dict[str, list[JsonObject]]:
     config: dict[str, list[JsonObject]] = collections.defaultdict(list)
-    # `constant` is the older of two fields; the drivers of Kubeflow 2.2 stop at the newer.
+    # `constant` is the older of two fields; the drivers of Kubeflow 2.2 fail on the newer one.
     for match in mine["volumes"]:
         config["pvcMount"].append({"constant": match["claim"], "mountPath": match["path"]})
     for match in mine["secrets"]:

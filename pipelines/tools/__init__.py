@@ -1,1 +1,1 @@
-"""What the commands do, apart from the command line: convert, inspect, show, verify, report."""
+"""The functions behind the commands: convert, layouts, verify, diff, forget, ledger, browse."""

@@ -1,10 +1,10 @@
-"""A dataset as pages of this machine: records as one asks for them, nothing written.
+"""Serve a dataset as web pages on this machine; records are read on request, nothing is written.
 
     with BrowseServer("datasets/photos", port=8765) as server:
         server.serve_forever()          # http://127.0.0.1:8765/
 
-A page of another site cannot read it either: requests that were not meant for this address
-(DNS rebinding) are refused, and pages allow neither scripts nor anything from elsewhere.
+Other web sites cannot read the pages: requests with another Host header (DNS rebinding) are
+refused, and the pages allow neither scripts nor content from other addresses.
 """
 
 import http.server
@@ -23,11 +23,15 @@ _PAGE_RECORDS = 48
 
 
 class BrowseServer(http.server.ThreadingHTTPServer):
-    """Serves one dataset; it listens as soon as it is made, on any free port if that is 0.
+    """An HTTP server of one dataset, which listens from its creation on.
+
+    Args:
+        uri: the uri of the dataset.
+        port: the port to listen on; 0: any free port.
 
     Raises:
-        DatasetError: there is no dataset.
-        OSError: the port is taken.
+        DatasetError: there is no dataset at `uri`.
+        OSError: the port is in use.
     """
 
     daemon_threads = True
@@ -35,7 +39,7 @@ class BrowseServer(http.server.ThreadingHTTPServer):
     def __init__(self, uri: str, *, port: int = 0) -> None:
         self.uri = uri
         self.reader = ExampleReader(uri)
-        self.lock = threading.Lock()  # a reader remembers what it opened
+        self.lock = threading.Lock()  # a reader caches open shards and is not thread-safe
         super().__init__((ADDRESS, port), _Handler)
 
     @property
@@ -112,7 +116,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not value.is_file:
             raise KeyError(fields["feature"])
         kind = {"image": "image", "sound": "audio"}.get(value.kind)
-        name = "png" if value.format == "RAW" else value.format.lower()  # of pixels
+        name = "png" if value.format == "RAW" else value.format.lower()  # RAW: served as PNG
         return value.content, f"{kind}/{name}" if kind else "application/octet-stream"
 
     def _example(self, fields: dict[str, str]) -> Example:
@@ -138,7 +142,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Says nothing: what is asked for is the user's own."""
+        """Log nothing: requests are private to the user."""
 
 
 def _page(template: str, /, **values: object) -> tuple[bytes, str]:

@@ -1,14 +1,14 @@
-"""What is different between two datasets, record by record, by name and content.
+"""Compare two datasets record by record, by name and content.
 
     difference = compare_datasets("datasets/4", "datasets/5", most=100)
     difference.counts                 # {'added': 10, 'removed': 0, 'changed': 3, 'moved': 1, …}
     difference.changes[0].name, difference.changes[0].features
 
-Records are the same where their names are (`record_id`, `filename` or `id`); those without a name,
-where their content is. Their content is the same where length and CRC-32C are, which
-datasets of ours have in `index/`, so that no shard is read; only where these differ values are
-compared. Both datasets are columns of numpy, 30 bytes a record, which are joined: by all of them
-first, then by fewer, so that of records of one name equal ones are paired first, and else in order.
+Records are matched by name (`record_id`, `filename` or `id`), records without a name by content.
+Two records with the same length and CRC-32C have the same content. The `index/` of our datasets
+contains both, so no shard is read; values are compared only if length or CRC-32C differ. Both
+datasets are numpy columns, 30 bytes per record, which are joined on all columns first and then on
+fewer. So among records of the same name equal ones are paired first, and the rest in order.
 """
 
 import collections
@@ -27,7 +27,7 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.text_output import Part, Shown, make_table
 
 KINDS = ("added", "removed", "changed", "moved")
-_READ_AT_ONCE = 1 << 15  # records of one name, in the order in which they lie
+_READ_AT_ONCE = 1 << 15  # pairs of records whose values are compared in one pass
 _DIGEST = np.dtype(
     [("name", "<i8"), ("length", "<u8"), ("crc", "<u4"), ("split", "<u2"), ("number", "<i8")]
 )
@@ -37,7 +37,7 @@ _Rows = npt.NDArray[np.int64]
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a record is: its split, and its number in it from 0 on."""
+    """The place of a record: its split, and its number there from 0."""
 
     split: str
     number: int
@@ -45,7 +45,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Change:
-    """One record that is not the same in both; `features` are those whose values differ."""
+    """A record that differs between the datasets; `features` names the features that differ."""
 
     kind: str
     name: str
@@ -56,7 +56,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Difference(Shown):
-    """Counts of records by kind of change, and of changed records by feature; some changes."""
+    """The number of records by kind of change and of changed records by feature; listed changes."""
 
     uris: tuple[str, str]
     counts: Mapping[str, int]
@@ -64,7 +64,7 @@ class Difference(Shown):
     changes: Sequence[Change]
 
     def to_json(self) -> JsonObject:
-        """Plain JSON types."""
+        """Return plain JSON types."""
         return {
             "before": self.uris[0],
             "after": self.uris[1],
@@ -74,7 +74,7 @@ class Difference(Shown):
         }
 
     def parts(self) -> list[Part]:
-        """What a person sees, as `print_parts` takes it."""
+        """Return the parts that `print_parts` prints."""
         parts: list[Part] = [", ".join(f"{count:,} {kind}" for kind, count in self.counts.items())]
         if self.changes:
             rows = [[change.kind, change.name, _where(change)] for change in self.changes]
@@ -85,7 +85,7 @@ class Difference(Shown):
 
 
 def _where(change: Change) -> str:
-    """The splits of a change, and the features that differ."""
+    """Return the splits of a change, and the features that differ."""
     places = [place.split for place in (change.before, change.after) if place is not None]
     splits = " to ".join(dict.fromkeys(places))
     return f"{splits}: {', '.join(change.features)}" if change.features else splits
@@ -98,16 +98,16 @@ def compare_datasets(
     most: int = 100,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Difference:
-    """Compares two datasets.
+    """Compare two datasets.
 
     Args:
-        before: uri of the first.
-        after: uri of the second.
-        most: changes of each kind that are listed; all are counted.
-        advance: called now and then with the records that were read since, and how many there are.
+        before: uri of the first dataset.
+        after: uri of the second dataset.
+        most: maximum number of changes to list for each kind; all are counted.
+        advance: called regularly with the records read since the last call, and the total.
 
     Raises:
-        DatasetError: one of them is none, or a record is damaged.
+        DatasetError: a uri is not a dataset, or a record is damaged.
     """
     readers = ExampleReader(before), ExampleReader(after)
     total = sum(reader.count(split) for reader in readers for split in reader.splits)
@@ -131,7 +131,7 @@ def compare_datasets(
                 count += 1
                 changed += [join.change("changed", pair, differ)] if len(changed) < most else []
             elif join.rows["split"][pair[0]] == join.rows["split"][pair[1]]:
-                unchanged += 1  # but for its bytes: writers order features as they like
+                unchanged += 1  # equal values, other bytes: the order of features is arbitrary
             else:
                 moved.append(pair[np.newaxis])
     added, removed = join.left(side=1), join.left(side=0)
@@ -150,9 +150,9 @@ def compare_datasets(
 
 
 class _Join:
-    """The records of both datasets, as rows; those that were paired are left out of what follows.
+    """The records of both datasets as rows; a row is paired at most once.
 
-    Pairs are rows, `(pairs, 2)`, with -1 for a side that does not have it.
+    Pairs are row numbers of shape `(pairs, 2)`, with -1 for a side without the record.
     """
 
     def __init__(
@@ -166,16 +166,16 @@ class _Join:
         self._left = np.arange(len(self.rows))
 
     def left(self, *, side: int) -> _Rows:
-        """The rows of a side that were not paired, as pairs."""
+        """Return the unpaired rows of one side, as pairs."""
         rows = self._left[self._sides[self._left] == side]
         pairs = np.full((len(rows), 2), -1)
         pairs[:, side] = rows
         return pairs
 
     def pairs(self, *fields: str) -> _Rows:
-        """Pairs rows that have some fields alike, the first of each with the first."""
+        """Pair rows with equal fields, in order, and return the pairs."""
         sides, columns = self._sides[self._left], [self.rows[field][self._left] for field in fields]
-        order = np.lexsort([sides, *columns])  # stable: rows that are alike stay in order
+        order = np.lexsort([sides, *columns])  # stable: equal rows keep their order
         is_first = np.ones(len(order), bool)
         is_first[1:] = np.any([c[order][1:] != c[order][:-1] for c in columns], axis=0)
         group = np.cumsum(is_first)
@@ -192,9 +192,9 @@ class _Join:
         return paired
 
     def look_at_ambiguous(self) -> None:
-        """Takes the values of what is left, where both sides have a name and one has it twice.
+        """Digest the values of unpaired records whose name is on both sides and twice on one.
 
-        Their bytes may differ where their values do not: writers order features as they like.
+        Records with equal values may differ in bytes, because the order of features is arbitrary.
         """
         names, sides = self.rows["name"][self._left], self._sides[self._left]
         counted = [np.unique(names[sides == side], return_counts=True) for side in (0, 1)]
@@ -206,14 +206,14 @@ class _Join:
             self.rows["length"][row], self.rows["crc"][row] = -_content_of(record), 0
 
     def in_order(self, pairs: _Rows) -> _Rows:
-        """As they lie in the second dataset, or the first where it alone has them."""
+        """Return pairs in the order of the second dataset, or of the first for removed records."""
         rows = self.rows[np.where(pairs[:, 1] < 0, pairs[:, 0], pairs[:, 1])]
         order = np.lexsort([rows["number"], rows["split"]])
         found: _Rows = pairs[order]
         return found
 
     def change(self, kind: str, pair: _Rows, features: Sequence[str] = ()) -> Change:
-        """What became of a pair, without its name."""
+        """Return a pair as a change, without the name of the record."""
         before, after = (
             None
             if row < 0
@@ -223,7 +223,7 @@ class _Join:
         return Change(kind=kind, name="", before=before, after=after, features=tuple(features))
 
     def feature_sums(self, side: int, rows: _Rows) -> dict[int, dict[str, bytes]]:
-        """The sums of each feature of some records of one side, by their rows."""
+        """Return a digest of each feature of records on one side, by row."""
         found = {}
         for split, name in enumerate(self._splits):
             mine = rows[self.rows["split"][rows] == split]
@@ -236,7 +236,7 @@ class _Join:
         return found
 
     def named(self, changes: Sequence[Change]) -> list[Change]:
-        """Changes with what the records are called, in the second dataset where it has them."""
+        """Return the changes with names, read from the second dataset if it has the record."""
         wanted: dict[tuple[int, str], dict[int, str]] = {}
         places = [
             (0, change.before) if change.after is None else (1, change.after) for change in changes
@@ -257,7 +257,7 @@ class _Join:
 def _read_digests(
     reader: ExampleReader, splits: Sequence[str], advance: Callable[[int], None]
 ) -> _Digests:
-    """The CRC of the name, the length, the CRC and the place of each record of a dataset."""
+    """Return the CRC of the name, the length, the CRC and the place of each record."""
     found = [np.zeros(0, _DIGEST)]
     for split in reader.splits:
         for first, shard in reader.shards(split):
@@ -277,10 +277,10 @@ def _read_digests(
 
 
 def _content_of(record: bytes) -> int:
-    """Of a record without a name: of its values, in any order of features."""
+    """Return a negative digest of a record's values, independent of the order of features."""
     values = decode_example(record)
     parts = (part for name in sorted(values) for part in (name, *values[name]))
-    return -int.from_bytes(_sum_of([*parts])[:7], "little") - 1  # below all CRCs of names
+    return -int.from_bytes(_sum_of([*parts])[:7], "little") - 1  # CRCs of names are positive
 
 
 def _sum_of(values: Sequence[Any]) -> bytes:

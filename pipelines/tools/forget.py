@@ -1,14 +1,14 @@
-"""Takes records out of all datasets below some folders, and leaves a certificate.
+"""Remove records from all datasets under some folders, and write a certificate.
 
     found = Forgetting.find(["cat/1.jpg"], ["runs/"])       # nothing is changed yet
     found.carry_out()
     found.certificate["complete"], found.path
 
-A dataset is written anew without the records by what ShardBalancer does with `exclude` and
-`keep_shards`, in a folder beside it, which then takes its place by a rename: a run that is killed
-leaves the old dataset, the new one, or for an instant neither and the new one beside it, which the
-next run puts in its place. Names are in the certificate as `sha256:…` unless they are asked for;
-docs/changing.md says its form.
+A dataset is rewritten without the records, as ShardBalancer does with `exclude` and `keep_shards`,
+into a folder next to it. A rename then replaces the old dataset by the new one. A killed run leaves
+the old dataset or the new one. Between two renames there is neither, only the new folder next to
+its destination; the next run finishes the rename. The certificate contains names as `sha256:…`
+unless plain names are requested; docs/changing.md describes its format.
 """
 
 import contextlib
@@ -78,7 +78,13 @@ _OUT_OF_SCOPE = (
 
 @dataclasses.dataclass(kw_only=True)
 class Forgetting(Shown):
-    """What is to be taken out of what; `names` by what stands for them in the certificate."""
+    """The records to remove and their datasets.
+
+    Args:
+        names: the names of the records, by their form in the certificate.
+        path: the path of the certificate.
+        facts: the fields of the certificate that depend on the search and the removal.
+    """
 
     names: Mapping[str, str]
     path: str
@@ -95,26 +101,26 @@ class Forgetting(Shown):
         plain_names: bool = False,
         advance: Advance = lambda done, total: None,
     ) -> "Forgetting":
-        """Reads every record of every dataset below some folders; no index is believed.
+        """Read every record of every dataset under the folders, without trusting an index.
 
         Args:
-            names: of the records, as their `filename`, `id` or `record_id` has them.
-            roots: the folders to search. Nothing else may write to them meanwhile.
-            output: of the certificate; None: `forgotten-….json` in the first folder.
-            caches: folders that trainers were given as `cache=`, beside this user's own cache.
-            plain_names: whether the certificate has the names, and not their SHA-256.
-            advance: called with the datasets that were searched, and all of them.
+            names: values of `filename`, `id` or `record_id` of the records to remove.
+            roots: the folders to search. No other process may write to them meanwhile.
+            output: path of the certificate; None: `forgotten-….json` in the first folder.
+            caches: folders passed to trainers as `cache=`, in addition to this user's cache.
+            plain_names: whether the certificate contains the names instead of their SHA-256.
+            advance: called after each dataset with 1 and the number of datasets.
 
         Raises:
-            ConfigError: a setting is not allowed.
-            DatasetError: nothing has any of the names, or a folder is not there.
+            ConfigError: a setting is invalid.
+            DatasetError: no record has any of the names, or a folder is missing.
         """
         wanted = sorted({name for name in names if name})
         roots = [os.path.realpath(r) if os.path.islink(r) else r.rstrip("/") or r for r in roots]
         if not (wanted and roots):
             raise ConfigError.of("names", [*names], allowed="a name of a record and a folder")
         for root in roots:
-            _finish(root)  # of a dataset, which a kill may have left without its folder
+            _finish(root)  # a killed run may have left a dataset without its folder
             if not is_folder(root):
                 raise DatasetError.at(root, expected="a folder to search", got="none")
         now = datetime.datetime.now(datetime.timezone.utc)
@@ -157,7 +163,7 @@ class Forgetting(Shown):
 
     @property
     def certificate(self) -> JsonObject:
-        """What was asked for, and what became of it, as far as it was carried out."""
+        """The request and its results so far."""
         is_done = all(each["digest_after"] for each in self.facts["datasets"])
         return {
             "kind": "tfx-shards forget",
@@ -170,11 +176,11 @@ class Forgetting(Shown):
         }
 
     def to_json(self) -> JsonObject:
-        """The certificate."""
+        """Return the certificate."""
         return self.certificate
 
     def parts(self) -> list[Part]:
-        """What a person sees: the certificate with the names."""
+        """Return the parts that `print_parts` prints: the certificate with the plain names."""
         datasets, removed = self.facts["datasets"], self.facts["removed"]
         records = [
             [self.names[record["name"]], record["shard"], record["number"], each["uri"]]
@@ -196,17 +202,20 @@ class Forgetting(Shown):
         return parts
 
     def carry_out(self, *, advance: Advance = lambda done, total: None) -> None:
-        """Rewrites the datasets, removes the copies, and writes the certificate.
+        """Rewrite the datasets, remove the copies in caches, and write the certificate.
 
-        It is written before, as not complete, and again in the end: whatever a run that was killed
-        has changed stands in its own certificate.
+        The certificate is written first, as incomplete, and again at the end. So even a killed run
+        leaves a certificate of the datasets that it may have changed.
+
+        Args:
+            advance: called after each dataset with 1 and the number of datasets.
 
         Raises:
-            DatasetError: a dataset is not whole, or damaged, or another run works on it.
+            DatasetError: a dataset is incomplete or damaged, or another run is writing it.
         """
         self._write()
         for copy in self.facts["removed"]:
-            with contextlib.suppress(ConfigError, OSError):  # what stays is told below
+            with contextlib.suppress(ConfigError, OSError):  # copies that stay are reported below
                 folder, name = os.path.split(copy)
                 CacheFolder(os.path.dirname(folder), None).remove(name)
         remains = {each["path"]: each["why"] for each in self.facts["remains"]}
@@ -233,7 +242,10 @@ def _digest_of(name: str) -> str:
 
 
 def _survey(roots: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The datasets of ours below some folders; raw files of these names, and why they remain."""
+    """Return the uris of our datasets under the folders, and paths that remain with the reasons.
+
+    Raw files with one of the names remain, and so do folders that cannot be listed.
+    """
     uris, remains = list[str](), dict[str, str]()
     for root in roots:
         files = list(list_files(root))
@@ -248,7 +260,7 @@ def _survey(roots: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict
 
 
 def _search(uri: str, shown: Mapping[str, str]) -> JsonObject:
-    """What the certificate says of a dataset: its records and rejects of some names."""
+    """Return the certificate's entry of a dataset: its records and rejects with these names."""
     dataset = open_dataset(uri, inspect=False)
     if dataset.manifest is None:
         raise DatasetError.at(uri, expected="a dataset with a manifest of ours", got="another")
@@ -275,10 +287,10 @@ def _search(uri: str, shown: Mapping[str, str]) -> JsonObject:
 def _copies(
     caches: Sequence[str], roots: Sequence[str], datasets: Sequence[JsonObject]
 ) -> list[str]:
-    """Copies of the shards that change, in the caches of trainers, by all that tells a copy.
+    """Return the paths of cached copies of the shards that change.
 
-    Whoever opened the dataset by another address has copies of the same content, and whoever
-    opened its files alone has some of the files' versions.
+    The name of a copy ends with the version of the shard, which does not depend on the address of
+    the dataset. A trainer that opened plain files has copies named after the versions of the files.
     """
     endings = set()
     for one in datasets:
@@ -309,8 +321,8 @@ def _beside(uri: str, ending: str) -> str:
 
 
 def _rewrite(uri: str, names: Sequence[str]) -> None:
-    """Writes a dataset anew without some records, and without its list of rejects."""
-    from components import steps  # brings Arrow
+    """Rewrite a dataset without some records, and without its list of rejects."""
+    from components import steps  # imports Arrow
     from components.balancing.settings import BalancerSettings
 
     new = _beside(uri, _NEW)
@@ -324,7 +336,7 @@ def _rewrite(uri: str, names: Sequence[str]) -> None:
 
 
 def _finish(root: str) -> None:
-    """Does what a run that was killed had still to do with datasets that it wrote."""
+    """Finish replacing the datasets that a killed run rewrote under this folder."""
     if is_remote(root):
         folders = {os.path.dirname(file.path) for file in list_files(root)}
     else:
@@ -337,7 +349,7 @@ def _finish(root: str) -> None:
             if ending in folder and name.startswith("."):
                 left.add(join(root, posixpath.join(above, name[1:])))
     for uri in sorted(left):
-        with contextlib.suppress(ConfigError):  # a whole bucket has nothing beside it
+        with contextlib.suppress(ConfigError):  # a whole bucket has no folder next to it
             if exists(join(_beside(uri, _NEW), MANIFEST_FILE)):
                 _swap(uri)
             if exists(uri):
@@ -346,7 +358,7 @@ def _finish(root: str) -> None:
 
 
 def _swap(uri: str) -> None:
-    """Puts the new dataset, which is whole, in the place of the old one, with somebody's files."""
+    """Replace the old dataset by the new, complete one; keep files that are not of the dataset."""
     new, old = _beside(uri, _NEW), _beside(uri, _OLD)
     manifest = read_manifest(uri) if exists(join(uri, MANIFEST_FILE)) else None
     if manifest is not None:
@@ -372,7 +384,7 @@ def _swap(uri: str) -> None:
 
 
 def _small_files_with(uri: str, names: Iterable[str]) -> list[str]:
-    """The small files of a dataset in which a name stands in quotes or on a line of its own."""
+    """Return the small files of a dataset that contain a name, in quotes or as a whole line."""
     manifest, found = read_manifest(uri), []
     assert manifest is not None
     forms = {form for name in names for form in (name, json.dumps(name)[1:-1])}

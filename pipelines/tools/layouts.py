@@ -1,7 +1,7 @@
-"""The layouts that inputs can have, and which of them some inputs have, and why not the others.
+"""Describe the layouts of inputs, and explain which one matches a source.
 
-print(describe_layouts())                  # a drawing of each
-print(describe_layouts("photos/"))         # which one matches, and why the others do not
+print(describe_layouts())                  # a drawing of each layout
+print(describe_layouts("photos/"))         # the matching layout, and why the others do not match
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from trainer_utils.text_output import Part, Shown, make_table
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayoutFacts:
-    """One layout; `matches` and `reason` say whether a source has it, and None without one."""
+    """A layout; `matches` and `reason` tell whether it matches the source, None without one."""
 
     name: str
     kinds: Sequence[str]
@@ -33,7 +33,7 @@ class LayoutFacts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayoutReport(Shown):
-    """The layouts in the order in which they are tried, and the one that a source has."""
+    """The layouts in the order of detection, and the one that matches the source."""
 
     source: str | None
     kind: str | None
@@ -42,7 +42,7 @@ class LayoutReport(Shown):
     layouts: Sequence[LayoutFacts]
 
     def to_json(self) -> JsonObject:
-        """Return all of it as JSON takes it."""
+        """Return all fields as plain JSON types."""
         return dataclasses.asdict(self)
 
     def parts(self) -> list[Part]:
@@ -72,17 +72,16 @@ class LayoutReport(Shown):
 def describe_layouts(
     source: str | None = None, *, kind: str | None = None, **options: Any
 ) -> LayoutReport:
-    """Describe all layouts, or which of them a source has.
+    """Describe all layouts, or find the layout of a source.
 
     Args:
         source: a folder, a list or an archive; None: describe the layouts themselves.
         kind: `image`, `text` or `audio`. None: recognised from the files.
-        options: settings of the ExampleGen that say which files there are: `ignore`,
-            `follow_links`.
+        options: settings of the ExampleGen that select files: `ignore`, `follow_links`.
 
     Raises:
-        InputError: the source is missing, of no one kind, or no layout can be found.
-        ConfigError: a setting is not allowed.
+        InputError: the source is missing or has several kinds of files, or no layout matches.
+        ConfigError: a setting is invalid.
     """
     if kind not in (None, *KINDS):
         raise ConfigError.of("kind", kind, allowed=f"one of {', '.join(KINDS)}, or None")

@@ -1,11 +1,11 @@
-"""Which records a run saw at which step, from the ledger that it left, with records by name.
+"""Look up the records that a run saw at each step, by name, in the ledger of the run.
 
     run = RunLedger("checkpoints/", datasets=["gs://bucket/examples/5"])
     run.at_step(1234).to_json()
     run.of_record("cat/1.jpg").sightings
 
-No record is read but those whose names are shown. To find one by name the datasets' indices are
-asked, and where there is none all records are read.
+Only records whose names are printed are read. A record is found by name in the indices of the
+datasets; a dataset without indices is read completely.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from trainer_utils.text_output import Part, Shown, make_table, quantity
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NamedRecord:
-    """A record: its name, else its split and number; its number in the split; its shard's name."""
+    """A record: its name, or else its split and number; its number in the split; its shard."""
 
     name: str
     split: str
@@ -40,13 +40,13 @@ class NamedRecord:
 
     @property
     def place(self) -> str:
-        """Its split and number."""
+        """The split and number of the record."""
         return f"{self.split} {self.number:,}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepRow:
-    """A row of a batch, or of a pack each of its documents, with the tokens that stood there."""
+    """A row of a batch, or a document of a packed row with its range of tokens."""
 
     worker: int
     replica: int
@@ -57,20 +57,20 @@ class StepRow:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunStep(Shown):
-    """The global batch of a step, which is that of an epoch."""
+    """The global batch of a step, with its epoch and its step in the epoch."""
 
     step: int
     epoch: int
     step_in_epoch: int
-    rows: Sequence[StepRow]  # worker by worker, replica by replica; none of weight 0
-    skipped: Sequence[NamedRecord]  # that could not be read
+    rows: Sequence[StepRow]  # by worker, then by replica; without rows of weight 0
+    skipped: Sequence[NamedRecord]  # records that could not be read
 
     def to_json(self) -> JsonObject:
-        """Plain JSON types."""
+        """Return plain JSON types."""
         return dataclasses.asdict(self)
 
     def parts(self) -> list[Part]:
-        """What a person sees, as `print_parts` takes it."""
+        """Return the parts that `print_parts` prints."""
         rows = []
         for row in self.rows:
             remark = "stands in" * row.stands_in
@@ -88,7 +88,7 @@ class RunStep(Shown):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sighting:
-    """A record and the steps that saw it, in rising order."""
+    """A record and the steps that saw it, in ascending order."""
 
     record: NamedRecord
     steps: Sequence[SeenAt]
@@ -96,12 +96,12 @@ class Sighting:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunRecord(Shown):
-    """Where a record is in the datasets of a run, and when each of these was seen."""
+    """The records of one name or place in the datasets of a run, with the steps that saw them."""
 
     sightings: Sequence[Sighting]
 
     def to_json(self) -> JsonObject:
-        """Plain JSON types."""
+        """Return plain JSON types."""
         return {
             "records": [
                 {**vars(seen.record), "steps": [step._asdict() for step in seen.steps]}
@@ -110,7 +110,7 @@ class RunRecord(Shown):
         }
 
     def parts(self) -> list[Part]:
-        """What a person sees, as `print_parts` takes it."""
+        """Return the parts that `print_parts` prints."""
         parts: list[Part] = []
         for seen in self.sightings:
             times = quantity(len(seen.steps), "time")
@@ -121,18 +121,18 @@ class RunRecord(Shown):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSummary(Shown):
-    """A run: its steps, its datasets, and each segment from one start of a process to the next."""
+    """A run: its steps, its datasets, and its segments, one for each start of the process."""
 
     steps: int
     datasets: Sequence[str]
     segments: Sequence[Segment]
 
     def to_json(self) -> JsonObject:
-        """Plain JSON types."""
+        """Return plain JSON types."""
         return {**vars(self), "segments": [segment.to_json() for segment in self.segments]}
 
     def parts(self) -> list[Part]:
-        """What a person sees, as `print_parts` takes it."""
+        """Return the parts that `print_parts` prints."""
         rows = [
             [s.first_step, s.steps, s.num_workers, s.num_replicas, sum(map(len, lost))]
             for s in self.segments
@@ -153,15 +153,15 @@ class _File(NamedTuple):
 
 
 class RunLedger:
-    """What a run saw.
+    """The records that a run saw.
 
     Args:
-        run: the folder that `InputProgress` was given, or one of its ledgers.
-        datasets: where the datasets lie now, in the order in which they were read; none: where
-            they lay then.
+        run: the folder passed to `InputProgress`, or one of its ledgers.
+        datasets: the current addresses of the datasets, in the order of the run. Empty: the
+            addresses that the run used.
 
     Raises:
-        DatasetError: there is no ledger, or it is damaged.
+        DatasetError: the ledger is missing or damaged.
     """
 
     def __init__(self, run: str, *, datasets: Sequence[str] = ()) -> None:
@@ -169,10 +169,10 @@ class RunLedger:
         self._history = InputHistory(read_ledger(run), self._order)
         self._readers: dict[Place, ExampleReader] = {}
         self._files: dict[str, _File] = {}
-        self._packs: dict[str, PackIndex] = {}  # by what packs are called
+        self._packs: dict[str, PackIndex] = {}  # by the path in the names of packs
 
     def summary(self) -> RunSummary:
-        """What was read, in which segments."""
+        """Return the steps, the datasets and the segments of the run."""
         ledger = self._history.ledger
         places = [str(place) for one in ledger.segments for place, _ in one.datasets]
         return RunSummary(
@@ -182,14 +182,14 @@ class RunLedger:
         )
 
     def at_step(self, step: int) -> RunStep:
-        """The global batch of a step.
+        """Return the global batch of a step.
 
         Args:
-            step: counted over the whole run, from 0.
+            step: the step, counted over the whole run, from 0.
 
         Raises:
             ConfigError: the run has no such step.
-            DatasetError: a dataset is not there, or is another than the one that was read.
+            DatasetError: a dataset is missing, or differs from the one that the run read.
         """
         batch = self._history.batch(step)
         parts = [(row, part) for row in batch.rows for part in self._parts(row.record)]
@@ -207,9 +207,12 @@ class RunLedger:
     def records_of_row(
         self, step: int, row: int, rows_of_workers: Mapping[int, Sized]
     ) -> list[NamedRecord]:
-        """The record of a row of a step, or the documents of a pack; of one that fills up, none.
+        """Return the record of a row, or the documents of a packed row; [] for a padding row.
 
-        `rows_of_workers` has as many values as each worker had rows, with those that filled up.
+        Args:
+            step: the step, counted over the whole run, from 0.
+            row: the row in the global batch, from 0.
+            rows_of_workers: one value per row of each worker, padding rows included.
         """
         batch = self._history.batch(step)
         for worker, rows in sorted(rows_of_workers.items()):
@@ -222,10 +225,13 @@ class RunLedger:
         return []
 
     def of_record(self, name: str) -> RunRecord:
-        """The steps that saw the records of a name, a `filename` or `id`.
+        """Return the steps that saw the records with a name.
+
+        Args:
+            name: the `filename` or `id` of the records.
 
         Raises:
-            DatasetError: there is none, or as of `at_step`.
+            DatasetError: no record has this name, or a dataset is missing or differs.
         """
         self._open_all()
         found = [
@@ -243,11 +249,15 @@ class RunLedger:
         return self._seen(found)
 
     def of_place(self, split: str, number: int) -> RunRecord:
-        """The steps that saw a record by its number in a split; reads that record alone.
+        """Return the steps that saw a record; read only that record.
+
+        Args:
+            split: the split of the record.
+            number: the number of the record in the split, from 0.
 
         Raises:
-            ConfigError: there is no such record.
-            DatasetError: as of `at_step`.
+            ConfigError: the datasets have no such record.
+            DatasetError: a dataset is missing or differs from the one that the run read.
         """
         self._open_all()
         found = [
@@ -266,12 +276,12 @@ class RunLedger:
         return RunRecord(sightings=seen)
 
     def _parts(self, record: RecordName) -> list[DocumentPart]:
-        """The documents of a pack; of what is none the record itself, of no length."""
+        """Return the documents of a pack, or any other record as one part of length 0."""
         packs = self._packs.get(record.path)
         return [DocumentPart(record, 0, 0)] if packs is None else packs.documents(record.number)
 
     def _steps_of(self, record: RecordName) -> list[SeenAt]:
-        """The steps that saw a record, or a pack that holds some of it."""
+        """Return the steps that saw a record, or a pack that contains a part of it."""
         rows = [record]
         for path, packs in self._packs.items():
             rows += [RecordName(path, pack) for pack in packs.packs_of(record)]
@@ -282,7 +292,7 @@ class RunLedger:
             self._history.order_of(segment)
 
     def _order(self, segment: Segment) -> InputOrder:
-        """The order of a segment, whose datasets are opened."""
+        """Open the datasets of a segment and return its order."""
         sources = [self._source(place, split) for place, split in self._placed(segment)]
         sources = packed_sources(sources, InputOptions(pack=segment.settings.get("pack")))
         self._packs |= {s.ranges[0].path: s.packs for s in sources if isinstance(s, PackedSource)}
@@ -301,7 +311,7 @@ class RunLedger:
         return order
 
     def _placed(self, segment: Segment) -> list[tuple[Place, str]]:
-        """The datasets of a segment where they lie now."""
+        """Return the datasets of a segment at their current addresses."""
         then = segment.datasets
         if not self._moved:
             return [(p if isinstance(p, str) else tuple(p), split) for p, split in then]
@@ -325,7 +335,7 @@ class RunLedger:
         return NamedRecord(name=name, split=file.split, number=number, shard=file.shard.name)
 
     def _named(self, records: Collection[RecordName]) -> dict[RecordName, NamedRecord]:
-        """Records with their names, as far as they can be read."""
+        """Return the records with their names; a damaged record has its split and number."""
         found: dict[RecordName, NamedRecord] = {}
         for reader in self._readers.values():
             by_split: dict[str, dict[int, RecordName]] = {}
@@ -340,7 +350,7 @@ class RunLedger:
 
 
 def _names(reader: ExampleReader, split: str, numbers: Sequence[int]) -> dict[int, str]:
-    """The names of some records; of one that was damaged since, none."""
+    """Return the names of records by number; the name of a damaged record is empty."""
     try:
         return {example.number: example.name for example in reader.read(split, numbers)}
     except DatasetError:

@@ -1,15 +1,15 @@
-"""Which records stood in the steps before a rise of the loss, from a run's ledger and its losses.
+"""Find the records in the steps before a loss spike, from the ledger and losses of a run.
 
     found = find_suspects("run/", step=4000, window=200)
     found.suspects[0].record.name, found.suspects[0].score
-    found.write("suspects.txt")                   # as `exclude=` and `balance --exclude` take it
+    found.write("suspects.txt")                   # a file for `exclude=` and `balance --exclude`
 
-A row's score is how far its loss lies above the median of its step, in deviations of the rows of
-the steps around it, times one more than how far the loss rose from its step to the next ones, in
-deviations of such differences. Of steps side by side that one counts from which it rose most, and
-of its rows the worst, others by how near they come to it. A step's loss is the median of its rows,
-which neither a bad row nor a hard one moves. A loss that is no number is the worst there is; a step
-where most are none is the rise itself, and no row of it is listed.
+The score of a row is a * (1 + r * a / w). Here a is the distance of its loss from the median of its
+step, w the largest a of the step, and r the rise of the loss from this step to the next steps. The
+unit of a is the deviation of rows in nearby steps; the unit of r is the deviation of such rises.
+Among adjacent steps the one with the largest rise counts most. The loss of a step is the median of
+its rows, which a bad or a hard row hardly changes. A NaN or infinite loss counts as the worst. A
+step where most losses are not finite is the spike itself, and its rows are not listed.
 """
 
 import dataclasses
@@ -27,24 +27,24 @@ from trainer_utils.storage import is_remote, write_text
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 
 _AROUND = 8  # steps on each side that a step is compared with
-_WEIGHTS = (0.4, 0.3, 0.2, 0.1)  # of the steps after it and up to it, the nearest first
-_WORST = 1e6  # deviations of a loss that is no number
+_WEIGHTS = (0.4, 0.3, 0.2, 0.1)  # weights of the steps before and after, the nearest first
+_WORST = 1e6  # the deviations that a loss which is not finite counts as
 _MOST_RISE = 100.0  # deviations
-_NORMAL = 1.4826  # deviations of a normal distribution in its median absolute deviation
+_NORMAL = 1.4826  # standard deviation of a normal distribution / its median absolute deviation
 
 _Array = npt.NDArray[Any]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Suspect:
-    """A record in a step before the rise; of a pack, one of its documents."""
+    """A record in a step before the spike, or a document of a pack in such a step."""
 
     record: NamedRecord
     step: int
     score: float
-    loss: float | None  # of its row; None where it is no number
-    median: float  # of the losses of that step
-    rise: float  # of the loss from this step to the next ones, in deviations
+    loss: float | None  # the loss of its row; None if it is not finite
+    median: float  # the median loss of the step
+    rise: float  # the rise of the loss from this step to the next ones, in deviations
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,11 +56,11 @@ class Suspects(Shown):
     suspects: Sequence[Suspect]
 
     def to_json(self) -> JsonObject:
-        """Plain JSON types."""
+        """Return plain JSON types."""
         return dataclasses.asdict(self)
 
     def parts(self) -> list[Part]:
-        """What a person sees, as `print_parts` takes it."""
+        """Return the parts that `print_parts` prints."""
         rows = [
             [
                 *(one.record.name, one.record.place, one.step, f"{one.score:.1f}"),
@@ -74,10 +74,13 @@ class Suspects(Shown):
         return [f"{before} up to {self.step:,}", "", make_table(header, rows)]
 
     def write(self, path: str) -> None:
-        """Writes the names, one a line.
+        """Write the names of the records to a file, one per line.
+
+        Args:
+            path: path or address of the file.
 
         Raises:
-            ConfigError: a record has no name, or one of several lines.
+            ConfigError: a record has no name, or its name has several lines.
         """
         for one in (each.record for each in self.suspects):
             if one.name == f"{one.split} {one.number}" or {*one.name} & {"\n", "\r"}:
@@ -91,18 +94,18 @@ class Suspects(Shown):
 def find_suspects(
     run: str, *, step: int, window: int = 200, most: int = 20, datasets: Sequence[str] = ()
 ) -> Suspects:
-    """Ranks the records of the steps up to a spike.
+    """Rank the records of the steps up to a spike.
 
     Args:
-        run: the folder that `InputProgress(folder, losses=True)` was given.
-        step: at which the loss is too high, counted over the whole run, from 0.
-        window: steps that are looked at, that one the last of them.
-        most: records that are listed.
-        datasets: where the datasets lie now, as of `RunLedger`.
+        run: the folder passed to `InputProgress(folder, losses=True)`.
+        step: the step with the high loss, counted over the whole run, from 0.
+        window: number of steps to examine, up to and including `step`.
+        most: maximum number of records to return.
+        datasets: the current addresses of the datasets, see `RunLedger`.
 
     Raises:
-        ConfigError: no losses are known of these steps.
-        DatasetError: there is no ledger, or as of `RunLedger.at_step`.
+        ConfigError: no losses of these steps were recorded.
+        DatasetError: the ledger is missing, or `RunLedger.at_step` raises it.
     """
     ledger = RunLedger(run, datasets=datasets)
     first = step - window + 1
@@ -148,7 +151,10 @@ def find_suspects(
 
 
 def _rises(medians: _Array, units: _Array) -> _Array:
-    """How far the steps after each lie above it and those before it, `(steps,)`, in deviations."""
+    """Return the rise of the loss after each step, `(steps,)`, in deviations.
+
+    The rise is the weighted difference of the medians of the steps after it and those up to it.
+    """
     most = len(_WEIGHTS)
     padded = np.pad(medians, most, mode="edge")
     edges = np.zeros(len(medians))

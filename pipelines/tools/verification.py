@@ -1,11 +1,12 @@
-"""Reads a whole dataset and reports every problem, not only the first.
+"""Read a whole dataset and report every problem, not only the first.
 
     print(verify_dataset("datasets/photos"))
 
-Of each shard: size and checksum of the file, both checksums of each record, their number, the
-order-free sum of the contents, and the record index. Of the dataset: missing and extra files, the
-checksums of the manifest and of all others, Datum's JSON, the accounting and rejects.
-Without a manifest it checks what it can, and reports a manifest that was there and is missing.
+The checks of a shard: size and checksum of the file, both checksums of each record, the number of
+records, the order-independent sum of the contents, and the record index. The checks of a dataset:
+missing and extra files, the checksums of the manifest and all other files, Datum's JSON, the
+accounting and the rejects. A dataset without a manifest gets the checks that need no manifest; a
+manifest that was deleted is reported as missing.
 """
 
 import concurrent.futures
@@ -61,19 +62,19 @@ Advance: TypeAlias = Callable[[int, int], None] | None
 
 __all__ = ["Problem", "Verification", "verify_dataset"]
 
-_ALONE_SECONDS = 2.0  # of work, up to which more processes cost more than they save
-_BYTES_A_SECOND = 1e9  # measured, of one process
+_ALONE_SECONDS = 2.0  # for less work, starting processes costs more than it saves
+_BYTES_A_SECOND = 1e9  # measured throughput of one process
 _REMOTE_THREADS = 8
 _OWN_FOLDERS = (SPLIT_PREFIX, f"{INDEX_FOLDER}/", f"{VOCABULARY_FOLDER}/")
-# What readers look for at the top: one that no manifest names would be believed.
+# Readers look for these at the top level, and would trust one that the manifest does not list.
 _KNOWN_FILES = {*DATASET_FILES, EXAMPLE_SCHEMA_FILE, TFDS_FEATURES_FILE, TFDS_INFO_FILE}
 _LIKE_A_SHARD = re.compile(rf"^{SPLIT_PREFIX}|\.tfrec(ords?|ord)?\b|-\d{{5,}}-of-\d{{5,}}")
-_MOST_NAMED = 9  # damaged records of a shard, beside the first
+_MOST_NAMED = 9  # damaged records to list per shard, in addition to the first
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What is wrong, and where: in a file, in a record from 0 on, at a (decompressed) byte."""
+    """A problem and its place: the file, the record from 0, the byte after decompression."""
 
     path: str
     message: str
@@ -82,11 +83,11 @@ class Problem:
 
     @classmethod
     def of(cls, error: DatasetError, path: str) -> "Problem":
-        """What an error says of a file."""
+        """Return the problem that an error describes."""
         return cls(path, str(error), error.record, error.offset)
 
     def to_json(self) -> JsonObject:
-        """With the number of the record and the byte, where they are known."""
+        """Return plain JSON types; the record and the byte are left out if unknown."""
         found = {"path": self.path, "message": self.message}
         places = {"record": self.record, "byte": self.offset}
         return found | {name: place for name, place in places.items() if place is not None}
@@ -94,7 +95,7 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class ShardCheck:
-    """A shard to read, and what the dataset says of it: `named_in` is the file that does."""
+    """A shard to read, with its metadata; `named_in` is the file that contains the metadata."""
 
     path: str
     name: str  # relative to the dataset
@@ -105,15 +106,15 @@ class ShardCheck:
 
     @property
     def index_path(self) -> str:
-        """Where its record index is."""
+        """The path of the shard's record index."""
         return self.path.removesuffix(self.name) + index_file(self.name)
 
 
 @dataclasses.dataclass(kw_only=True)
 class ShardOutcome:
-    """The whole records of a shard, the damaged or missing ones if they are known, the problems.
+    """The number of intact records of a shard, the number of damaged or missing ones, the problems.
 
-    Without a record index, whole records end at the first damaged one, and `damaged` is None.
+    Without a record index, counting stops at the first damaged record, with `damaged=None`.
     """
 
     split: str
@@ -124,13 +125,13 @@ class ShardOutcome:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What a reading of everything found; `records` are those that are whole, by split."""
+    """The result of reading a whole dataset; `records` counts the intact records by split."""
 
     uri: str
     has_manifest: bool
     num_shards: int
     records: dict[str, int]
-    damaged: int | None  # records that are damaged or missing; None where only the first is known
+    damaged: int | None  # damaged or missing records; None if only the first one is known
     bytes: int
     problems: Sequence[Problem]
 
@@ -140,7 +141,7 @@ class Verification:
         return not self.problems
 
     def to_json(self) -> JsonObject:
-        """All of it as JSON takes it."""
+        """Return all fields as plain JSON types."""
         problems = [problem.to_json() for problem in self.problems]
         return {**vars(self), "good": self.is_good, "problems": problems}
 
@@ -172,16 +173,16 @@ class Verification:
 
 
 def verify_dataset(place: Place, *, processes: int = 1, advance: Advance = None) -> Verification:
-    """Reads every byte of a dataset.
+    """Read every byte of a dataset and return the problems.
 
     Args:
-        place: the uri of one of ours, Datum's, TFDS's, a stock ExampleGen's, or of a folder of
-            TFRecord files; or such files, by path or pattern.
-        processes: that read, where there is much to read.
-        advance: called after each shard with its bytes, and those of all.
+        place: the uri of a dataset of tfx-shards, Datum, TFDS or a stock ExampleGen, or of a folder
+            of TFRecord files; or TFRecord files, as paths or a pattern.
+        processes: number of reader processes. A small dataset is read in this process.
+        advance: called after each shard with the bytes of the shard and of the dataset.
 
     Raises:
-        DatasetError: there is nothing that could be verified.
+        DatasetError: there is nothing to verify.
     """
     files = list_dataset(place)
     manifest, tasks, problems = _find(files)
@@ -206,7 +207,7 @@ def verify_dataset(place: Place, *, processes: int = 1, advance: Advance = None)
 
 
 def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[Problem]]:
-    """What to read, and the problems that the names alone show."""
+    """Return the manifest, the shards to read, and the problems found without reading a shard."""
     problems: list[Problem] = []
     if MANIFEST_FILE in files.sizes:
         manifest, problems = _read_manifest(files)
@@ -238,7 +239,7 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[
 
 
 def _read_manifest(files: DatasetFiles) -> tuple[Manifest | None, list[Problem]]:
-    """The manifest, even a changed one as far as it can be read, and its problems."""
+    """Return the manifest and its problems; a modified manifest is used if it can be parsed."""
     path = files.path(MANIFEST_FILE)
     problems: list[Problem] = []
     for is_checked in (True, False):
@@ -281,7 +282,7 @@ def _checked(
 
 
 def _check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
-    """Compares the files of a dataset with its manifest; shards by their names alone."""
+    """Yield the differences between the files and the manifest; shards are compared by name."""
     named = {MANIFEST_FILE, LINEAGE_FILE, INPUTS_FILE, *(shard.path for shard in manifest.shards)}
     named |= manifest.published.keys()
     for path in sorted(set(files.sizes) - named):
@@ -296,7 +297,7 @@ def _check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Prob
                 f"{files.path(MANIFEST_FILE)!r}: split {split!r}: expected shards of "
                 f"{accounting.written} records as were written, got {records}",
             )
-    # Small files have their checksums in the manifest; those beside it have their own.
+    # The manifest has the checksums of small files; lineage and inputs contain their own.
     for path in sorted({*manifest.files, *({LINEAGE_FILE, INPUTS_FILE} & files.sizes.keys())}):
         where = files.path(path)
         if path not in files.sizes:
@@ -318,7 +319,7 @@ def _check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Prob
 
 
 def _check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
-    """Says that a manifest is missing, where only this program writes what is there."""
+    """Yield a problem for a missing manifest if other files show that tfx-shards wrote these."""
     names = list(files.sizes)
     own = [name for name in names if is_index_file(name)]
     if any(name.startswith(SPLIT_PREFIX) for name in names):
@@ -338,7 +339,7 @@ def _check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
 
 
 class _Summed:
-    """A stream that keeps the size and the CRC-32C of what was read from it."""
+    """A stream that computes the size and the CRC-32C of the bytes read from it."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -355,8 +356,10 @@ class _Summed:
 
 
 def check_shard(task: ShardCheck) -> ShardOutcome:
-    """Reads a shard to its end, or to its first damaged record and, by the index, those behind it;
-    raises nothing."""
+    """Read a shard and return its problems; raise nothing.
+
+    Records after the first damaged one are found through the record index.
+    """
     outcome, entry = ShardOutcome(split=task.split), task.entry
     lengths: list[Lengths] = [np.zeros(0, np.uint16)]
     crcs, content = [np.zeros(0, np.uint32)], 0
@@ -370,7 +373,7 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
                 content = combine_checksums([content, own])
                 outcome.records += len(block)
         while summed.read(BLOCK_BYTES):
-            pass  # what may stand behind the end of a gzip stream
+            pass  # bytes after the end of a gzip stream count for the checksum of the file
         if (wrong := _whole_but_wrong(task, outcome.records, summed, content)) is not None:
             error = CorruptShardError.at(task.path, advice="Write the dataset again.", **wrong)
             outcome.problems.append(Problem.of(error, task.name))
@@ -389,7 +392,7 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
 
 
 def _behind_damage(task: ShardCheck, outcome: ShardOutcome) -> list[Problem]:
-    """Find the damaged records after the first one, and count the whole ones, by the index."""
+    """Find the damaged records after the first, and count the intact ones, using the index."""
     found, num_read = list[Problem](), 0
     if task.entry is None or task.name.endswith(".gz"):
         return found
@@ -414,7 +417,7 @@ def _behind_damage(task: ShardCheck, outcome: ShardOutcome) -> list[Problem]:
 
 @contextlib.contextmanager
 def _reporting(task: ShardCheck, outcome: ShardOutcome) -> Iterator[None]:
-    """Makes a problem of what is raised, of the shard or of its index."""
+    """Turn an exception into a problem of the shard or of its index."""
 
     def name(path: str) -> str:
         return index_file(task.name) if task.entry and path == task.index_path else task.name
@@ -429,9 +432,9 @@ def _reporting(task: ShardCheck, outcome: ShardOutcome) -> Iterator[None]:
     except DatasetError as error:
         path = str(error.path or task.path)
         outcome.problems.append(Problem.of(error, name(path)))
-        if error.record is not None and path == task.path:  # those before it are whole
+        if error.record is not None and path == task.path:  # the records before it are intact
             outcome.records = error.record
-    except Exception as error:  # of a disk, of file systems, or of what was never foreseen
+    except Exception as error:  # errors of disks and file systems, and any unexpected error
         what = (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}: {error}"
         problem = Problem(task.name, f"{task.path!r}: cannot be read: {what}")
         outcome.problems.append(problem)
@@ -440,7 +443,7 @@ def _reporting(task: ShardCheck, outcome: ShardOutcome) -> Iterator[None]:
 def _whole_but_wrong(
     task: ShardCheck, records: int, summed: _Summed, content: int
 ) -> dict[str, Any] | None:
-    """What an error says of whole records that are not those that should be there."""
+    """Return the fields of an error if intact records are not the expected ones, else None."""
     entry = task.entry
     if entry is not None and summed.size != entry.bytes:
         return {
@@ -465,7 +468,7 @@ def _whole_but_wrong(
 
 
 def _compare(task: ShardCheck, found: Lengths, said: Lengths, what: str) -> None:
-    """Raises of the first record of which the index says something else."""
+    """Raise CorruptShardError for the first record whose index entry differs."""
     if len(found) == len(said) and (wrong := found != said).any():
         number = int(wrong.argmax())
         raise CorruptShardError.at(

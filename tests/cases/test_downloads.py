@@ -177,7 +177,7 @@ DOWNLOADS: Mapping[str, Download] = {
         settings={"ignore": ["class-descriptions-boxable.csv"]},
     ),
     "kaggle-test-list": Download(
-        kaggle_with_test_list, {"train": 6, "test": 2}, "label", [None] * 2 + [["cat"]] * 3 + [["dog"]] * 3
+        kaggle_with_test_list, {"train": 6, "test": 2}, "label", [None] * 2 + DETECTED
     ),
     "oxford-pets": Download(
         oxford_pets,

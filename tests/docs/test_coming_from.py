@@ -178,8 +178,8 @@ def test_padding(files, theirs):
 @row("Datum", "`image_det`, `image_seg`")
 def test_datums_objects_and_label_maps():
     module = importlib.import_module("tests.trainer_utils.dataset.test_datum_claims")
-    assert module.test_boxes_are_read_however_datum_was_told_of_them
-    assert module.test_label_maps_stay_classes_when_they_are_resized
+    assert module.test_boxes_are_read_with_any_datum_description
+    assert module.test_resized_label_maps_keep_their_classes
 
 
 # --- TFRecorder, which runs with no TensorFlow that there is now

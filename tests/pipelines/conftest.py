@@ -1,4 +1,4 @@
-"""A small dataset of ours, with labels, rejects and an index."""
+"""Fixtures: a small dataset with labels, rejects and an index."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ LABELS = ["cat", "dog"]
 
 @pytest.fixture(scope="session")
 def whole_dataset(tmp_path_factory) -> Path:
-    """20 records to train in 2 shards, of which 5 are to evaluate too, as of an ImageExampleGen."""
+    """Write a dataset as an ImageExampleGen does: 20 train records in 2 shards, 5 also in eval."""
     uri = tmp_path_factory.mktemp("whole") / "dataset"
     shards = {"train": 2, "eval": 1}
     with DatasetWriter(str(uri), num_shards=shards, vocabulary={"label": LABELS}) as writer:
@@ -43,5 +43,5 @@ def whole_dataset(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def dataset(whole_dataset, tmp_path) -> Path:
-    """A copy of it, to be damaged."""
+    """Return a copy of the dataset that a test may damage."""
     return Path(shutil.copytree(whole_dataset, tmp_path / "dataset"))

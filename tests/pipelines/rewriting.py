@@ -1,4 +1,4 @@
-"""Changes JSON of a dataset as a careful hand would."""
+"""Change JSON files of a dataset and keep their checksums valid."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from trainer_utils.format.json_text import seal
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Changes a JSON file; a manifest gets the sum of itself that goes with it."""
+    """Change a JSON file; a manifest gets a new checksum of itself."""
     value = json.loads(path.read_text())
     change(value)
     text = json.dumps(value, indent=2, sort_keys=path.name == "manifest.json") + "\n"

@@ -1,4 +1,4 @@
-"""Lineage in the words of others, as their own libraries read it."""
+"""Exported lineage, read by the libraries of the formats."""
 
 import json
 import uuid
@@ -33,7 +33,7 @@ def exported(uri: str, form: str, *more: str) -> str:
     return found.stdout
 
 
-def test_openlineages_client_takes_each_event_and_says_the_same(balanced):
+def test_openlineage_client_reads_each_event_unchanged(balanced):
     client = pytest.importorskip("openlineage.client.event_v2", reason="the oracle")
     serde = pytest.importorskip("openlineage.client.serde")
     facets = pytest.importorskip("openlineage.client.facet_v2")
@@ -75,7 +75,7 @@ def test_openlineages_client_takes_each_event_and_says_the_same(balanced):
     assert last["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 40
 
 
-def test_mlcroissant_and_rdflib_read_where_it_comes_from(balanced, tmp_path):
+def test_mlcroissant_and_rdflib_read_the_origin(balanced, tmp_path):
     croissant = pytest.importorskip("mlcroissant", reason="the oracle")
     rdflib = pytest.importorskip("rdflib")
     path = tmp_path / "prov.json"
@@ -99,7 +99,7 @@ def test_mlcroissant_and_rdflib_read_where_it_comes_from(balanced, tmp_path):
     assert {s for s, _ in graph[: prov.used]} == activities
 
 
-def test_what_has_no_croissant_is_an_entity_alone(balanced, tmp_path):
+def test_artifact_without_croissant_is_only_an_entity(balanced, tmp_path):
     Path(balanced, "croissant.json").rename(tmp_path / "kept")
     try:
         document = prov_document(describe_artifact(balanced))

@@ -1,4 +1,4 @@
-"""TFRecorder's accessor of data frames."""
+"""TFRecorder's accessor of DataFrames."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 pytest.importorskip("tfx", reason="components needs TFX")
-import pipelines.pandas  # noqa: F401 it is the import that makes the accessor
+import pipelines.pandas  # noqa: F401 the import registers the accessor
 import trainer_utils
 from pipelines.tools.conversion import convert
 from tests.make import jpeg, write_files
@@ -29,7 +29,7 @@ def frame(tmp_path: Path) -> pd.DataFrame:
 
 
 @pytest.mark.slow
-def test_a_frame_becomes_a_dataset_with_tfrecorders_keys(
+def test_frame_becomes_a_dataset_with_keys_of_tfrecorder(
     frame: pd.DataFrame, tmp_path: Path
 ) -> None:
     (tmp_path / "1.jpg").write_bytes(b"no image")
@@ -46,7 +46,7 @@ def test_a_frame_becomes_a_dataset_with_tfrecorders_keys(
     assert (len(shards), {shard.suffix for shard in shards}) == (2, {".gz"})
 
 
-def test_arguments_become_beams_flags_and_options(
+def test_arguments_become_flags_of_beam_and_options(
     frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: dict[str, Any] = {}

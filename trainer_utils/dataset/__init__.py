@@ -1,4 +1,4 @@
-"""A dataset, opened wherever it is and whoever wrote it: `open_dataset("gs://…/examples/5")`."""
+"""Open a dataset from any writer, at any place: `open_dataset("gs://…/examples/5")`."""
 
 from trainer_utils.dataset.location import newest_dataset, uri_of
 from trainer_utils.dataset.opening import (

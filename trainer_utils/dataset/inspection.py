@@ -1,9 +1,9 @@
-"""What the features of examples are where nothing says it: found in the records, all of them.
+"""Infer the features of examples without metadata, by reading all records.
 
     facts.add(block, path=path)
     features_of_facts(facts)      # {'image': Feature(…), 'label': Feature(…)}
 
-Facts of parts of a dataset add up, so that workers each look at their own part.
+The facts of parts of a dataset can be merged, so each worker can inspect its own part.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.media_formats import ImageSize, image_size
 from trainer_utils.format.tfrecord import HEADER_BYTES
 
-_COMPANION = "_shape"  # of a feature of variable length and rank 2 or more, as Datum writes it
+_COMPANION = "_shape"  # suffix of a feature with the shape of another one, as in Datum
 _MOST_RANK = 8
 _SPACES_IN_TEXT = 2
 _RAGGED = "ragged"
@@ -33,8 +33,11 @@ _NONE_YET = 1 << 62
 
 @dataclasses.dataclass
 class ImageFacts:
-    """Of a feature whose every value is an encoded image: height and width of the first, and which
-    channels and formats there are."""
+    """The facts about a feature with only encoded images as values.
+
+    `size` has the height and width of the first image, and `one_size` whether all have it.
+    `channels` and `formats` have all values that occur.
+    """
 
     size: tuple[int, int]
     one_size: bool
@@ -43,8 +46,8 @@ class ImageFacts:
 
     @classmethod
     def of_values(cls, values: Iterable[Any]) -> "ImageFacts | None":
-        """Of values of a feature; the first that is no image ends the search."""
-        found: dict[ImageSize, ImageFacts] = {}  # of photos there are many, of sizes few
+        """Return the facts of a feature's values, or None if any value is not an image."""
+        found: dict[ImageSize, ImageFacts] = {}  # many photos have few sizes
         for value in values:
             if (size := image_size(value) if isinstance(value, bytes) else None) is None:
                 return None
@@ -54,7 +57,7 @@ class ImageFacts:
         return functools.reduce(cls.merged, found.values()) if found else None
 
     def merged(self, other: "ImageFacts") -> "ImageFacts":
-        """With another part's facts."""
+        """Merge with the facts of another part."""
         one_size = self.one_size and other.one_size and self.size == other.size
         sets = self.channels | other.channels, self.formats | other.formats
         return ImageFacts(self.size, one_size, *sets)
@@ -62,16 +65,18 @@ class ImageFacts:
 
 @dataclasses.dataclass
 class FeatureFacts:
-    """Of one feature, or of one feature list of `tf.train.SequenceExample`.
+    """The facts about one feature, or one feature list of `tf.train.SequenceExample`.
 
     Args:
         kind: `int`, `float` or `string`.
-        present: examples that have it; of a list, steps.
-        values: in all of them.
-        shortest, longest: number of values in an example that has it; of a list, in a step.
-        images: of a string whose every value is an image, else None.
-        is_text: whether every value is UTF-8, and none an image, with how many `spaces`.
-        first: of integers called `<name>_shape`: the values of the first example.
+        present: the number of examples that have it, or of steps in a list.
+        values: the number of values in all of them.
+        shortest: the smallest number of values in an example that has it, or in a step.
+        longest: the largest number of values in an example that has it, or in a step.
+        images: the facts about its images if every value is an image, else None.
+        is_text: whether every value is UTF-8 and no value is an image.
+        spaces: the number of spaces in a text feature.
+        first: the values in the first example, for integer features named `<name>_shape`.
     """
 
     kind: str
@@ -85,7 +90,7 @@ class FeatureFacts:
     first: list[int] = dataclasses.field(default_factory=list)
 
     def merge(self, other: "FeatureFacts") -> None:
-        """Takes another part's facts in."""
+        """Merge the facts of another part into these."""
         if other.values and not self.values:
             self.images, self.is_text = other.images, other.is_text
         elif other.values:
@@ -100,21 +105,22 @@ class FeatureFacts:
 
 @dataclasses.dataclass
 class DatasetFacts:
-    """Of all features and feature lists by name, in `records` examples."""
+    """The facts about all features and feature lists by name, in `records` examples."""
 
     records: int = 0
     features: dict[str, FeatureFacts] = dataclasses.field(default_factory=dict)
     lists: dict[str, FeatureFacts] = dataclasses.field(default_factory=dict)
-    # Whether a feature may be of one kind in most examples and of another in some, which are then
-    # bad examples of it
+    # Whether a feature may have another kind in a minority of the examples, which then count as bad
+    # examples of it.
     takes_mixed: bool = False
     mixed: dict[str, list[FeatureFacts]] = dataclasses.field(default_factory=dict)
 
     def add(self, block: RecordBlock, *, path: str, takes_lists: bool = True) -> None:
-        """Takes the examples of a block of a file in, with their feature lists where `takes_lists`.
+        """Add the examples of a block of a file, with their feature lists if `takes_lists`.
 
         Raises:
-            DatasetError: a record is no such example, or a feature has two types.
+            DatasetError: a record is not an example, has unexpected feature lists, or a feature has
+                two types.
         """
         where = f"{path}, near byte {block.file_offset}"
         begins = block.starts + HEADER_BYTES
@@ -141,7 +147,7 @@ class DatasetFacts:
             self.merge(DatasetFacts(0, facts), where=where)
 
     def _parse(self, *bounds: Any) -> list[dict[str, Column]]:
-        """Return the features of records, and in further dicts those of further kinds."""
+        """Return the features of records. Further dicts have the features of further kinds."""
         try:
             return [parse_examples(*bounds)]
         except DatasetError:
@@ -156,7 +162,7 @@ class DatasetFacts:
         return dicts
 
     def merge(self, other: "DatasetFacts", *, where: str) -> None:
-        """Takes another part's facts in; a DatasetError where a feature has another type there."""
+        """Merge the facts of another part; raise DatasetError if a feature has another type."""
         for mine, theirs in ((self.features, other.features), (self.lists, other.lists)):
             for name, facts in theirs.items():
                 known = mine.setdefault(name, facts)
@@ -174,7 +180,7 @@ class DatasetFacts:
         self.records += other.records
 
     def _add_mixed(self, name: str, facts: FeatureFacts) -> None:
-        """Take in facts of a further kind of a feature, of which the first stays the commonest."""
+        """Add facts of a further kind of a feature. The first kind stays the current one."""
         others = self.mixed.setdefault(name, [])
         same = next((other for other in others if other.kind == facts.kind), None)
         if same is None:
@@ -183,7 +189,7 @@ class DatasetFacts:
             same.merge(facts)
 
     def settle_mixed(self) -> dict[str, dict[str, int]]:
-        """Take each feature of several kinds for the commonest; return its examples by kind."""
+        """Choose the most frequent kind of each mixed feature; return its examples by kind."""
         counts: dict[str, dict[str, int]] = {}
         for name, others in self.mixed.items():
             kinds = sorted([self.features[name], *others], key=lambda facts: -facts.present)
@@ -202,12 +208,12 @@ class DatasetFacts:
 
 
 def features_of_facts(facts: DatasetFacts) -> dict[str, Feature]:
-    """Features as Datum has them, by name, in the order of names.
+    """Return the features by name in alphabetical order, as Datum describes them.
 
-    One of variable length that has its shape in `<name>_shape` has the shape of the first example.
-    One is dense when every example has the same number of its values; a string only with one
-    value, since Datum reads a dense string as one scalar. A feature list has the shape of one step
-    of it, and `extra["sequence"]`: that shape, or `"ragged"` where steps differ.
+    A feature of variable length with a companion `<name>_shape` has the shape of the first example.
+    A feature is dense if every example has the same number of its values. A string is dense only
+    with one value, since Datum reads a dense string as one scalar. A feature list has the shape of
+    one step. Its `extra["sequence"]` is that shape, or `"ragged"` if steps differ.
     """
     features = {
         name: _feature(entry, facts.records - sum(o.present for o in facts.mixed.get(name, ())))
@@ -239,7 +245,7 @@ def _feature(facts: FeatureFacts, records: int) -> Feature:
     extra: JsonObject = {"sizes": "fixed" if images.one_size else "mixed"}
     if not DATUM_IMAGE_FORMATS.issuperset(images.formats):
         extra["formats"] = sorted(images.formats)
-    # Datum decodes rank 2 to one channel and rank 3 to three.
+    # Datum decodes rank 2 with one channel and rank 3 with three.
     shape = images.size if images.channels == {1} else (*images.size, 3)
     return Feature(type="string", shape=shape, extra=extra)
 
@@ -263,7 +269,7 @@ def _facts(column: Column) -> FeatureFacts:
         values = column.values.tolist()
         facts.images = ImageFacts.of_values(values)
         if facts.images is None and values:
-            # A line's end between two values leaves nothing whole that was not.
+            # Joining with newlines keeps invalid UTF-8 invalid.
             with contextlib.suppress(UnicodeDecodeError):
                 facts.spaces = b"\n".join(values).decode().count(" ")
                 facts.is_text = True

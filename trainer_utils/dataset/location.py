@@ -1,8 +1,8 @@
-"""Where a dataset lies, by whatever names it, and which files it has.
+"""Find datasets by uri, artifact, path or pattern, and list their files.
 
 uri_of("gs://bucket/examples/7/Split-train/*")   # 'gs://bucket/examples/7'
 newest_dataset("out/")                     # 'out/artifacts/ShardBalancer/balanced_examples/4'
-list_dataset("datasets/photos").layout()   # its shards by split, as its own files say
+list_dataset("datasets/photos").layout()   # its shards by split, from its metadata
 """
 
 import contextlib
@@ -32,47 +32,48 @@ from trainer_utils.format.tfrecord import begins_with_frame, begins_with_gzip, b
 from trainer_utils.order.recipe import Recipe
 
 _LISTED_AT_ONCE = 16
-_HEAD_BYTES = 512  # of a file, by which its compression is known
+_HEAD_BYTES = 512  # of a file: enough to detect its compression
 _NO_RECORDS = re.compile(r"^[._]|\.(json|jsonl|pbtxt|txt|md|csv|crc|index)$")
-_MOST_NAMED = 6  # datasets, in a message
+_MOST_NAMED = 6  # datasets in a message
 
 
 class Artifact(Protocol):
-    """What has a uri, as artifacts of TFX do."""
+    """An object with a uri, such as a TFX artifact."""
 
     @property
     def uri(self) -> str:
-        """Where it lies."""
+        """Uri of the artifact."""
 
 
 _One: TypeAlias = str | os.PathLike[str] | Artifact
 Artifacts: TypeAlias = _One | Sequence[_One]
 Inputs: TypeAlias = Artifacts | Recipe
 """One dataset or several: by uri, by artifact, or by files: paths, patterns such as `data/train-*`,
-those of TFX's `fn_args.train_files`."""
+or the patterns of TFX's `fn_args.train_files`.
+"""
 
 Place: TypeAlias = str | tuple[str, ...]
-"""Of one dataset: its uri, or the paths and patterns of its files."""
+"""One dataset: its uri, or the paths and patterns of its files."""
 
 LATEST = "latest"
-"""A conversion's link to its newest dataset, beside the artifacts of all its runs."""
+"""The link of a conversion to its newest dataset, next to the artifacts of all its runs."""
 
-# All files of a split, as TFX has them; any other pattern means the files that it matches.
+# All files of a split, as in TFX; any other pattern selects the files that it matches.
 _SPLIT_PATTERN = re.compile(
     rf"/{naming.SPLIT_PREFIX}(\w+)(/(\*|{naming.SHARD_PREFIX}(-?\*|-[*?]+-of-[*?]+))(\.gz)?)?$"
 )
-_DEPTH, _MOST_LISTED = 5, 500  # folders: pipeline, run, component, output, id
-_MOST_BESIDE = 50  # files in a folder that may have datasets below it: raw files have more
+_DEPTH, _MOST_LISTED = 5, 500  # levels (pipeline, run, component, output, id) and folders
+_MOST_BESIDE = 50  # files in a folder that may contain datasets: folders of raw files have more
 _WILDCARDS = re.compile(r"[*?\[]")
 
 
 def uri_of(artifact: _One) -> str:
-    """The uri of a TFX artifact, of a path, or of a pattern in TFX's `fn_args.train_files`."""
+    """Return the uri of an artifact, of a path, or of a pattern in TFX's `fn_args.train_files`."""
     return uri_and_split(artifact)[0]
 
 
 def uri_and_split(artifact: _One) -> tuple[str, str | None]:
-    """The same, and the split that such a pattern names; of a uri None."""
+    """Return the uri of an artifact, and the split that a TFX pattern names, or None."""
     uri = getattr(artifact, "uri", None)
     if isinstance(artifact, (str, os.PathLike)):
         uri = os.fspath(artifact)
@@ -86,9 +87,9 @@ def uri_and_split(artifact: _One) -> tuple[str, str | None]:
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a path has wildcards: `*`, `?` or `[…]`, each within one part of the path.
+    """Return whether a path has wildcards: `*`, `?` or `[…]`, each within one part of the path.
 
-    What is there by that very name, such as a local folder `run[3]`, is meant itself.
+    A path that exists literally, such as a local folder `run[3]`, is not a pattern.
     """
     if _WILDCARDS.search(path) is None:
         return False
@@ -97,8 +98,12 @@ def is_pattern(path: str) -> bool:
 
 
 def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[tuple[Place, str | None]]:
-    """The datasets that somebody named, in order, and the splits that patterns name: files that
-    stand side by side are one dataset, unless all are `apart`, as `weights` have it."""
+    """Group artifacts into datasets, in order, each with the split that a TFX pattern names.
+
+    Args:
+        artifacts: one or several artifacts. Adjacent files in a list are one dataset.
+        apart: whether each file is a separate dataset, as with `weights`.
+    """
     named = artifacts if isinstance(artifacts, (list, tuple)) else [artifacts]
     places: list[tuple[Place, str | None]] = []
     for uri, split in map(uri_and_split, cast(Sequence[_One], named)):
@@ -112,7 +117,7 @@ def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[tuple[
 
 
 def newest_dataset(uri: str) -> str:
-    """The dataset that a conversion's `out` or `out/latest` leads to; of any other uri itself."""
+    """Return the newest dataset of a conversion's `out` or `out/latest`; else the uri unchanged."""
     uri = storage.local_path(uri)
     uri = uri.rstrip("/") or uri
     if storage.is_remote(uri):
@@ -128,8 +133,10 @@ def newest_dataset(uri: str) -> str:
 
 
 def datasets_in(folders: Sequence[str]) -> list[str]:
-    """The datasets that these folders are, or that lie below them, the newest first; of a large
-    tree some folders are looked at."""
+    """Return the datasets at or below these folders, the newest first.
+
+    In a large tree it visits only some of the folders.
+    """
     found, level, listed = list[str](), [*folders], 0
     for _ in range(_DEPTH):
         level, above = [], level
@@ -157,7 +164,7 @@ def datasets_in(folders: Sequence[str]) -> list[str]:
 
 
 def _age(uri: str) -> tuple[int, float]:
-    """Sorts by what TFX counts up, else by when a local folder was changed."""
+    """Return a sort key: the number that TFX increments, then the last change of a local folder."""
     name = uri.rpartition("/")[2]
     changed = 0.0 if storage.is_remote(uri) else os.stat(uri).st_mtime
     return int(name) if name.isdecimal() else -1, changed
@@ -182,15 +189,15 @@ class DatasetFiles:
         return {path: entry.size for path, entry in self.entries.items()}
 
     def path(self, name: str) -> str:
-        """The whole path of a file that the dataset names, which may lie elsewhere."""
+        """Return the full path of a file that the dataset names, which may be elsewhere."""
         return storage.join(self.uri, name)
 
     def read_bytes(self, name: str) -> bytes:
-        """A whole small file."""
+        """Return the content of a small file."""
         return storage.read_bytes(self.path(name))
 
     def read_text(self, name: str) -> str:
-        """A whole small file in UTF-8; a DatasetError where it is none, or cannot be read."""
+        """Return the text of a small file; raise DatasetError if it is unreadable or not UTF-8."""
         path = self.path(name)
         try:
             return text_of(self.read_bytes(name), path=path)
@@ -200,35 +207,42 @@ class DatasetFiles:
             raise DatasetError(f"{path!r}: cannot be read: {error}") from error
 
     def size(self, name: str) -> int | None:
-        """Of a file, in bytes; None where there is none."""
+        """Return the size of a file in bytes, or None if it does not exist."""
         if (size := self.sizes.get(name)) is None:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                return storage.file_size(self.path(name))  # which has no folder either
+                return storage.file_size(self.path(name))  # raises if there is no folder
         return size
 
     def version(self, name: str) -> str:
-        """What changes when a file does; without a request where the listing has said it."""
+        """Return a string that changes with the file, without a request if the listing has it."""
         entry = self.entries.get(name)
         return (entry and entry.version) or storage.file_version(self.path(name))
 
     def without(self, name: str) -> "DatasetFiles":
-        """The same, as if one of the files were not there."""
+        """Return the files without one of them."""
         return dataclasses.replace(
             self, entries={path: e for path, e in self.entries.items() if path != name}
         )
 
     def layout(self) -> DatasetLayout:
-        """Which files are shards, as what says so; a DatasetError where they are not whole."""
+        """Return the shards and the metadata; raise DatasetError if some are missing."""
         if self.named is None:
             return find_layout(self.sizes, self.read_text, uri=self.uri)
         return layout_of_files(self.named, None if self.around is None else self.around.layout())
 
 
 def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
-    """Lists a dataset: its folder, or the root of pipelines with one below it; or files, by path or
-    pattern.
+    """List the files of a dataset.
 
-    What lies in `index/` of a dataset with a manifest, as many files as shards, only `with_index`.
+    Args:
+        place: the folder of a dataset, the root of pipelines with one dataset below it, or files by
+            path or pattern.
+        with_index: whether to list `index/` of a dataset with a manifest, which has as many files
+            as there are shards.
+
+    Raises:
+        DatasetError: a named file is missing or has no records, or there are several datasets below
+            the root.
     """
     if not isinstance(place, str):
         return _list_named(place, with_index)
@@ -238,7 +252,7 @@ def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
             _check_records(uri)
         return _list_named([uri], with_index)
     own = _listed(uri)
-    closed = {naming.WORKING_FOLDER}  # of which is just seen that they are there
+    closed = {naming.WORKING_FOLDER}  # only its existence matters
     if naming.MANIFEST_FILE in own and not with_index:
         closed.add(naming.INDEX_FOLDER)
     folders = [name for name, entry in own.items() if entry.is_folder and name not in closed]
@@ -265,13 +279,13 @@ def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
 
 
 def read_manifest(uri: str) -> Manifest | None:
-    """The manifest of a dataset, where there is one; whether the rest is whole is not looked at."""
+    """Return the manifest of a dataset, or None without one. The shards are not checked."""
     path = storage.join(uri, naming.MANIFEST_FILE)
     return Manifest.from_json(storage.read_text(path), path=path) if storage.exists(path) else None
 
 
 def read_origin(uri: str, manifest: Manifest) -> Origin:
-    """How a dataset came to be: as its `lineage.json` says, else as much as its manifest does."""
+    """Return the lineage of a dataset from `lineage.json`, or else from its manifest."""
     path = storage.join(uri, naming.LINEAGE_FILE)
     if storage.exists(path):
         return Origin.from_json(storage.read_text(path), path=path)
@@ -279,7 +293,7 @@ def read_origin(uri: str, manifest: Manifest) -> Origin:
 
 
 def _listed(folder: str) -> dict[str, storage.FolderEntry]:
-    """What is in a folder, by name; nothing where there is none, or none any more."""
+    """Return the entries of a folder by name; nothing if the folder does not exist."""
     try:
         return {entry.name: entry for entry in storage.list_folder(folder or ".")}
     except (FileNotFoundError, NotADirectoryError):
@@ -287,10 +301,10 @@ def _listed(folder: str) -> dict[str, storage.FolderEntry]:
 
 
 def _check_records(path: str) -> None:
-    """Raise if a file is not there, or begins neither with a record nor as a compressed one."""
+    """Raise DatasetError if a file is missing, or is neither TFRecords nor compressed."""
     expected = "the folder of a dataset, or a file of TFRecords"
     try:
-        storage.file_size(path)  # says why, where that is another reason than that there is none
+        storage.file_size(path)  # raises for any reason other than a missing file
         head = storage.read_range(path, start=0, stop=_HEAD_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise DatasetError.at(path, expected=expected, got="none") from None
@@ -302,7 +316,7 @@ def _check_records(path: str) -> None:
 
 
 def _list_named(patterns: Sequence[str], with_index: bool) -> DatasetFiles:
-    """Some files of TFRecords, with what is said of them where they lie in one dataset."""
+    """List some TFRecord files, with the metadata of their dataset if they are in one."""
     found = find_named_files(patterns)
     folders = {path.rpartition("/")[0] for path, _ in found}
     roots = {re.sub(rf"(^|/){naming.SPLIT_PREFIX}[^/]*$", "", folder) for folder in folders}
@@ -318,7 +332,7 @@ def _list_named(patterns: Sequence[str], with_index: bool) -> DatasetFiles:
 
 
 def _common_root(folders: Sequence[str]) -> str:
-    """The folder that all of these lie in; empty where they are urls, or some are relative."""
+    """Return the folder that contains all of these; empty for urls and for mixed relative paths."""
     if len(folders) == 1:
         return folders[0]
     is_mixed = any(map(storage.is_remote, folders)) or len({f.startswith("/") for f in folders}) > 1
@@ -326,11 +340,13 @@ def _common_root(folders: Sequence[str]) -> str:
 
 
 def find_named_files(patterns: Sequence[str]) -> list[tuple[str, storage.FolderEntry]]:
-    """The files that paths and patterns name, in order, each folder listed once.
+    """Return the files that paths and patterns name, in order, listing each folder once.
 
-    A path is that file, whatever it is called. In a pattern `*`, `?` and `[…]` stand for parts of
-    one name; hidden files, and those that lie beside records, such as `dataset_info.json`, do not
-    count. A file that is missing by the names of the others is a DatasetError.
+    A path is the file of that name, even with wildcard characters. In a pattern, `*`, `?` and `[…]`
+    match parts of one name. Hidden files and files such as `dataset_info.json` never match.
+
+    Raises:
+        DatasetError: nothing matches, or a numbered file is missing from a series.
     """
     listed = functools.cache(_listed)
     found: list[tuple[str, storage.FolderEntry]] = []
@@ -338,7 +354,7 @@ def find_named_files(patterns: Sequence[str]) -> list[tuple[str, storage.FolderE
         folder, _, name = pattern.rpartition("/")
         folder = folder or "/" * pattern.startswith("/")
         here = {} if is_pattern(folder) else listed(folder)
-        if name in here and not here[name].is_folder:  # whatever characters are in its name
+        if name in here and not here[name].is_folder:  # even if its name has wildcard characters
             found.append((pattern, here[name]))
             continue
         if not is_pattern(pattern):
@@ -358,7 +374,7 @@ def find_named_files(patterns: Sequence[str]) -> list[tuple[str, storage.FolderE
 def _matches(
     pattern: str, listed: Callable[[str], dict[str, storage.FolderEntry]]
 ) -> Iterator[tuple[str, storage.FolderEntry]]:
-    """The files that a pattern matches."""
+    """Yield the files that a pattern matches."""
     parts = pattern.split("/")
     first = next(n for n in range(len(parts)) if is_pattern("/".join(parts[: n + 1])))
     found = ["/".join(parts[:first]) or ("/" if first else "")]

@@ -1,10 +1,10 @@
-"""Opens a dataset wherever it is and whoever wrote it: ours, Datum's, TFDS's, TFX's, bare files.
+"""Open a dataset at any place, from any writer: tfx-shards, Datum, TFDS, TFX, or bare files.
 
 dataset = open_dataset("gs://bucket/examples/5")
 dataset.records, dataset.features           # {'train': 2000}, {'image': Feature(…), …}
-for block in read_shard_blocks(dataset.shards["train"][0].path):     # however it is compressed
+for block in read_shard_blocks(dataset.shards["train"][0].path):     # with any compression
     block.records()
-read_index(dataset.shards["train"][0]).offsets       # by its index, or else by the shard itself
+read_index(dataset.shards["train"][0]).offsets       # from its index, or else from the shard
 """
 
 import contextlib
@@ -59,15 +59,20 @@ from trainer_utils.format.tfrecord import (
 )
 
 _logger = logging.getLogger(__name__)
-_HEAD_BYTES = 512  # of a shard, by which its compression is known
+_HEAD_BYTES = 512  # of a shard: enough to detect its compression
 _PACKED_AT_ONCE = 1 << 20
-_MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes at once
+_MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes per read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Dataset(DatasetLayout):
-    """An opened dataset: at `uri`, with `files`; whether it is just some files that were asked for
-    one by one, `named_files`."""
+    """An opened dataset.
+
+    Args:
+        uri: the uri of the dataset.
+        files: its files.
+        named_files: whether only some of its files were given, one by one.
+    """
 
     uri: str
     files: DatasetFiles
@@ -75,7 +80,7 @@ class Dataset(DatasetLayout):
 
     @property
     def digest(self) -> str:
-        """Of what the dataset holds, wherever it lies: its manifest, else sizes and counts."""
+        """Hash of the contents, independent of the location: the manifest, or sizes and counts."""
         if self.manifest is not None:
             return self.manifest.digest
         sizes = [
@@ -92,33 +97,33 @@ class Dataset(DatasetLayout):
 
     @functools.cached_property
     def is_counted(self) -> bool:
-        """Whether the records of every shard are known."""
+        """Whether the number of records of every shard is known."""
         return all(shard.records is not None for shard in self.shard_files)
 
     @property
     def records(self) -> dict[str, int]:
-        """Records by split, of a dataset that is counted."""
+        """Number of records by split, for a dataset that is counted."""
         return {split: sum(s.num_records for s in shards) for split, shards in self.shards.items()}
 
     @functools.cached_property
     def vocabularies(self) -> Mapping[str, Sequence[str]]:
-        """The names of classes by feature; an id is the number of its line."""
+        """Class names by feature. The id of a class is its line number, from 0."""
         return {name: self.read_lines(path) for name, path in self.vocabulary_files.items()}
 
     def read_text(self, name: str) -> str:
-        """One of its small files, as the manifest says that it is."""
+        """Return the text of a small file, checked against the manifest."""
         text = self.files.read_text(name)
         if self.manifest is not None:
             self.manifest.check_text(name, text, path=self.files.path(name))
         return text
 
     def read_lines(self, name: str) -> list[str]:
-        """The lines of one of its small files, which end with a newline and nothing else."""
+        """Return the lines of a small file. Only a newline ends a line."""
         lines = self.read_text(name).split("\n")
         return lines if lines[-1] else lines[:-1]
 
     def file_ranges(self, wanted: SplitRange) -> list[FileRange]:
-        """The parts of files that hold a range of a split's records, in order."""
+        """Return the parts of files that hold a range of a split's records, in order."""
         ranges, start = [], 0
         for shard in self.shards[wanted.split]:
             begin = max(wanted.start - start, 0)
@@ -131,10 +136,15 @@ class Dataset(DatasetLayout):
     def with_facts(
         self, *, takes_lists: bool = True, takes_mixed: bool = False
     ) -> tuple["Dataset", DatasetFacts]:
-        """Return the dataset with counts and features, by reading every record, and their facts.
+        """Read every record to count them and infer features; return the new dataset and the facts.
 
-        Feature lists that are not to be taken, and a count that is not the dataset's, are errors,
-        and a feature of two kinds unless `takes_mixed`: then it is of the commonest.
+        Args:
+            takes_lists: whether feature lists are allowed.
+            takes_mixed: whether a feature may have several kinds. The most frequent one is used.
+
+        Raises:
+            DatasetError: there are feature lists or several kinds that are not allowed, or a count
+                differs from the metadata.
         """
         facts, counted = DatasetFacts(takes_mixed=takes_mixed), {}
         for split, shards in self.shards.items():
@@ -158,17 +168,16 @@ class Dataset(DatasetLayout):
 
 
 def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool = True) -> Dataset:
-    """Reads what says what a dataset holds, and compares it with the files that are there.
+    """Read the metadata of a dataset and check it against the files.
 
     Args:
-        artifact: a uri, a TFX artifact, or a pattern in TFX's `fn_args.train_files`; of the folder
-            that `convert` was given, its newest dataset. Or files of TFRecords: a path, a pattern
-            such as `data/train-*`, or a tuple of these, of which goes what their dataset says.
-        inspect: whether records are read to count them and to find out their features where
-            nothing says so.
+        artifact: a uri, a TFX artifact, or a pattern in TFX's `fn_args.train_files`. For the output
+            folder of `convert`, it is the newest dataset there. Or TFRecord files: a path, a
+            pattern such as `data/train-*`, or a tuple of these, with the metadata of their dataset.
+        inspect: whether to read records for counts and features that the metadata lacks.
 
     Raises:
-        DatasetError: there is no dataset, or it is not whole; the message names the problem.
+        DatasetError: there is no dataset, or it is incomplete; the message names the problem.
     """
     place = artifact if isinstance(artifact, tuple) else newest_dataset(uri_of(artifact))
     try:
@@ -176,7 +185,7 @@ def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool
         return _inspected(dataset) if inspect else dataset
     except TfxShardsError:
         raise
-    except (OSError, TypeError, ValueError) as error:  # of a path
+    except (OSError, TypeError, ValueError) as error:  # an invalid path
         uri = place if isinstance(place, str) else ", ".join(place[:3])
         raise DatasetError(f"{uri!r}: cannot be read: {type(error).__name__}: {error}") from error
 
@@ -186,7 +195,7 @@ _MOST_INSPECTIONS = 16
 
 
 def _inspected(dataset: Dataset) -> Dataset:
-    """The dataset inspected, once while its files stay as they are: trainers open it many times."""
+    """Inspect a dataset, once while its files stay the same: trainers open it many times."""
     if dataset.says_features and dataset.is_counted:
         return dataset
     version = dataset.files.version
@@ -228,10 +237,11 @@ def _found(files: DatasetFiles) -> Dataset:
 
 
 def _checked(features: Mapping[str, Feature], paths: Iterable[str]) -> Mapping[str, Feature]:
-    """Datum's features, of which lists that differ in length are no longer called dense.
+    """Return Datum's features, with lists of varying length marked as not dense.
 
-    Datum describes features by the last example that it wrote: boxes by how many that image has. So
-    the first records of files are looked at; one that cannot be read is whoever reads it's to say.
+    Datum describes features by the last example that it wrote, for instance boxes by their number
+    in that image. So the first records of some files are checked. An unreadable file is left for
+    the reader to report.
     """
     lists = {n: f.shape[0] for n, f in features.items() if f.dense and len(f.shape) == 1}
     counts = {name: {length} for name, length in lists.items()}
@@ -260,7 +270,7 @@ def _shard(files: DatasetFiles, shard: ShardFile, named_in: str) -> ShardFile:
 
 
 def check_count(shard: ShardFile, records: int) -> None:
-    """Refuses a shard that holds another number of records than its dataset says."""
+    """Raise DatasetError if a shard's number of records differs from the metadata."""
     if shard.records not in (None, records):
         said = f"{shard.records} records as the dataset says"
         advice = "The dataset was changed: write it again."
@@ -268,7 +278,7 @@ def check_count(shard: ShardFile, records: int) -> None:
 
 
 def compression_of(path: str) -> str | None:
-    """Return `gzip`, `zlib` or None: of a remote shard by its name, else by how it begins."""
+    """Return `gzip`, `zlib` or None: for a remote shard from its name, else from its head."""
     if storage.is_remote(path):
         return "gzip" if path.endswith(".gz") else "zlib" if path.endswith(".zlib") else None
     head = storage.read_range(path, start=0, stop=_HEAD_BYTES)
@@ -276,24 +286,24 @@ def compression_of(path: str) -> str | None:
 
 
 def read_shard_blocks(path: str, *, block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
-    """A shard's verified blocks of about `block_bytes`; errors as `read_blocks`."""
+    """Yield a shard's verified blocks of about `block_bytes`; raise the errors of `read_blocks`."""
     with open_records(path) as stream:
         yield from read_blocks(stream, path=path, block_bytes=block_bytes)
 
 
 @contextlib.contextmanager
 def open_records(path: str) -> Iterator[BinaryIO]:
-    """The framed records of a shard, decompressed if need be; errors as `unpacked`."""
+    """Yield a stream of a shard's framed records, decompressed; raise the errors of `unpacked`."""
     with storage.open_for_reading(path) as stream, unpacked(stream, path=path) as records:
         yield records
 
 
 @contextlib.contextmanager
 def unpacked(stream: BinaryIO, *, path: str) -> Iterator[BinaryIO]:
-    """Yield the framed records in a shard's bytes, unpacked.
+    """Yield a stream of the framed records in a shard's bytes, decompressed.
 
     Raises:
-        CorruptShardError: it is compressed, and its stream is not whole.
+        CorruptShardError: the compressed stream is incomplete or damaged.
     """
     compression = compression_of(path)
     if compression is None:
@@ -319,7 +329,7 @@ class _ZlibStream:
         self._stream, self._unpacker, self._given = stream, zlib.decompressobj(), b""
 
     def read(self, count: int = -1) -> bytes:
-        """Return up to `count` bytes, or all where it is negative; none at the end."""
+        """Return up to `count` bytes, or all if it is negative; no bytes at the end."""
         most = count if count >= 0 else sys.maxsize
         found = bytearray()
         while len(found) < most and not self._unpacker.eof:
@@ -333,9 +343,9 @@ class _ZlibStream:
 
 
 def content_bytes(path: str) -> int:
-    """Return how many bytes a compressed file holds.
+    """Return the uncompressed size of a compressed file in bytes.
 
-    Of gzip modulo 2**32, by the last field of RFC 1952; a zlib stream is read through.
+    For gzip it is modulo 2**32, from the last field of RFC 1952. A zlib stream is read completely.
     """
     if compression_of(path) == "zlib":
         with open_records(path) as stream:
@@ -345,13 +355,13 @@ def content_bytes(path: str) -> int:
 
 
 def read_index(shard: ShardFile, *, is_strict: bool = True) -> RecordIndex:
-    """Where a shard's records lie: from its index, else by walking from header to header.
+    """Return the locations of a shard's records, from its index or else by scanning its headers.
 
-    An index that is damaged or gone is an error where `is_strict`; else the shard is walked.
+    If `is_strict`, a damaged or missing index is an error. Else the shard is scanned.
 
     Raises:
-        CorruptShardError: the index is not the manifest's, or a header is damaged.
-        DatasetError: it holds another number of records than the dataset says.
+        CorruptShardError: the index differs from the manifest's, or a header is damaged.
+        DatasetError: the number of records differs from the metadata.
     """
     index = _stored_index(shard) if is_strict else believed_index(shard)
     if index is None:
@@ -362,13 +372,18 @@ def read_index(shard: ShardFile, *, is_strict: bool = True) -> RecordIndex:
 
 
 def believed_index(shard: ShardFile, *, size: int | None = None) -> RecordIndex | None:
-    """A shard's index, where it has one: by the manifest, or, of one of `size` uncompressed bytes,
-    beside it. None where it is damaged, of another file, or gone; one warning says so."""
+    """Return a shard's index if it has a usable one; else None, with a warning if it is damaged.
+
+    Args:
+        shard: the shard. Its manifest entry names the index.
+        size: the uncompressed size of the shard in bytes. With it, an index next to a shard without
+            a manifest entry is also used.
+    """
     try:
         return _stored_index(shard, size)
     except (DatasetError, OSError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-            raise  # it is no matter of the index
+            raise  # not a problem of the index
         _warn_of(shard.index_path, str(error))
         return None
 
@@ -384,7 +399,7 @@ def _stored_index(shard: ShardFile, size: int | None = None) -> RecordIndex | No
     return index
 
 
-@functools.lru_cache(maxsize=4096)  # once each
+@functools.lru_cache(maxsize=4096)  # one warning per index
 def _warn_of(index_path: str | None, why: str) -> None:
     _logger.warning(
         "record index %r is not used, the shard is read through instead: %s", index_path, why
@@ -392,7 +407,7 @@ def _warn_of(index_path: str | None, why: str) -> None:
 
 
 def summed_index(shard: ShardFile) -> RecordIndex:
-    """The same with the sums of payloads and names, for which the shard is read if need be."""
+    """Return a shard's index with checksums of payloads and names, reading the shard if needed."""
     index = read_index(shard, is_strict=False)
     if index.name_crcs is not None:
         return index
@@ -405,8 +420,10 @@ def summed_index(shard: ShardFile) -> RecordIndex:
 
 
 def record_keys(dataset: Dataset, ranges: Sequence[FileRange]) -> npt.NDArray[np.uint64]:
-    """`(records,) uint64`: by which records are known in another version of their dataset, made of
-    the sums of payloads and of names, and the lengths."""
+    """Return keys that identify records in another version of their dataset: `(records,) uint64`.
+
+    They combine the checksums of payloads and names with the lengths.
+    """
     shards = {shard.path: shard for shard in dataset.shard_files}
     found = [np.zeros(0, np.uint64)]
     for path, skip, take in ranges:
@@ -419,10 +436,10 @@ def record_keys(dataset: Dataset, ranges: Sequence[FileRange]) -> npt.NDArray[np
 
 
 def find_numbers(dataset: Dataset, shard: ShardFile, names: Collection[bytes]) -> list[int] | None:
-    """The numbers of a shard's records of some names, in order, of which no others are read.
+    """Return the indices of the records with these names in a shard, without reading others.
 
-    None where the shard has to be read for that: nothing is written of its records, or they may
-    have further names, of which the first alone is written.
+    Return None if the shard must be read instead: its index has no names, or its records may have
+    several names. The index has only the first name of a record.
     """
     named = [dataset.features[name] for name in NAME_FEATURES if name in dataset.features]
     if len(named) != 1 or not named[0].dense or math.prod(named[0].shape) != 1:

@@ -1,4 +1,4 @@
-"""Which records of which files an input reads, and the features of several datasets as one.
+"""Select the records and features that an input reads, from one dataset or several.
 
 open_sources(fn_args.train_files, "train[:80%]")[0].ranges
 """
@@ -26,8 +26,14 @@ _DEFAULTS: Mapping[str, Any] = {"int": int, "float": (int, float), "string": (st
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
-    """A part of a dataset: the slices that were asked for (`split`), the splits that these are of,
-    and the ranges of files that hold its records, in order."""
+    """A part of a dataset.
+
+    Args:
+        dataset: the dataset.
+        split: the slices of the part.
+        split_names: the splits of the slices.
+        ranges: the ranges of files that hold its records, in order.
+    """
 
     dataset: Dataset
     split: str
@@ -36,18 +42,18 @@ class Source:
 
     @property
     def place(self) -> Place:
-        """What opens the dataset again: its uri, or the paths of its files."""
+        """Uri of the dataset, or the paths of its files, to open it again."""
         files = tuple(shard.path for shard in self.dataset.shard_files)
         return files if self.dataset.named_files else self.dataset.uri
 
     @functools.cached_property
     def num_records(self) -> int:
-        """How many records it has."""
+        """Number of its records."""
         return sum(part.take for part in self.ranges)
 
     @functools.cached_property
     def mean_bytes(self) -> float:
-        """The mean size of a serialized record, in bytes."""
+        """Mean size of a serialized record, in bytes."""
         shards = self.dataset.shard_files
         if gzipped := [shard for shard in shards if shard.is_gzip and shard.records]:
             return content_bytes(gzipped[0].path) / gzipped[0].num_records
@@ -57,15 +63,15 @@ class Source:
 def open_sources(
     artifact_uri: Artifacts, split: str | None, *, apart: bool = False
 ) -> list[Source]:
-    """Opens what `input_fn` was asked for.
+    """Open the sources of an input.
 
     Args:
-        artifact_uri: as `input_fn` takes it. Patterns of one artifact's several splits, as TFX
-            puts them in `fn_args.train_files`, count once where `split` says what to read. Files
-            that stand side by side in a list are one dataset.
-        split: slices. None: the split that a pattern names; of files whose names all say the same
-            split, that one; else `train`.
-        apart: whether each of a list is a dataset of its own, as `weights` have it.
+        artifact_uri: the datasets, as for `input_fn`. TFX puts a pattern per split of one artifact
+            into `fn_args.train_files`; with a `split` they count once. Adjacent files in a list are
+            one dataset.
+        split: the slices. None: the split of a pattern, or the split that all file names share, or
+            else `train`.
+        apart: whether each item of a list is a separate dataset, as with `weights`.
     """
     wanted: list[tuple[Place, str | None]] = []
     for place, by_pattern in group_artifacts(artifact_uri, apart=apart):
@@ -79,7 +85,7 @@ def open_sources(
 
 
 def source_of(dataset: Dataset, split: str | None) -> Source:
-    """What slices of a dataset's splits are; see `open_sources`."""
+    """Return the source for slices of a dataset's splits; see `open_sources`."""
     if split is None:
         are_files = dataset.named_files and len(dataset.shards) == 1
         split = next(iter(dataset.shards)) if are_files else _DEFAULT_SPLIT
@@ -93,13 +99,13 @@ def source_of(dataset: Dataset, split: str | None) -> Source:
 
 
 def mean_bytes(sources: Sequence[Source]) -> float:
-    """The mean size of a serialized record of all sources, in bytes."""
+    """Return the mean size of a serialized record of all sources, in bytes."""
     records = sum(source.num_records for source in sources)
     return sum(s.mean_bytes * s.num_records for s in sources) / max(records, 1)
 
 
 def digest_of(sources: Sequence[Source]) -> str:
-    """A digest of which records are read: of manifests and slices, wherever the datasets lie."""
+    """Return a digest of the selected records, independent of the datasets' locations."""
     read = [(source.dataset.digest, source.split) for source in sources]
     return hashlib.blake2b(repr(read).encode(), digest_size=8).hexdigest()
 
@@ -112,15 +118,15 @@ def merged_features(
     has_callback: bool = False,
     default_values: Mapping[str, Any] | None = None,
 ) -> dict[str, Feature]:
-    """The features to parse. All datasets must have them alike.
+    """Return the features to parse, which must agree in all datasets.
 
     Args:
-        sources: what is read.
-        features: as `input_fn` takes them.
+        sources: the sources to read.
+        features: the names of features, as for `input_fn`.
         required_features: names that are always parsed, such as the label; None is ignored.
-        has_callback: whether some function may make features that the dataset has not; for those
-            all of the dataset's are parsed.
-        default_values: what stands in records that lack a feature, by name.
+        has_callback: whether a function may create features that the dataset lacks. If such a
+            feature is requested, all features of the dataset are parsed.
+        default_values: the values for records that lack a feature, by name.
     """
     datasets = [source.dataset for source in sources]
     first = datasets[0]
@@ -155,7 +161,7 @@ def merged_features(
 
 
 def _with_default(name: str, feature: Feature, value: Any) -> Feature:
-    """The feature as one that every record has, `extra["default"]` where it lacks."""
+    """Return a feature with `extra["default"]` for records that lack it, as a dense feature."""
     is_plain = len(feature.shape) < 2 and not feature.has_pixels and feature.tensor is None
     if not is_plain or feature.is_sequence or "encoding" in feature.extra:
         raise ConfigError.of("default_values", name, allowed="features that are numbers or texts")
@@ -210,24 +216,24 @@ def _warn_without_classes(uri: str, label: str) -> None:
 
 
 def _kind(feature: Feature) -> tuple[object, ...]:
-    """What must be the same for examples of two datasets to be stored together."""
+    """Return the properties that must agree to store examples of two datasets together."""
     tensor = feature.tensor and (feature.tensor.dtype, len(feature.tensor.shape))
     stored = feature.extra.get("encoding"), feature.extra.get("tokens")
     return feature.type, feature.is_image, tensor, *stored
 
 
 def _likeness(feature: Feature) -> tuple[object, ...]:
-    """What must be the same for them to be batched together."""
+    """Return the properties that must agree to batch examples of two datasets together."""
     shape = feature.shape if feature.dense and not feature.is_image else len(feature.shape)
     keys = ["label_map", "sequence", *["image_shape"] * feature.is_raw_image]
     return *_kind(feature), feature.dense, shape, *map(feature.extra.get, keys)
 
 
 def merge_descriptions(features: Sequence[Feature]) -> Feature:
-    """The first feature, with those of its extra keys that are true of all.
+    """Return the first feature with the extra keys that hold for all.
 
-    An image's sizes are mixed where any two differ; its formats are all that come in any. Of
-    tensors, the sizes in which they differ are not known.
+    Image sizes are mixed if any two differ, and its formats are the union. For tensors, sizes that
+    differ become unknown.
     """
     first = features[0]
     extra = {
@@ -250,11 +256,11 @@ def merge_descriptions(features: Sequence[Feature]) -> Feature:
     return dataclasses.replace(first, extra=extra)
 
 
-_SINGLE = {(), (1,)}  # shapes of features of one value, of which some records may have none
+_SINGLE = {(), (1,)}  # shapes of features with one value, which some records may lack
 
 
 def merge_features(by_input: Mapping[str, Mapping[str, Feature]]) -> dict[str, Feature]:
-    """Features that hold for the examples of all inputs together, which are named for messages."""
+    """Return features that hold for the examples of all inputs; keys name inputs in messages."""
     found: dict[str, tuple[str, Feature]] = {}
     for where, features in by_input.items():
         for name, feature in features.items():
@@ -273,7 +279,7 @@ def _both(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Fe
     alike = _kind(one) == _kind(other)
     if one.is_image or not (one.dense and other.dense):
         alike &= len(one.shape or (1,)) == len(other.shape or (1,))
-    elif one.shape != other.shape:  # two fixed sizes: lists of no fixed length
+    elif one.shape != other.shape:  # two fixed sizes become a list of variable length
         alike &= len(one.shape) < 2 and len(other.shape) < 2
     if not alike:
         said = f"feature {name!r}: expected the same in all inputs"

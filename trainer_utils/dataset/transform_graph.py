@@ -1,11 +1,11 @@
-"""The vocabularies of TFX's Transform, which writes none next to its examples."""
+"""Read the vocabularies of TFX's Transform, which writes none next to its examples."""
 
 import os
 from collections.abc import Mapping, Sequence
 
 from trainer_utils.storage import is_folder, join, list_names, read_text
 
-_EXAMPLES, _GRAPHS = "transformed_examples", "transform_graph"  # TFX's names of its outputs
+_EXAMPLES, _GRAPHS = "transformed_examples", "transform_graph"  # TFX's names of Transform's outputs
 
 
 def is_transformed(uri: str) -> bool:

@@ -29,7 +29,7 @@ def words_of(name: str) -> list[str]:
 
 
 def split_word(name: str) -> str | None:
-    """Return the word of a name that names its split; None without such a word, or for two splits."""
+    """Return the word of a name that names its split; None without one, or for two splits."""
     found = {split: word for word in words_of(name) if (split := canonical_split(word))}
     return next(iter(found.values())) if len(found) == 1 else None
 

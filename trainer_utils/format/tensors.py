@@ -101,7 +101,7 @@ class TensorSpec:
 
 
 def tensor_header(dtype: str, shape: tuple[int, ...]) -> bytes:
-    """Return the bytes before the elements of a tensor, if it has any and is not of strings."""
+    """Return the bytes of a `TensorProto` before its elements."""
     dims = b""
     for size in shape:
         inner = b"\x08" + varint(size) if size else b""

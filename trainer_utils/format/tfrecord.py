@@ -186,7 +186,7 @@ def _check_headers(data: Buffer, starts: Positions, stops: Positions) -> npt.NDA
 
 
 def begins_with_frame(data: bytes) -> bool:
-    """Return whether data begins with a record's length and the right checksum of it."""
+    """Return whether data begins with a record's length and the right checksum."""
     head = data[:HEADER_BYTES]
     return len(head) == HEADER_BYTES and head == _header(*_LENGTH.unpack_from(head))
 

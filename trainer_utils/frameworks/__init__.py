@@ -1,4 +1,4 @@
-"""Each framework's way to read: a thin adapter round `trainer_utils.reading.batches.Batches`.
+"""Adapt `trainer_utils.reading.batches.Batches` to each framework.
 
-A module a framework, each imported where it is asked for: the same batches in all of them.
+There is one thin module per framework, imported when it is first used. All yield the same batches.
 """

@@ -1,9 +1,9 @@
-"""`image_decoder`: encoded images to the pixels that training sees, in a graph, for a served model.
+"""Decode images in a TensorFlow graph as in training, for a served model.
 
     decode = image_decoder(image_size=(224, 224), image={"resize": "crop"})
     tf.function(lambda encoded: model(decode(encoded)), ...)    # encoded: (batch,) string
 
-Only TensorFlow's operations are in the graph, so a SavedModel holds it.
+The graph has only TensorFlow's operations, so a SavedModel can store it.
 """
 
 import functools
@@ -17,29 +17,29 @@ from trainer_utils.format import media_formats as media
 from trainer_utils.options import ImageOptions, InputOptions
 from trainer_utils.reading.images import NORMALIZATIONS, SMALLEST_SCALED
 
-_RATIOS = (1, 2, 4, 8)  # of a JPEG's size to the one that libjpeg decodes it at
-_CMYK = 4  # components, which are decoded at full size
-_COEFFICIENT_BITS = 11  # of OpenCV's weights of two neighbouring pixels
+_RATIOS = (1, 2, 4, 8)  # of a JPEG's size to the size that libjpeg decodes
+_CMYK = 4  # components; such JPEGs are decoded at full size
+_COEFFICIENT_BITS = 11  # of the weights of two neighbouring pixels in OpenCV
 
 
 def image_decoder(
     *, image_size: tuple[int, int], image: ImageOptions | Mapping[str, Any] | None = None
 ) -> Callable[[Any], Any]:
-    """Return a function of encoded images that gives the pixels `input_fn` gives, for serving.
+    """Return a function that decodes images for serving, with the pixels that `input_fn` yields.
 
     Args:
-        image_size: as `input_fn` takes it.
-        image: as `input_fn` takes it; `channels=None` are 3 channels. There is no augmentation, as
-            in evaluation.
+        image_size: the height and width of the result, as in `input_fn`.
+        image: the image options, as in `input_fn`; `channels=None` means 3 channels. There is no
+            augmentation, as in evaluation.
 
     Returns:
         A function from `(batch,) string` to `(batch, height, width, channels)`, uint8 or, with
         `normalize`, floats. JPEGs and PNGs that are made smaller have exactly the pixels of
-        training, with either value of `dct_scaling`; enlarged ones may be a level off. EXIF
+        training, with either value of `dct_scaling`. Enlarged ones may be a level off. EXIF
         orientation is not applied: ImageExampleGen applies it to the photos it converts.
 
     Raises:
-        ConfigError: a setting is not allowed.
+        ConfigError: a setting is invalid.
     """
     given: Any = {} if image is None else image
     options = InputOptions(image_size=image_size, image=given)
@@ -104,7 +104,7 @@ class _ImageGraph:
         return begin, extent, target
 
     def _ratio(self, shape: Any) -> Any:
-        """Return the ratio at which a JPEG of that height, width and components is decoded."""
+        """Return the scale ratio for decoding a JPEG of this height, width and components."""
         if not self._options.image.dct_scaling:
             return tf.constant(1)
         whole = tf.maximum(shape[:2], 1)
@@ -115,7 +115,7 @@ class _ImageGraph:
         return tf.where(scales, ratio, 1)
 
     def _resize(self, pixels: Any, target: Any) -> Any:
-        """Resize as OpenCV does, whose weights are integers: `tf.image.resize` is a level off.
+        """Resize like OpenCV, with its integer weights; `tf.image.resize` is a level off.
 
         Source: OpenCV's modules/imgproc/src/resize.cpp, INTER_LINEAR of 8 bits.
         """

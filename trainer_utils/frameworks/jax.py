@@ -1,9 +1,9 @@
-"""`jax_batches`: the batches of a dataset as global arrays of JAX.
+"""Read a dataset as global arrays of JAX.
 
     sharding = NamedSharding(mesh, PartitionSpec("data"))
     for batch in jax_batches(uri, "train", batch_size=256, sharding=sharding, repeat=True): ...
 
-JAX is imported when this is called, and TensorFlow never.
+JAX is imported when `jax_batches` is called, and TensorFlow never.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.planning import open_input
 from trainer_utils.reading.batches import Batch
 
-_ERROR = "\0error"  # a name that no feature has
+_ERROR = "\0error"  # never the name of a feature
 
 
 @shows_settings
@@ -32,25 +32,28 @@ def jax_batches(
     options: InputOptions | None = None,
     **settings: Any,
 ) -> "JaxBatches":
-    """Reads a dataset as batches for JAX, on one process or, after `jax.distributed`, on many.
+    """Read a dataset as batches for JAX, on one process or, after `jax.distributed`, on many.
 
     Args:
-        artifact_uri, split, options, settings: as `iterate` takes them. `batch_size` is the GLOBAL
-            batch. What fills no whole batch is dropped, but with `remainder="pad"`, since all
-            batches have to have one shape.
-        sharding: a `jax.sharding.Sharding` of the batches, whose first dimension are the rows; of
-            features with fewer dimensions, its first ones. None: the rows are divided evenly among
-            all devices of all processes.
+        artifact_uri: the dataset, as in `iterate`.
+        split: the split or slices to read, as in `iterate`.
+        sharding: a `jax.sharding.Sharding` of the batches; rows are the first dimension. Features
+            with fewer dimensions use its first ones. None: the rows are divided evenly among all
+            devices of all processes.
+        options: all settings, as in `iterate`.
+        settings: fields of `InputOptions`, as in `iterate`. `batch_size` is the GLOBAL batch. All
+            batches have one shape, so an incomplete last batch is dropped, unless
+            `remainder="pad"`.
 
     Returns:
-        What can be iterated over, as what `iterate` gives: `jax.Array` of the whole batch in place
-        of each array of numbers (64 bits become 32, unless `jax_enable_x64` is set); arrays of
-        bytes stay those of this process's rows. Its `state(step)` is the token to go on from, with
-        any number of processes.
+        An iterable like that of `iterate`. Arrays of numbers become one `jax.Array` of the whole
+        batch; 64 bits become 32, unless `jax_enable_x64` is set. Arrays of bytes contain only this
+        process's rows. `state(step)` is the token to resume from, with any number of processes.
 
     Raises:
-        DatasetError, ConfigError: as `iterate`; or a process has rows that are no equal part of
-            the batch, or JAX is not installed.
+        DatasetError: as in `iterate`.
+        ConfigError: as in `iterate`; or a process's rows are no equal part of the batch, or JAX is
+            not installed.
     """
     chosen = choose_options(options, settings, of=jax_batches)
     if chosen.remainder is None:
@@ -89,7 +92,7 @@ class JaxBatches(Input):
     def __iter__(self) -> Iterator[Any]:
         import jax  # type: ignore[import-not-found]
 
-        self._has_64_bits = jax.config.jax_enable_x64  # which may be of this thread alone
+        self._has_64_bits = jax.config.jax_enable_x64  # may be set for this thread only
         return super().__iter__()
 
     def batches(self, epoch: int, steps: Sequence[int]) -> list[Batch]:
@@ -113,7 +116,7 @@ class JaxBatches(Input):
 
         try:
             made: Batch = jax.tree_util.tree_map(self._to_global, batch)
-        except DatasetError as error:  # raised when its turn comes, after the batches before it
+        except DatasetError as error:  # raised at its step, after the batches before it
             made = {_ERROR: error}
         return made
 
@@ -122,7 +125,7 @@ class JaxBatches(Input):
 
         if values.dtype == object:
             return values
-        held = jax.dtypes.canonicalize_dtype(values.dtype)  # of 64 bits some have 32
+        held = jax.dtypes.canonicalize_dtype(values.dtype)  # JAX may hold 64-bit types in 32 bits
         is_narrowed = values.dtype.kind in "iu" and values.dtype != held
         if is_narrowed and (values.astype(held) != values).any():
             rule = f"integers that {held} holds; jax_enable_x64 keeps {values.dtype}"
@@ -133,7 +136,7 @@ class JaxBatches(Input):
 
 
 def _enable_64_bits(enable: bool) -> contextlib.AbstractContextManager[Any]:
-    """Return a context in which JAX has 64 bits or not, in the thread that enters it."""
+    """Return a context that sets whether JAX has 64-bit types in the thread that enters it."""
     import jax
 
     if jax.config.jax_enable_x64 == enable:
@@ -144,7 +147,7 @@ def _enable_64_bits(enable: bool) -> contextlib.AbstractContextManager[Any]:
 
 
 def _of_rank(sharding: Any, rank: int) -> Any:
-    """A sharding, of so many dimensions at the most."""
+    """Return a sharding limited to its first `rank` dimensions."""
     from jax.sharding import NamedSharding, PartitionSpec  # type: ignore[import-not-found]
 
     if not isinstance(sharding, NamedSharding) or len(sharding.spec) <= rank:
@@ -153,7 +156,7 @@ def _of_rank(sharding: Any, rank: int) -> Any:
 
 
 def _own_rows(sharding: Any, size: int) -> tuple[int, int]:
-    """The first row that a device of this process holds, and the one after the last."""
+    """Return the first row on this process's devices, and the one after the last."""
     try:
         places = sharding.addressable_devices_indices_map((size,)).values()
     except ValueError as error:

@@ -1,9 +1,9 @@
-"""`keras_dataset`: the batches of a dataset for `model.fit` of Keras 3, whichever its backend.
+"""Read a dataset for `model.fit` of Keras 3, with any backend.
 
     train = keras_dataset(uri, "train", batch_size=64, features="image", label="label")
     model.fit(train, epochs=3, shuffle=False)
 
-TensorFlow is imported only where it is Keras's backend.
+TensorFlow is imported only if it is Keras's backend.
 """
 
 import functools
@@ -21,8 +21,8 @@ from trainer_utils.frameworks.ranks import choose_rank
 from trainer_utils.machine import run_ahead
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 
-_OLDEST = 3, 7  # before it, Keras does not say when it has taken a batch only to build a model
-_FRAMES_TO_KERAS = 4  # on_epoch_end, that of the adapter, a method of EpochIterator
+_OLDEST = 3, 7  # earlier versions hide that a batch only builds a model
+_FRAMES_TO_KERAS = 4  # on_epoch_end, the adapter's, a method of EpochIterator
 
 
 @shows_settings
@@ -40,20 +40,27 @@ def keras_dataset(
     """Read a dataset as a `keras.utils.PyDataset`.
 
     Args:
-        artifact_uri, split, options, settings: as `iterate` takes them, except `repeat`: `fit`
-            takes the number of epochs.
-        rank, world_size, worker, num_workers: as `iterate` takes them.
+        artifact_uri: the dataset, as in `iterate`.
+        split: the split or slices to read, as in `iterate`.
+        rank: the rank of this process, as in `iterate`.
+        world_size: the number of processes, as in `iterate`.
+        worker: the former name of `rank`.
+        num_workers: the former name of `world_size`.
+        options: all settings, as in `iterate`.
+        settings: fields of `InputOptions`, as in `iterate`, except `repeat`: `fit` takes the number
+            of epochs.
 
     Returns:
         The batches that `iterate` yields, made in threads. A pass over the dataset has
-        `input_steps` steps and starts where the pass before ended, the first at `state`. With
-        `steps_per_epoch`, a pass spans several of Keras's epochs; a `fit` or `evaluate` that
-        begins after an unfinished pass repeats it. `state(step)` is the token to resume from
-        after that many steps of one `fit`, in any framework. Pass `shuffle=False` to `fit`, so
-        that it takes the steps in their order.
+        `input_steps` steps and starts where the previous pass ended, the first at `state`. With
+        `steps_per_epoch`, a pass spans several of Keras's epochs; a `fit` or `evaluate` that begins
+        after an unfinished pass repeats it. `state(step)` is the token to resume from after that
+        many steps of one `fit`, in any framework. Pass `shuffle=False` to `fit`, so that it takes
+        the steps in their order.
 
     Raises:
-        DatasetError, ConfigError: as `iterate`; or Keras 3 is not installed.
+        DatasetError: as in `iterate`.
+        ConfigError: as in `iterate`; or Keras 3 is not installed.
     """
     chosen = choose_options(options, settings, of=keras_dataset)
     if chosen.repeat is not False:
@@ -85,10 +92,10 @@ def _keras_class() -> Any:
         """
 
         def __init__(self, source: Input) -> None:
-            # Keras's own threads would not restart after the batch that it builds a model by.
+            # Keras's threads would not restart after the batch that builds a model.
             super().__init__(workers=1)
             self._source, start = source, source.input_start
-            self._first = start.epoch * source.input_steps + start.step  # of this pass
+            self._first = start.epoch * source.input_steps + start.step  # this pass's first step
             self._next_made = -1  # the step that `_made` yields next
             self._made: Any = None
             self._lock = threading.Lock()  # a stopped run's thread may still ask for batches
@@ -115,7 +122,7 @@ def _keras_class() -> Any:
                         threads=source.calls_at_once,
                         most=max(source.options.prefetch, source.options.processes),
                     )
-                self._next_made = -1  # if this one cannot be made
+                self._next_made = -1  # in case this batch raises
                 batch = next(self._made)
                 self._next_made = number + 1
             return batch

@@ -1,4 +1,4 @@
-"""`iterate`: the batches of a dataset as arrays of numpy; and `Input`, which all frameworks read.
+"""Read a dataset as batches of numpy arrays; `Input` is shared by all frameworks.
 
 for batch in iterate(uri, "train", batch_size=256, features=["text", "label"]):
     batch["text"], batch["label"]        # (256,) object: bytes; (256,) int64
@@ -24,7 +24,7 @@ SHOWN_OF_INPUT = (
     *("state", "input_start", "input_steps", "unreadable"),
     *("features", "class_names", "num_classes"),
 )
-"""What the datasets of all frameworks tell."""
+"""The attributes that the datasets of all frameworks have."""
 
 _logger = logging.getLogger(__name__)
 
@@ -41,26 +41,30 @@ def iterate(
     options: InputOptions | None = None,
     **settings: Any,
 ) -> "Input":
-    """Reads a dataset as batches of arrays, those of `input_fn`.
+    """Read a dataset as batches of arrays, the same batches as `input_fn` yields.
 
     Args:
-        artifact_uri, split, options, settings: as `input_fn` takes them. Callbacks take and return
-            dicts of arrays.
-        rank, world_size: which of the processes that train together this is, from 0, and their
-            number; its batches are its share of the global ones. None: as `torch.distributed`,
-            `jax.distributed` or torchrun's variables have them, else 0 and 1.
-        worker, num_workers: the former names of these.
+        artifact_uri: the dataset, as in `input_fn`.
+        split: the split or slices to read, as in `input_fn`.
+        rank: the rank of this process, from 0, among the processes that train together. Its batches
+            are its share of the global ones. None: detected from `torch.distributed`,
+            `jax.distributed` or torchrun's variables, else 0.
+        world_size: the number of processes that train together. None: detected likewise, else 1.
+        worker: the former name of `rank`.
+        num_workers: the former name of `world_size`.
+        options: all settings; see `InputOptions`. Callbacks take and return dicts of arrays.
+        settings: fields of `InputOptions`, which override `options`.
 
     Returns:
-        What can be iterated over; after an epoch was read to its end, the next one. Images are
-        `(batch, height, width, channels) uint8`; other features `(batch, *shape)`: int64, float32,
-        or bytes in an array of objects. Its `state(step)` is the token to go on from, here or in
-        any other framework, with any number of workers.
+        An iterable over batches. After an epoch was read to its end, it yields the next one. Images
+        are `(batch, height, width, channels) uint8`. Other features are `(batch, *shape)`: int64,
+        float32, or bytes in an array of objects. Its `state(step)` is the token to resume from, in
+        any framework, with any number of workers.
 
     Raises:
-        DatasetError: no dataset, not whole, or without that split or feature; while iterating, as
-            `CorruptShardError`, a record is damaged.
-        ConfigError: a setting is not allowed, or the plan is impossible.
+        DatasetError: there is no dataset, it is incomplete, or it lacks the split or a feature.
+            While iterating, a CorruptShardError reports a damaged record.
+        ConfigError: a setting is invalid, or the plan is impossible.
     """
     chosen = choose_options(options, settings, of=iterate)
     rank, world_size = choose_rank(
@@ -70,10 +74,15 @@ def iterate(
 
 
 class Input(Batches):
-    """The batches of what `input_fn` was asked for.
+    """The batches of one worker, shared by the adapters of all frameworks.
+
+    Args:
+        sources: the splits to read.
+        options: the settings of the input.
+        arguments: arguments of `Batches`.
 
     Attributes:
-        next_epoch: that the next iterator reads, from 0; it may be set.
+        next_epoch: the epoch that the next iterator reads, from 0. It may be set.
     """
 
     def __init__(self, sources: Sequence[Source], options: InputOptions, **arguments: Any) -> None:
@@ -85,23 +94,23 @@ class Input(Batches):
     def open(
         artifact_uri: Inputs, split: str | None, options: InputOptions, **arguments: Any
     ) -> "Input":
-        """The input of what `input_fn` and `Batches` take; raises what they do."""
+        """Open an input; see `input_fn` and `Batches` for arguments and errors."""
         return Input(*open_input(artifact_uri, split, options), **arguments)
 
     @property
     def class_names(self) -> Sequence[str] | None:
-        """What the ids of the label stand for, in their order; None where the dataset says none."""
+        """Names of the label's ids, in order, or None if the dataset has no names."""
         return class_names_of(self.sources, self.options.label or "label")
 
     @property
     def num_classes(self) -> int | None:
-        """How many classes the label has; None where neither settings nor dataset say."""
+        """Number of the label's classes, or None if neither settings nor dataset define it."""
         found = numbers_of_classes(self.sources, self.options.label or "label")
         said = found.pop() if len(found) == 1 else None
         return self.options.labels.num_classes or said or None
 
     def end(self, step: int) -> None:
-        """The last batch of an epoch was taken, by all steps of all epochs: the next one comes."""
+        """End the epoch of a step, counted over all epochs; the next one follows."""
         epoch = step // self.input_steps
         if self.options.repeat is False:
             self.next_epoch = max(self.next_epoch, epoch + 1)
@@ -109,18 +118,18 @@ class Input(Batches):
 
     @property
     def yields_mask(self) -> bool:
-        """Whether the third part of each batch is 0 in rows that fill it up, and nothing else."""
+        """Whether each batch is (x, y, mask), with a mask of 0 in filler rows."""
         options = self.options
         is_pair = options.label is not None and options.labels.sample_weight is None
         return options.remainder == "pad" and is_pair
 
     def element(self, number: int) -> Any:
-        """What the trainer gets in a step, by all steps of all epochs."""
+        """Return the trainer's batch for a step, counted over all epochs."""
         epoch, step = divmod(number, self.input_steps)
         return self.arranged(self.batch(epoch, step))
 
     def __len__(self) -> int:
-        """Steps of an epoch, of which the first may have begun."""
+        """Return the steps of an epoch, including any before `state`."""
         return self.input_steps
 
     def __iter__(self) -> Iterator[Any]:
@@ -128,12 +137,12 @@ class Input(Batches):
         epochs: Iterable[int] = [first] if repeat is False else range(first, int(repeat))
         epochs = itertools.count(first) if repeat is True else epochs
         for epoch, step, batch in self.made_ahead(epochs if self.input_steps else ()):
-            if step == self.input_steps - 1:  # before the last, after which nobody may ask for more
+            if step == self.input_steps - 1:  # now, as the caller may stop after the last
                 self.end(epoch * self.input_steps + step)
             yield self.arranged(batch)
 
     def made_ahead(self, epochs: Iterable[int]) -> Iterator[tuple[int, int, Batch]]:
-        """Epochs, steps and their batches, made in threads ahead of whoever takes them."""
+        """Yield epochs, steps and batches, which threads make ahead of the consumer."""
         at_once, begun = self.steps_at_once, self.input_start
         groups = (
             (epoch, range(first, min(first + at_once, self.input_steps)))
@@ -152,7 +161,7 @@ class Input(Batches):
         return itertools.chain.from_iterable(made if ahead else map(make, groups))
 
     def report_empty(self, *, divided: int = 0) -> None:
-        """Warns where some replicas get no row of the last batch: see `BatchLayout`."""
+        """Warn if some replicas get no row of the last batch: see `BatchLayout`."""
         layout = self.order.layout
         empty = layout.empty_replicas(divided=divided)
         if self.worker == 0 and self.options.batch_size is not None and empty:
@@ -163,7 +172,7 @@ class Input(Batches):
             )
 
     def _check_examples(self) -> None:
-        """Refuses what no batch can hold, before it is read."""
+        """Raise a ConfigError if examples cannot be batched, before reading them."""
         options, layout = self.options, self.order.layout
         if options.batch_size is None or layout.rows_per_replica == 1:
             return
@@ -183,7 +192,7 @@ class Input(Batches):
 
 
 def import_framework(name: str, *, shown: str, of: str) -> Any:
-    """A framework's module, or a ConfigError that says how to get it."""
+    """Import a framework, or raise a ConfigError that explains how to install it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -1,6 +1,6 @@
-"""`choose_rank`: which of the processes that train together this one is, given or detected.
+"""Determine the rank of this process in a training by several.
 
-rank, world_size = choose_rank(rank=None, world_size=None)     # those of torchrun, or 0 and 1
+rank, world_size = choose_rank(rank=None, world_size=None)     # torchrun's values, or 0 and 1
 """
 
 import functools
@@ -14,7 +14,7 @@ from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import is_int, number
 
 _logger = logging.getLogger(__name__)
-_TORCHRUN = ("RANK", "WORLD_SIZE")  # its variables, which Kubeflow's PyTorchJob sets too
+_TORCHRUN = ("RANK", "WORLD_SIZE")  # torchrun's variables, which Kubeflow's PyTorchJob also sets
 
 
 def choose_rank(
@@ -27,9 +27,12 @@ def choose_rank(
     """Return the rank of this process, from 0, and the number of processes.
 
     Args:
-        rank, world_size: as the caller gave them. None for both: `torch.distributed` if it is
-            initialized, else `jax.distributed` if it is, else torchrun's variables, else 0 and 1.
-        worker, num_workers: their former names.
+        rank: the rank passed by the user. Without it and `world_size`, both come from
+            `torch.distributed` if it is initialized, else from `jax.distributed` if it is, else
+            from torchrun's variables; otherwise they are 0 and 1.
+        world_size: the number of processes passed by the user.
+        worker: the former name of `rank`.
+        num_workers: the former name of `world_size`.
 
     Raises:
         ConfigError: one is given without the other, or the rank is not below the world size.
@@ -71,7 +74,7 @@ def _detected_rank() -> tuple[int, int]:
     return rank, world_size
 
 
-@functools.lru_cache(maxsize=16)  # once for each
+@functools.lru_cache(maxsize=16)  # log each once
 def _report_rank(rank: int, world_size: int, source: str) -> None:
     if world_size > 1:
         _logger.info("reading as rank %d of %d, by %s", rank, world_size, source)
@@ -85,7 +88,7 @@ def _rank_of_torch() -> tuple[int, int, str] | None:
 
 
 def _rank_of_jax() -> tuple[int, int, str] | None:
-    """Return those of `jax.distributed`; asking JAX before would start its devices."""
+    """Return the rank from `jax.distributed`; querying JAX earlier would start its devices."""
     jax: Any = sys.modules.get("jax")
     is_initialized = getattr(getattr(jax, "distributed", None), "is_initialized", None)
     if is_initialized is None or not is_initialized():

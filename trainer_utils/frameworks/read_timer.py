@@ -1,4 +1,4 @@
-"""Counts the seconds that whoever takes batches waits for them, for all inputs of this process.
+"""Count the seconds that consumers wait for batches, over all inputs of this process.
 
 dataset = add_read_timer(dataset)       # last of all, after prefetch
 time_in_reads().seconds                 # spent in waiting for batches
@@ -24,11 +24,14 @@ def add_read_timer(
     dataset: tf.data.Dataset,
     change: Callable[..., Any] = lambda *element: element if len(element) > 1 else element[0],
 ) -> tf.data.Dataset:
-    """The same dataset, with the time that its consumer waits counted, at some 0.1 ms each.
+    """Return the dataset with a timer of its consumer's waits, at some 0.1 ms per element.
 
-    What becomes of each element beside is what `change` makes of it. The count lies in a resource
-    of TensorFlow's that is found by its name, so that no Python runs in the pipeline, and it may be
-    sharded and copied to devices; then what waits is the thread that copies.
+    The count is a TensorFlow resource that is found by name. So no Python runs in the pipeline, and
+    the dataset may be sharded and copied to devices; then the copying thread is the one that waits.
+
+    Args:
+        dataset: the dataset to measure.
+        change: a function to apply to each element in the same step.
     """
 
     def count(started: tf.Tensor, element: Any) -> Any:
@@ -37,16 +40,16 @@ def add_read_timer(
             tf.raw_ops.AssignAddVariableOp(resource=_handle(), value=waited)
         return change(*element) if isinstance(element, tuple) else change(element)
 
-    time_in_reads()  # makes the counter, before a thread of tf.data's needs it
-    # zip asks its parts one after the other: first the clock, then for the batch.
+    time_in_reads()  # create the counter before a tf.data thread needs it
+    # zip evaluates its parts in order: first the clock, then the batch.
     clock = tf.data.Dataset.range(tf.int64.max).map(lambda _: tf.timestamp())
     options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = False  # it would do the waiting
+    options.experimental_optimization.inject_prefetch = False  # else it does the waiting
     return tf.data.Dataset.zip(clock, dataset).map(count).with_options(options)
 
 
 def time_in_reads() -> ReadTime:
-    """What was counted since the process began."""
+    """Return the counts since the process began."""
     with tf.init_scope(), tf.device("/CPU:0"):
         if not tf.raw_ops.VarIsInitializedOp(resource=_handle()):
             tf.raw_ops.AssignVariableOp(resource=_handle(), value=tf.zeros(2, tf.float64))
@@ -56,6 +59,6 @@ def time_in_reads() -> ReadTime:
 
 
 def _handle() -> tf.Tensor:
-    """The counter, which functions that are traced elsewhere find by its name."""
+    """Return the counter, by name, so that functions traced elsewhere find it."""
     name = "tfx_shards_waiting"
     return tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=(2,), shared_name=name)

@@ -1,8 +1,8 @@
-"""`TensorInput`: the graph of an input pipeline, from the numbers of steps to batches of tensors.
+"""Build the graph of an input pipeline, from step numbers to batches of tensors.
 
-A step's number goes through `tf.numpy_function`, and its batch comes out. TensorFlow keeps each
-function that it was ever given, with all that this holds, so these are functions of this module,
-which find their input by a number.
+`tf.numpy_function` turns a step's number into its batch. TensorFlow keeps every such function
+forever, with all that it refers to. So the functions here belong to this module, and find their
+input by a number.
 """
 
 import atexit
@@ -28,17 +28,22 @@ from trainer_utils.reading.elements import ArraySpec, Ragged, call_hook
 
 _EXIT_SECONDS, _TURN_SECONDS, _STILL_TURNS = 10, 0.01, 3  # see `_wait_for_calls`
 
-Element: TypeAlias = Any  # of a dataset: a nest of tensors
+Element: TypeAlias = Any  # an element of a dataset: a nest of tensors
 
 _inputs: "weakref.WeakValueDictionary[int, TensorInput]" = weakref.WeakValueDictionary()
 _numbers = itertools.count()
-_SINGLES_AT_ONCE = 64  # examples that are read together without a batch size
+_SINGLES_AT_ONCE = 64  # examples read together without a batch size
 _NO_STEP = tf.int64.min
-_NEXT = -1  # epoch: the one that comes next where each iterator is one
+_NEXT = -1  # epoch: the next one, if each iterator reads one epoch
 
 
 class TensorInput:
-    """The dataset of one input pipeline; `is_shared`: it is one worker's share already."""
+    """The dataset of one input pipeline.
+
+    Args:
+        source: the batches.
+        is_shared: whether the batches are already one worker's share.
+    """
 
     def __init__(self, source: Input, *, is_shared: bool) -> None:
         self.source, self.order, self.options = source, source.order, source.options
@@ -53,7 +58,7 @@ class TensorInput:
         self._number = tf.constant(number, tf.int64)
 
     def attach_to(self, dataset: Any, resumed_at: Callable[[InputState], Any]) -> Any:
-        """A dataset with what `input_fn` promises beside a `tf.data.Dataset`."""
+        """Add the attributes that `input_fn` promises to a dataset, and return it."""
         dataset.input_pipeline, dataset.tensor_input = self.source, self
         for name in SHOWN_OF_INPUT:
             setattr(dataset, name, getattr(self.source, name))
@@ -61,8 +66,8 @@ class TensorInput:
         return dataset
 
     def dataset(self) -> tf.data.Dataset:
-        """All steps, as `repeat` says, of which each gives an element for each replica."""
-        # Our own functions are graphs as they stand; looking through them would take a second.
+        """Return the dataset of all steps, with one element per replica and step."""
+        # Our functions need no conversion by AutoGraph, which would take a second.
         return tf.autograph.experimental.do_not_convert(self._dataset)()
 
     def _dataset(self) -> tf.data.Dataset:
@@ -93,14 +98,14 @@ class TensorInput:
         if count != tf.data.UNKNOWN_CARDINALITY:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
         tf_options = tf.data.Options()
-        # A thread more for each process that is waited for.
+        # Each process that is waited for needs a thread.
         threads = max(usable_cores(), self.options.processes) + 1
         tf_options.threading.private_threadpool_size = threads
         tf_options.threading.max_intra_op_parallelism = 1
-        # tf.data's autotuner thread holds up the end of an iterator for as much as a second.
+        # tf.data's autotuner thread delays the end of an iterator by up to a second.
         tf_options.autotune.enabled = False
         tf_options.deterministic = True
-        # Rewriting the graph would take as long as all the rest of an iterator's start.
+        # Rewriting the graph would take as long as the rest of an iterator's start.
         tf_options.experimental_optimization.apply_default_optimizations = False
         policy = tf.data.experimental.AutoShardPolicy
         shards = policy.OFF if self._is_shared else policy.DATA
@@ -109,11 +114,11 @@ class TensorInput:
 
     @property
     def _parts(self) -> int:
-        """Elements of a step: one for each replica."""
+        """Number of elements of a step: one for each replica."""
         return self.order.layout.replicas_per_worker if self.options.batch_size is not None else 1
 
     def _counted(self, step: tf.Tensor, element: Element) -> Element:
-        """The element alone, arranged; with the last of an epoch, the next epoch's turn comes."""
+        """Return the arranged element without its step; the last one of an epoch ends the epoch."""
         if (weight := self.options.labels.sample_weight) in element:
             element = {**element, weight: tf.cast(element[weight], tf.float32)}
         element = self.source.arranged(element)
@@ -127,7 +132,7 @@ class TensorInput:
 
     @functools.cached_property
     def _at_once(self) -> int:
-        """How many steps one call makes; where rows are small, a call costs more than they do."""
+        """Number of steps that one call makes; several if rows are small and a call costs more."""
         if self.options.batch_size is None:
             return _SINGLES_AT_ONCE
         specs = self.source.structure.values()
@@ -136,9 +141,11 @@ class TensorInput:
         return self.source.steps_at_once if is_simple else 1
 
     def groups(self, epoch: int) -> npt.NDArray[np.int64]:
-        """Which steps are made together, by all steps of all epochs: the first, one after the last.
+        """Return the groups of steps that are made together.
 
-        Those of a group have equally many rows.
+        Returns:
+            `(groups, 2) int64`: the first step, and the one after the last, counted over all
+            epochs. All steps of a group have equally many rows.
         """
         epoch = self.source.next_epoch if epoch == _NEXT else epoch
         start, steps = self.source.input_start, self.source.input_steps
@@ -147,7 +154,7 @@ class TensorInput:
         if self.options.batch_size is not None and not self.options.keeps_rows:
             full = self.order.layout.full_steps * self.options.echoing
         begins, size = [], 1
-        while size < self._at_once and first + size < full:  # an epoch's first batch is waited for
+        while size < self._at_once and first + size < full:  # the consumer waits for the first
             begins.append(first)
             first, size = first + size, 2 * size
         begins += [*range(first, full, self._at_once), *range(max(first, full), steps)]
@@ -155,7 +162,7 @@ class TensorInput:
         return np.ascontiguousarray(groups.T) + epoch * steps
 
     def _batches(self, numbers: tf.data.Dataset) -> tf.data.Dataset:
-        """Pairs of a step and a dict of its tensors: of a replica's part, if there are several."""
+        """Return pairs of a step and its tensors by name, one for each replica."""
         structure = self.source.structure
         kinds = [kind for spec in structure.values() for kind in _kinds(spec)]
 
@@ -190,17 +197,17 @@ class TensorInput:
         return dataset if self._parts == 1 else dataset.flat_map(divide)
 
     def _last_part(self, step: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        """The step of a replica's part: the last alone has its number, which may end an epoch."""
+        """Return the step for the last replica's part, which may end an epoch, else no step."""
         return tf.where(tf.equal(number, self._parts - 1), step, _NO_STEP)
 
     def _with_rows(self, values: Any) -> Any:
-        """With what is known of its shape; a ragged tensor's row splits say that of theirs."""
+        """Set the known number of rows; a ragged tensor has it from its row splits."""
         if not self.options.keeps_rows or isinstance(values, tf.RaggedTensor):
             return values
         return tf.ensure_shape(values, [self.order.layout.rows_per_replica, *values.shape[1:]])
 
     def _examples(self, numbers: tf.data.Dataset) -> tf.data.Dataset:
-        """The same of examples that go through a callback one by one, then batched if at all."""
+        """Return such pairs if examples pass a callback one by one, before any batching."""
         options, parts, mask_feature = self.options, self._parts, self.options.mask_feature
         is_batched = options.batch_size is not None
         specs = {
@@ -209,7 +216,7 @@ class TensorInput:
             if name != mask_feature
         }
         encoding = self.source.encoding
-        if encoding is not None and encoding.label in specs:  # a callback has ids
+        if encoding is not None and encoding.label in specs:  # callbacks get ids
             specs[encoding.label] = ArraySpec(specs[encoding.label].shape[:-1], "int64")
         kinds = [kind for spec in specs.values() for kind in (_kinds(spec)[0], tf.int64)]
 
@@ -232,7 +239,7 @@ class TensorInput:
                 return made
 
             def batch(number: tf.Tensor) -> tf.data.Dataset:
-                size = bounds[number + 1] - bounds[number]  # of none, any row is made, and cut off
+                size = bounds[number + 1] - bounds[number]  # for no rows, one is made and cut off
                 first = tf.maximum(tf.minimum(bounds[number], bounds[parts] - 1), 0)
                 examples = tf.data.Dataset.range(first, first + tf.maximum(size, 1)).map(
                     example, num_parallel_calls=usable_cores(), deterministic=True
@@ -265,7 +272,7 @@ class TensorInput:
         )
 
     def _encoded(self, element: Element) -> Element:
-        """With the label one-hot, where a callback had it before."""
+        """Return the element with its label encoded, after a callback saw ids."""
         encoding = self.source.encoding
         if encoding is None:
             return element
@@ -275,7 +282,7 @@ class TensorInput:
         return {**element, encoding.label: tf.ensure_shape(encoded, shape)}
 
     def bounds(self, step: int) -> npt.NDArray[np.int64]:
-        """Where each replica's rows of a step begin among this worker's, and where they end."""
+        """Return the bounds of each replica's rows of a step among this worker's rows."""
         layout, count = self.order.layout, self._parts
         is_padded, batch = self.options.remainder == "pad", step // self.options.echoing
         size: int = layout.batch_size if is_padded else layout.size(batch)
@@ -284,19 +291,19 @@ class TensorInput:
         bounds: npt.NDArray[np.int64] = ends - ends[0]
         return bounds
 
-    # What the graph calls, by name.
+    # The graph calls the methods below by name.
 
     def _call(self, method: str, arguments: Sequence[Any], kinds: Sequence[Any]) -> Any:
         numbers = [self._number, *[tf.cast(one, tf.int64) for one in arguments]]
         return tf.numpy_function(_entry(method), numbers, list(kinds))
 
     def finish(self, step: Any) -> Any:
-        """Ends the epoch whose last step this is."""
+        """End the epoch that has this as its last step."""
         self.source.end(int(step))
         return np.int64(step)
 
     def make(self, step: Any) -> list[Any]:
-        """The arrays of a step, and the bounds of its replicas' parts."""
+        """Return the arrays of a step, and the bounds of its replicas' parts."""
         epoch, within = divmod(int(step), self.source.input_steps)
         batch = self.source.batch(epoch, within)
         flat: list[Any] = []
@@ -306,13 +313,13 @@ class TensorInput:
         return [*flat, self.bounds(within)]
 
     def make_group(self, begin: Any, end: Any) -> list[Any]:
-        """Each feature of some steps of an epoch, which have equally many rows, as one array."""
+        """Return each feature of some steps of an epoch, with equally many rows, as one array."""
         epoch, first = divmod(int(begin), self.source.input_steps)
         made = self.source.batches(epoch, range(first, first + int(end - begin)))
         return [np.stack([batch[name] for batch in made]) for name in self.source.structure]
 
     def make_examples(self, begin: Any, end: Any) -> list[Any]:
-        """Each feature's values in one vector; where in it each row's begin and end; its shape."""
+        """Return each feature's values as one vector, and each row's begin, end and shape."""
         epoch, first = divmod(int(begin), self.source.input_steps)
         steps = range(first, first + int(end - begin))
         rows = self.source.examples(epoch, *steps)
@@ -333,7 +340,7 @@ class TensorInput:
         return [*flat, mask, self.bounds(first)]
 
     def encode(self, ids: Any) -> Any:
-        """Ids of the label as one-hot rows."""
+        """Encode ids of the label as one-hot rows."""
         assert self.source.encoding is not None
         return self.source.encoding.encode(ids)
 
@@ -344,7 +351,7 @@ _calls = {"begun": 0, "ended": 0}
 
 @functools.cache
 def _entry(method: str) -> Callable[..., Any]:
-    """A function that TensorFlow may keep: of an input by its number, and of nothing else."""
+    """Return a function that TensorFlow may keep: it refers to its input by number only."""
 
     def call(number: Any, *arguments: Any) -> Any:
         with _lock:
@@ -364,8 +371,8 @@ def _entry(method: str) -> Callable[..., Any]:
     return call
 
 
-# Functions that run at exit run in reverse order. With this one, those of weakref, which end the
-# reading processes, are registered before ours and run after it.
+# Functions run at exit in reverse order of registration. This call registers weakref's, which end
+# the reading processes, before ours, so that they run after it.
 weakref.finalize(TensorInput, lambda: None)
 
 
@@ -386,21 +393,21 @@ def _wait_for_calls() -> None:
 def _clear_tensorflow_last() -> None:
     """Move TensorFlow's modules to the front of `sys.modules`, which Python clears from the end.
 
-    Functions of datasets that outlive them print `Exception ignored in: AtomicFunction.__del__`
-    (TensorFlow 2.16), as they do when Keras was imported before TensorFlow.
+    Otherwise functions of datasets that outlive them print `Exception ignored in:
+    AtomicFunction.__del__` (TensorFlow 2.16), for example if Keras was imported before TensorFlow.
     """
     for name in [name for name in sys.modules if name.partition(".")[0] != "tensorflow"]:
         sys.modules[name] = sys.modules.pop(name)
 
 
 def _kinds(spec: ArraySpec) -> list[tf.DType]:
-    """Of its values and, where it is ragged, of its row splits."""
+    """Return the types of an array's values and, if it is ragged, of its row splits."""
     kind = tf.string if spec.dtype == "bytes" else tf.as_dtype(spec.dtype)
     return [kind, tf.int64] if spec.is_ragged else [kind]
 
 
 def _tensor(left: Any, spec: ArraySpec) -> Any:
-    """The next of some tensors, with the shape that it has; a ragged one takes more."""
+    """Return the next tensor with its known shape; a ragged one consumes two."""
     values = next(left)
     if not spec.is_ragged:
         return tf.ensure_shape(values, spec.shape)
@@ -410,7 +417,7 @@ def _tensor(left: Any, spec: ArraySpec) -> Any:
 
 
 def _in_a_graph(callback: Any) -> Any:
-    """A callback as AutoGraph makes it; it may change the dict that it is given."""
+    """Convert a callback with AutoGraph, on a copy of the element, which it may change."""
     if callback is None:
         return None
     return tf.function(lambda *element: callback(*tf.nest.map_structure(tf.identity, element)))

@@ -1,4 +1,4 @@
-"""`input_fn`, `distribute`, `load`: a dataset's batches as a `tf.data.Dataset`.
+"""Read a dataset's batches as a `tf.data.Dataset`.
 
 train = input_fn(uri, split="train[:90%]", batch_size=64, features="image", label="label")
 model.fit(train, epochs=3)
@@ -32,29 +32,30 @@ def input_fn(
     input_context: tf.distribute.InputContext | None = None,
     **settings: Any,
 ) -> tf.data.Dataset:
-    """Reads a dataset as batches of tensors.
+    """Read a dataset as batches of tensors.
 
     Args:
-        artifact_uri: a uri, a TFX artifact, a pattern of `fn_args.train_files`, or a list of
-            these, read one after the other (with `shuffle`: mixed). Local or of an object store;
-            written by us, by Datum, by TFDS or by a stock ExampleGen.
+        artifact_uri: a uri, a TFX artifact, a pattern of `fn_args.train_files`, or a list of these,
+            read one after the other (mixed with `shuffle`). It may be local or in an object store,
+            and written by tfx-shards, Datum, TFDS or a stock ExampleGen.
         split: a split or slices of splits: `train`, `train[:80%]`, `train[10%:]+eval`. None: the
-            one that a pattern names, else `train`.
+            split that a pattern names, else `train`.
         options: all settings; see `InputOptions`.
-        input_context: of `tf.distribute`; each input pipeline gets an equal part of every batch.
-        settings: fields of `InputOptions`, which go before those of `options`.
+        input_context: the context from `tf.distribute`; each input pipeline gets an equal part of
+            every batch.
+        settings: fields of `InputOptions`, which override `options`.
 
     Returns:
-        A dataset of known cardinality, but where it begins within an epoch. Images are
-        `(batch, height, width, channels) uint8`; other features are `(batch, *shape)`: int64,
-        float32 or string. Variable lengths are padded with zeros or empty strings. Iterated over
-        again after it was read to the end, it is in its next epoch. It has `features`,
-        `class_names` and `num_classes`; its `state(step)` gives the token to go on from, its
-        `resumed_at(token)` the same input from there on.
+        A dataset of known cardinality, unless it starts within an epoch. Images are `(batch,
+        height, width, channels) uint8`. Other features are `(batch, *shape)`: int64, float32 or
+        string. Variable lengths are padded with zeros or empty strings. After it was read to its
+        end, the next iteration reads the next epoch. It has `features`, `class_names` and
+        `num_classes`. Its `state(step)` returns the token to resume from, and `resumed_at(token)`
+        the same input from there.
 
     Raises:
-        DatasetError: no dataset, not whole, or without that split or feature.
-        ConfigError: a setting is not allowed, or the plan is impossible.
+        DatasetError: there is no dataset, it is incomplete, or it lacks the split or a feature.
+        ConfigError: a setting is invalid, or the plan is impossible.
     """
     chosen = choose_options(options, settings, of=input_fn)
     shared = {} if input_context is None else {
@@ -81,21 +82,24 @@ def distribute(
     options: InputOptions | None = None,
     **settings: Any,
 ) -> tf.distribute.DistributedDataset:
-    """Reads a dataset for a strategy, each worker its own equal part of every batch.
+    """Read a dataset for a strategy, with an equal part of every batch for each worker.
 
     Args:
         strategy: `MirroredStrategy`, `MultiWorkerMirroredStrategy` or another.
-        artifact_uri, split: as `input_fn` takes them.
-        options, settings: as `input_fn` takes them; `batch_size` is the GLOBAL batch, a multiple
-            of the replicas where there are several workers.
+        artifact_uri: the dataset, as in `input_fn`.
+        split: the split or slices to read, as in `input_fn`.
+        options: all settings, as in `input_fn`.
+        settings: fields of `InputOptions`, as in `input_fn`; `batch_size` is the GLOBAL batch, a
+            multiple of the replicas if there are several workers.
 
     Returns:
-        A distributed dataset, to iterate over or to hand to Keras. On one worker its cardinality
-        is known and its last batch is shared out among the replicas. On several workers all take
-        the same number of steps. It has what the dataset of `input_fn` has.
+        A distributed dataset, to iterate over or to pass to Keras. On one worker its cardinality is
+        known, and its last batch is divided among the replicas. On several workers all take the
+        same number of steps. It has the attributes of the dataset of `input_fn`.
 
     Raises:
-        DatasetError, ConfigError: as `input_fn`.
+        DatasetError: as in `input_fn`.
+        ConfigError: as in `input_fn`.
     """
     chosen = choose_options(options, settings, of=distribute)
     made: list[tf.data.Dataset] = []
@@ -104,7 +108,7 @@ def distribute(
         made.append(input_fn(artifact_uri, split, options=chosen, input_context=context))
         return made[-1]
 
-    if num_workers(strategy) == 1:  # its layout knows no replicas: TensorFlow divides
+    if num_workers(strategy) == 1:  # its layout has no replicas: TensorFlow divides
         distributed = strategy.experimental_distribute_dataset(dataset_fn(None))
         made[0].input_pipeline.report_empty(divided=strategy.num_replicas_in_sync)
     else:
@@ -119,20 +123,20 @@ def distribute(
 def load(
     artifact_uri: Artifacts, *, options: InputOptions | None = None, **settings: Any
 ) -> dict[str, tf.data.Dataset]:
-    """Reads every split of a dataset.
+    """Read every split of a dataset.
 
     Args:
-        artifact_uri: as `input_fn` takes it. Of a list, the splits that all of them have.
-        options: of all splits; see `InputOptions`. `pre_batching_callback` and
+        artifact_uri: the dataset, as in `input_fn`. For a list, the splits common to all are read.
+        options: the settings of all splits; see `InputOptions`. `pre_batching_callback` and
             `post_batching_callback` may differ by split.
-        settings: fields of `InputOptions`, which go before those of `options`.
+        settings: fields of `InputOptions`, which override `options`.
 
     Returns:
-        What `input_fn` gives, by split, in the dataset's order.
+        The datasets of `input_fn` by split, in the dataset's order.
 
     Raises:
-        DatasetError: there is no dataset, it is not whole, or they have no split in common.
-        ConfigError: a setting is not allowed.
+        DatasetError: there is no dataset, it is incomplete, or there is no common split.
+        ConfigError: a setting is invalid.
     """
     chosen = choose_options(options, settings, of=load)
     artifacts = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
@@ -148,7 +152,7 @@ def load(
 
 
 class _Splits(dict[str, tf.data.Dataset]):
-    """Datasets by split, which know the other usual spellings of a split's name."""
+    """Datasets by split, which also accept the other usual spellings of a split's name."""
 
     def __missing__(self, name: str) -> tf.data.Dataset:
         try:
@@ -159,7 +163,7 @@ class _Splits(dict[str, tf.data.Dataset]):
 
 
 def num_workers(strategy: tf.distribute.Strategy) -> int:
-    """The processes that train together under a strategy, of which this is one."""
+    """Return the number of processes that train together under a strategy."""
     resolver = strategy.cluster_resolver
     if resolver is None or not resolver.cluster_spec():
         return 1
@@ -168,7 +172,7 @@ def num_workers(strategy: tf.distribute.Strategy) -> int:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this worker writes what all of them have alike."""
+    """Return whether this worker writes the files that are the same on all workers."""
     resolver = strategy.cluster_resolver
     if resolver is None or num_workers(strategy) == 1:
         return True

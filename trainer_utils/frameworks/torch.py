@@ -1,10 +1,10 @@
-"""`torch_dataset`: the batches of a dataset as a map-style `Dataset` of PyTorch.
+"""Read a dataset as a map-style `Dataset` of PyTorch.
 
     dataset = torch_dataset(uri, "train", batch_size=256)  # the rank is torchrun's
     loader = DataLoader(dataset, batch_size=None, num_workers=4)
 
-The index is the step, so that the processes of a DataLoader share the steps and batches come in
-their order. PyTorch is imported when this is called, and TensorFlow never.
+The index is the step, so that the processes of a DataLoader share the steps and batches keep their
+order. PyTorch is imported when `torch_dataset` is called, and TensorFlow never.
 """
 
 import sys
@@ -35,28 +35,34 @@ def torch_dataset(
     options: InputOptions | None = None,
     **settings: Any,
 ) -> "TorchDataset":
-    """Reads a dataset as batches for PyTorch.
+    """Read a dataset as batches for PyTorch.
 
     Args:
-        artifact_uri, split, options, settings: as `iterate` takes them.
-        rank, world_size, worker, num_workers: as `iterate` takes them. The processes of a
-            DataLoader do not count here.
+        artifact_uri: the dataset, as in `iterate`.
+        split: the split or slices to read, as in `iterate`.
+        rank: the rank of this process, as in `iterate`. The processes of a DataLoader do not count.
+        world_size: the number of processes, as in `iterate`.
+        worker: the former name of `rank`.
+        num_workers: the former name of `world_size`.
+        options: all settings, as in `iterate`.
+        settings: fields of `InputOptions`, as in `iterate`.
 
     Returns:
-        A map-style dataset of batches, for `DataLoader(dataset, batch_size=None)` in their order:
-        what `iterate` yields, as tensors; bytes stay arrays of objects. It has one epoch, that of
-        `set_epoch(…)`, or those of `repeat`. `state(step)` is the token to go on from; torchdata's
-        `StatefulDataLoader` goes on by itself.
+        A map-style dataset of batches, for `DataLoader(dataset, batch_size=None)` in their order.
+        Batches equal `iterate`'s, as tensors; bytes stay arrays of objects. It has one epoch,
+        selected by `set_epoch(…)`, or all epochs of `repeat`. `state(step)` is the token to resume
+        from; torchdata's `StatefulDataLoader` resumes by itself.
 
     Raises:
-        DatasetError, ConfigError: as `iterate`; or PyTorch is not installed.
+        DatasetError: as in `iterate`.
+        ConfigError: as in `iterate`; or PyTorch is not installed.
     """
     chosen = choose_options(options, settings, of=torch_dataset)
     import_framework("torch", shown="PyTorch", of="torch_dataset")
     if chosen.processes:
         rule = "0: DataLoader(num_workers=…) says how many there are"
         raise ConfigError.of("processes", chosen.processes, allowed=rule)
-    # A DataLoader's processes open the files anew: mappings are not for sending.
+    # A DataLoader's processes open the files again, since mappings cannot be sent.
     rank, world_size = choose_rank(
         rank=rank, world_size=world_size, worker=worker, num_workers=num_workers
     )
@@ -66,15 +72,15 @@ def torch_dataset(
 
 
 def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
-    """Where documents begin in a batch of packs, as attention of variable lengths asks.
+    """Return the boundaries of documents in a batch of packs, for variable-length attention.
 
     Args:
         segment_ids: `(batch, length)` tensor of a batch, on any device.
 
     Returns:
         `(segments + 1,) int32` tensor: the first token of each segment among all tokens of the
-        batch, row after row, and how many tokens there are; and the length of the longest. What
-        pads a row is a segment of its own, which `loss_mask` leaves out.
+        batch, row after row, and the number of tokens. Then the length of the longest segment. The
+        padding of a row is a separate segment, which `loss_mask` leaves out.
     """
     import torch  # type: ignore[import-not-found]
 
@@ -86,13 +92,13 @@ def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
 
 
 class TorchDataset:
-    """Batches by their step: a map-style dataset by its methods, which is all that PyTorch asks."""
+    """A map-style dataset of batches by step, by duck typing, which suffices for PyTorch."""
 
     def __init__(self, source: Input) -> None:
         import torch
 
         self._input = source
-        # Processes that a loader keeps from epoch to epoch see it too.
+        # Shared, so that persistent processes of a loader see a new epoch.
         self._epoch = torch.tensor(source.input_start.epoch).share_memory_()
         self._groups = _StepGroups(source)
         self._reporter: _Reporter | None = None
@@ -107,9 +113,9 @@ class TorchDataset:
 
     @property
     def unreadable(self) -> Mapping[Any, str]:
-        """Why each record that another stands in for could not be read, by path and number.
+        """Error of each record that another one replaces, by path and number.
 
-        It was read in this process or in one of a loader's.
+        This includes records read by the processes of a loader.
         """
         if self._reporter is not None:
             self._reporter.receive()
@@ -117,8 +123,8 @@ class TorchDataset:
         return unreadable
 
     def __len__(self) -> int:
-        """Return the steps that come: of the epoch, or of all epochs of `repeat`."""
-        if self._reporter is not None:  # a loader asks as each pass begins: the one before is over
+        """Return the number of remaining steps of the epoch, or of all epochs of `repeat`."""
+        if self._reporter is not None:  # a loader calls this as a pass begins
             self._reporter.report(int(self._epoch))
         return self._num_steps
 
@@ -144,12 +150,12 @@ class TorchDataset:
 
     @property
     def _first(self) -> int:
-        """The step, of all epochs, that index 0 stands for."""
+        """Step at index 0, counted over all epochs."""
         epoch, start = int(self._epoch), self._input.input_start
         return epoch * self._input.input_steps + (start.step if epoch == start.epoch else 0)
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins the next iterator with an epoch, from 0, as PyTorch's samplers do."""
+        """Start the next iterator with an epoch, from 0, like PyTorch's samplers."""
         first = self._input.input_start.epoch
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < first:
             raise ConfigError.of(
@@ -161,31 +167,31 @@ class TorchDataset:
         self._input.next_epoch = epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """The epoch; which of its steps comes next, a loader knows."""
+        """Return the epoch; the loader tracks the step."""
         return {"epoch": int(self._epoch)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on in the epoch of a `state_dict()`."""
+        """Resume in the epoch of a `state_dict()`."""
         self.set_epoch(state["epoch"])
 
 
 class _StepGroups:
-    """Makes the batches of several steps together, which is faster where records are small.
+    """A maker of batches for several steps together, which is faster for small records.
 
-    A loader's process asks for every n-th step. After two steps at the same distance, those that
-    come next at that distance are made too, and kept until they are asked for.
+    A loader's process reads every n-th step. After two steps at the same distance, the next ones at
+    that distance are made as well, and kept until they are needed.
     """
 
     def __init__(self, source: Input) -> None:
         self._input, self._most = source, source.steps_at_once
-        self._made: dict[int, Batch] = {}  # by the step of all epochs
+        self._made: dict[int, Batch] = {}  # by step, counted over all epochs
         self._last, self._distance = -1, 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._input,)
 
     def batch(self, step: int) -> Batch:
-        """Return the batch of a step, of all epochs."""
+        """Return the batch of a step, counted over all epochs."""
         distance, self._last = step - self._last, step
         is_regular, self._distance = 0 < distance == self._distance, distance
         batch = self._made.pop(step, None)
@@ -197,7 +203,7 @@ class _StepGroups:
             return self._input.batch(epoch, first)
         try:
             made = self._input.batches(epoch, steps)
-        except Exception:  # maybe of a later step's record, whose error comes in its turn
+        except Exception:  # maybe for a later step's record; it is raised at that step
             return self._input.batch(epoch, first)
         begin = step - first
         self._made = {begin + one: batch for one, batch in zip(steps, made, strict=True)}
@@ -205,7 +211,7 @@ class _StepGroups:
 
 
 class _Reporter:
-    """Brings what a loader's processes could not read to the process that started them."""
+    """A reporter of unreadable records from a loader's processes to the main process."""
 
     def __init__(self, source: Input) -> None:
         self._input, self._reports = source, SubstituteReports()
@@ -215,15 +221,15 @@ class _Reporter:
         return _reporter_elsewhere, (self._input, self._reports)
 
     def send(self) -> None:
-        """Report what this process could not read, where it is a loader's."""
+        """Report the records that this process could not read, if it is a loader's."""
         self._reports.send(self._input.unreadable)
 
     def receive(self) -> None:
-        """Add what other processes reported to what the input could not read."""
+        """Add the records that other processes reported to the input's unreadable ones."""
         self._input.unreadable.update(self._reports.receive())
 
     def report(self, epoch: int | None) -> None:
-        """Warn of records that no earlier warning counted, in the main process alone."""
+        """Warn of newly found unreadable records, in the main process only."""
         if self._reports.is_owner:
             self.receive()
             if len(self._input.unreadable) > self._num_reported:
@@ -232,14 +238,14 @@ class _Reporter:
 
 
 def _reporter_elsewhere(source: Input, reports: SubstituteReports) -> _Reporter:
-    """Return the reporter of a process that was spawned."""
+    """Rebuild the reporter in a spawned process."""
     reporter = _Reporter.__new__(_Reporter)
     reporter._input, reporter._reports, reporter._num_reported = source, reports, 0
     return reporter
 
 
 def _with_bfloat16(values: Any) -> Any:
-    """An element whose arrays of bfloat16, which PyTorch does not take from NumPy, are tensors."""
+    """Convert an element's bfloat16 arrays to tensors, since PyTorch rejects them from NumPy."""
     import torch
 
     if isinstance(values, dict):

@@ -1,5 +1,6 @@
-"""The arrays of a batch as a function of epoch, step and worker, for every framework.
+"""Compute the arrays of a batch from epoch, step and worker, for every framework.
 
-`batches` is the whole way; on it lie `record_reader` (records read and checked; `shard_files` and
-`remote_files` are where they lie), `features` and `images` (what values become), and `elements`.
+`batches` combines all other modules. `record_reader` reads records and checks them; `shard_files`
+and `remote_files` read the bytes. `features` and `images` decode values, and `elements` arranges
+them.
 """

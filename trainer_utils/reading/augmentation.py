@@ -1,12 +1,12 @@
-"""`Augmentation`: the operations of `augment=`, checked, and what each does to decoded pixels.
+"""Validate the operations of `augment=`, and apply them to decoded pixels.
 
     chain = Augmentation.of(["random_resized_crop", "flip", ("colour", 0.4), ("mixup", 0.2)])
     chain.crops, chain.flips                        # True, True: the decoder's part
     chain.change(pixels, key)                       # colours; (height, width, 3) uint8
     chain.mix(batch, keys, ["image"], "label")      # rows in pairs
 
-Colours and sharpness are Pillow's, level by level, with which AutoAugment and RandAugment were
-found; what moves pixels is OpenCV's, six times as fast (340 and 1,950 us for a rotation).
+Pillow changes colours and sharpness. AutoAugment and RandAugment were developed with it, so levels
+match. OpenCV moves pixels, six times as fast as Pillow (340 and 1,950 us for a rotation).
 """
 
 import dataclasses
@@ -31,21 +31,21 @@ Array = npt.NDArray[Any]
 Pixels = npt.NDArray[np.uint8]
 Function = Callable[[Any, Any], Any]
 Chain = str | Function | Sequence[Any] | None
-"""What `augment=` takes: a name, a function, or a list of these and tuples `(name, number, …)`."""
+"""The type of `augment=`: a name, a function, or a list of these and tuples `(name, number, …)`."""
 _Move = tuple[float, float, float, float, float, float]
 
 CROP, FLIP = "random_resized_crop", "flip"
-_MIXES = 1  # beside the key; draws for one image have 0
+_MIXES = 1  # the second word of the generator's key; it is 0 for draws for one image
 _UNIFORMS = {"colour": 4, "rotation": 1, "grey": 1, "blur": 2, "cutout": 3}
-_LEAST_SIGMA, _REACH = 0.1, 3  # of a Gaussian: what is beyond three deviations is 0.3% of it
-_MAGNITUDES = 10  # AutoAugment's; larger ones, up to RandAugment's 30, go on along the same lines
+_LEAST_SIGMA, _REACH = 0.1, 3  # of a Gaussian; 0.3% of it is beyond three deviations
+_MAGNITUDES = 10  # AutoAugment's maximum; larger ones, up to RandAugment's 30, are extrapolated
 _MOVING = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")
 RANDAUGMENT = (
     *("identity", "autocontrast", "equalize", "posterize", "solarize"),
     *("colour", "contrast", "brightness", "sharpness"),
     *_MOVING,
 )
-"""RandAugment's operations."""
+"""The operations of RandAugment."""
 
 
 class _Number(NamedTuple):
@@ -84,7 +84,7 @@ NAMES = (*_NUMBERS, *_ALIASES)
 
 
 class Operation(NamedTuple):
-    """`colour` and so on, in one spelling, or the name of a function; its numbers, in order."""
+    """One operation: its name in one spelling or a function's name, and its numbers in order."""
 
     name: str
     values: tuple[float, ...] = ()
@@ -93,13 +93,14 @@ class Operation(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation:
-    """A chain in the order in which it is carried out.
+    """A validated chain of operations.
 
     Args:
-        crops: a random part of each image is decoded.
-        flips: half of the images are mirrored, as they are decoded.
-        pixels: what is then done to each image.
-        mixing: what is done to rows of a batch: `mixup`, `cutmix` or, for each row one of, both.
+        crops: whether a random part of each image is decoded.
+        flips: whether half of the images are mirrored when they are decoded.
+        pixels: the operations on each decoded image, in order.
+        mixing: the operations on pairs of rows, `mixup` and `cutmix`. One of them is drawn for each
+            row.
     """
 
     crops: bool = False
@@ -109,10 +110,11 @@ class Augmentation:
 
     @classmethod
     def of(cls, chain: Chain) -> "Augmentation":
-        """That of a chain as `augment=` takes it; `random_resized_crop` alone mirrors too.
+        """Validate a chain as passed to `augment=`; `random_resized_crop` alone also mirrors.
 
         Raises:
-            ConfigError: there is no such operation, it has other numbers, or it cannot stand there.
+            ConfigError: an operation is unknown, its numbers are invalid, or it is at the wrong
+                place of the chain.
         """
         is_list = isinstance(chain, (list, tuple))
         given: Sequence[Any] = chain if is_list else () if chain is None else (chain,)  # type: ignore[assignment]
@@ -137,12 +139,12 @@ class Augmentation:
 
     @property
     def is_random(self) -> bool:
-        """Whether an image comes out otherwise with another seed."""
+        """Whether the resulting images depend on the seed."""
         return self.crops or self.flips or bool(self.pixels or self.mixing)
 
     @functools.cached_property
     def _draws(self) -> list[int]:
-        """How many numbers each operation on pixels draws, which are no functions."""
+        """Count of random numbers that each built-in operation on pixels draws."""
         return [
             int(2 * one.values[0]) if one.name == "randaugment" else _UNIFORMS[one.name]
             for one in self.pixels
@@ -150,21 +152,24 @@ class Augmentation:
         ]
 
     def change(self, pixels: Pixels, key: np.uint64, *, label_map: bool = False) -> Pixels:
-        """Changes one image, `(height, width, channels) uint8`; equal keys change images alike.
+        """Change one image, `(height, width, channels) uint8`; equal keys change images alike.
 
-        A `label_map`, of class ids, is moved as its image is; none are mixed, and what comes from
-        outside is 0. A function of the chain that returns another shape or dtype is refused.
+        A `label_map` of class ids is moved like its image. Its values are never interpolated, and
+        pixels from outside the image are 0.
+
+        Raises:
+            ConfigError: a function of the chain returned another shape or dtype.
         """
         if not self.pixels:
             return pixels
         rng = np.random.Generator(np.random.Philox(key=int(key)))
-        # Drawn before anything is done, so that all draw the same who have the key.
+        # Draw before any change, so that all features with the same key use the same numbers.
         drawn = iter(np.split(rng.random(sum(self._draws)), np.cumsum(self._draws)[:-1]))
         for name, values, function in self.pixels:
             if not function:
                 pixels = _changed(pixels, name, values, next(drawn).tolist(), label_map)
                 continue
-            made = function(pixels.copy(), rng)  # which it may write into
+            made = function(pixels.copy(), rng)  # the function may modify its copy
             if getattr(made, "dtype", None) != np.uint8 or made.shape != pixels.shape:
                 got = getattr(made, "dtype", type(made).__name__), getattr(made, "shape", ())
                 rule = f"a function that returns {pixels.shape} uint8, and not {got[1]} {got[0]}"
@@ -179,12 +184,17 @@ class Augmentation:
         images: Sequence[str],
         label: str,
     ) -> dict[str, Array]:
-        """A batch whose rows are mixed: a row is its own by as much as its label of floats says.
+        """Mix the rows of a batch in pairs, with labels mixed in the same proportion.
 
-        Row 0 is mixed with row 1 and row 1 with row 0, each by a weight of its own, then rows 2 and
-        3. What is shuffled well has no better partner than its neighbour; and a pair lies within
-        one replica's rows, however many workers there are. A last row without a partner stays.
-        `keys` are `(batch,)`, one for a record and epoch.
+        Row 0 is mixed with row 1 and row 1 with row 0, each with its own weight, then rows 2 and 3.
+        In shuffled data the next row is as good a partner as any. A pair is always within the rows
+        of one replica, for any number of workers. A last row without a partner is unchanged.
+
+        Args:
+            batch: the arrays by name.
+            keys: `(batch,) uint64`, one for each record and epoch.
+            images: the names of the image features.
+            label: the name of the label, an array of floats.
         """
         mixed = {name: np.empty_like(batch[name]) for name in (*images, label)}
 
@@ -238,7 +248,7 @@ def _operation(given: object) -> Operation:
 def _changed(
     pixels: Pixels, name: str, values: Sequence[float], uniforms: Sequence[float], label_map: bool
 ) -> Pixels:
-    """One operation on one image; on a label map only what moves."""
+    """Apply one operation to one image; only operations that move pixels change a label map."""
     if name == "randaugment":
         for chosen, way in zip(uniforms[::2], uniforms[1::2], strict=True):
             one = RANDAUGMENT[int(chosen * len(RANDAUGMENT))]
@@ -262,7 +272,7 @@ def _changed(
 
 
 def _jittered(pixels: Pixels, strength: float, hue: float, uniforms: Sequence[float]) -> Pixels:
-    """Brightness, contrast and colour by factors of 1 - strength to 1 + strength, then the hue.
+    """Change brightness, contrast and colour by factors of 1 ± strength, then the hue.
 
     Source: Howard, "Some Improvements on Deep Convolutional Neural Network Based Image
     Classification", 2013.
@@ -286,7 +296,7 @@ def _jittered(pixels: Pixels, strength: float, hue: float, uniforms: Sequence[fl
 
 
 def _blurred(pixels: Pixels, sigma: float) -> Pixels:
-    """Smoothed by a Gaussian; what is beyond an edge is as the edge."""
+    """Blur an image with a Gaussian; pixels beyond an edge equal the edge."""
     import cv2
 
     side = 2 * math.ceil(_REACH * sigma) + 1
@@ -295,7 +305,7 @@ def _blurred(pixels: Pixels, sigma: float) -> Pixels:
 
 
 def _with_hole(pixels: Pixels, side: float, middle: Sequence[float]) -> Pixels:
-    """Black in a square whose side is a share of the shorter one; parts of it may lie outside.
+    """Blacken a square whose side is a share of the shorter one; it may exceed the image.
 
     Source: DeVries and Taylor, "Improved Regularization of Convolutional Neural Networks with
     Cutout", 2017.
@@ -307,10 +317,10 @@ def _with_hole(pixels: Pixels, side: float, middle: Sequence[float]) -> Pixels:
 
 
 def _randaugmented(pixels: Pixels, name: str, level: float, label_map: bool) -> Pixels:
-    """One of RandAugment's operations; `level` is the magnitude, of AutoAugment's ranges, and sign.
+    """Apply one of RandAugment's operations; `level` is the signed magnitude divided by 10.
 
     Source: Cubuk et al., "RandAugment: Practical automated data augmentation with a reduced search
-    space", 2019; the operations and their ranges are those of AutoAugment (Cubuk et al., 2018).
+    space", 2019. Operations and ranges come from AutoAugment (Cubuk et al., 2018).
     """
     from PIL import ImageEnhance, ImageOps
 
@@ -349,14 +359,14 @@ def _by_pillow(pixels: Pixels, change: "Callable[[Image.Image], Image.Image]") -
 
 
 def _rotation(pixels: Pixels, degrees: float) -> _Move:
-    """Counter-clockwise about the middle."""
+    """Return a counter-clockwise rotation about the centre."""
     sine, cosine = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
     y, x = ((extent - 1) / 2 for extent in pixels.shape[:2])
     return cosine, -sine, x - cosine * x + sine * y, sine, cosine, y - sine * x - cosine * y
 
 
 def _moved(pixels: Pixels, move: _Move, label_map: bool) -> Pixels:
-    """What is at (x, y) comes from (a x + b y + c, d x + e y + f), counted from the first pixel."""
+    """Move pixels: (x, y) gets the pixel at (a x + b y + c, d x + e y + f) of the input."""
     import cv2
 
     method = cv2.INTER_NEAREST if label_map else cv2.INTER_LINEAR
@@ -371,7 +381,7 @@ def _between(uniform: float, least: float, most: float) -> float:
 
 
 def _mixed(own: Array, other: Array, weight: float) -> Array:
-    """`own` by its weight, `other` by the rest; uint8 rounded.
+    """Return weight * own + (1 - weight) * other, rounded if uint8.
 
     Source: Zhang et al., "mixup: Beyond Empirical Risk Minimization", 2018.
     """
@@ -383,7 +393,7 @@ def _mixed(own: Array, other: Array, weight: float) -> Array:
 def _box(
     shape: Sequence[int], lengths: Sequence[int], middle: Sequence[float]
 ) -> tuple[slice, ...]:
-    """As many rows and columns about a place, shares of the whole, as lie within the image."""
+    """Return the part of a box around a centre that is within the image; `middle` is in shares."""
     places = zip(shape, lengths, middle, strict=False)
     sides = [(int(share * extent) - length // 2, length) for extent, length, share in places]
     return tuple(slice(max(begin, 0), max(begin + length, 0)) for begin, length in sides)

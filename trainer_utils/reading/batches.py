@@ -1,8 +1,8 @@
-"""`Batches`: a batch of a dataset as a function of epoch, step and worker. numpy alone.
+"""Compute any batch of a dataset from epoch, step and worker, with numpy alone.
 
 batches = Batches(sources, options, worker=0, num_workers=4)
 batches.batch(epoch=0, step=17)          # {'label': (64,) int64, 'image': (64, 224, 224, 3)}
-batches.arranged(batches.batch(0, 17))   # what a trainer gets: dict, array, pair or triple
+batches.arranged(batches.batch(0, 17))   # for the trainer: dict, array, pair or triple
 """
 
 import contextlib
@@ -38,35 +38,38 @@ from trainer_utils.reading.record_reader import RecordReader, Rows
 from trainer_utils.storage import MachineError, is_fault
 
 _logger = logging.getLogger(__name__)
-# So much is parsed together, since an operation of numpy has a price of its own.
+# Limits of the records parsed together. Parsing more at once spreads the cost of a numpy call.
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 4096, 4 << 20
-_ROW_BYTES = 200  # at the least that a record takes while it is read, beside its own bytes
-_STEPS_AHEAD = 8  # of which it is said what will be read
-_MOST_ECHOED = 4  # batches that are kept to come again
+_ROW_BYTES = 200  # least memory for a record while it is read, in addition to its bytes
+_STEPS_AHEAD = 8  # steps between reading ahead and use
+_MOST_ECHOED = 4  # batches kept in memory for data echoing
 
 Batch = dict[str, Any]
 Keys = npt.NDArray[np.uint64]
 
 
 class Batches:
-    """The batches of one worker; for any number of threads, and for processes that are forked.
+    """The batches of one worker, for any number of threads and for forked processes.
 
     Args:
-        sources, options: what is read, and how.
-        worker: which of the workers this is, from 0; its batches are its part of the global ones.
-        num_workers, num_replicas: as `InputOrder` takes them.
-        callbacks: whether the callbacks of the options take and return arrays, and are called
-            here; else whoever reads calls them.
+        sources: the splits to read.
+        options: the settings of the input.
+        worker: the number of this worker, from 0. Its batches are its part of the global ones.
+        num_workers: the number of workers, as in `InputOrder`.
+        num_replicas: the number of replicas, as in `InputOrder`.
+        callbacks: whether to call the options' callbacks here, with arrays. Otherwise the caller
+            calls them.
 
     Attributes:
-        order: which record comes at which step.
-        features: those that are read, by name.
+        order: maps steps to records.
+        features: the features to read, by name.
         structure: shape and dtype of each array of `batch`, known without reading.
-        unreadable: why each record that was left out could not be read, by path and number.
-        input_start: the token of where the input begins.
-        input_steps: of an epoch; without a batch size, examples of each worker.
-        calls_at_once: how many threads may ask for batches with profit.
-        before, after: the callbacks of the splits that are read, where there are any.
+        unreadable: the error of each record that was left out, by path and number.
+        input_start: the token at the start of the input.
+        input_steps: steps of an epoch; without a batch size, examples of each worker.
+        calls_at_once: the number of threads that may usefully request batches at the same time.
+        before: the callback for each example, or None.
+        after: the callback for each batch, or None.
     """
 
     def __init__(
@@ -142,30 +145,31 @@ class Batches:
         self._check_memory()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For another process, which opens the files anew, and has no processes of its own."""
+        """Return arguments to rebuild this in another process, which starts no processes."""
         options = self.options.replace(processes=0)
         for name in ("pre_batching_callback", "post_batching_callback"):
             if getattr(options, name) is not None and not self._calls_back:
-                options = options.replace(**{name: dict})  # a framework's own need not be picklable
+                options = options.replace(**{name: dict})  # a framework's may not be picklable
         return self._again, (self.sources, options)
 
     def state(self, step: int) -> InputState:
-        """The token to go on from after so many steps of all epochs, by the trainer's count."""
+        """Return the token to resume from after `step` of the trainer's steps, over all epochs."""
         return self.order.state(step)
 
     def batch(self, epoch: int, step: int) -> Batch:
-        """The arrays of a step by name, or of one example without a batch size.
+        """Return the arrays of a step by name; without a batch size, of one example.
 
         Raises:
-            CorruptShardError: a record is damaged, or a shard is not the manifest's.
-            DatasetError: a value is not what the dataset says of it.
+            CorruptShardError: a record is damaged, or a shard differs from the manifest.
+            DatasetError: a value differs from the dataset's description.
         """
         return self.batches(epoch, [step])[0]
 
     def batches(self, epoch: int, steps: Sequence[int]) -> list[Batch]:
-        """The batches of some steps, in the order given; of small records faster than one by one.
+        """Return the batches of some steps, in the order given.
 
-        What is needed some steps later is asked for beside, where that is worth while.
+        For small records this is faster than one step at a time. Records needed some steps later
+        are read ahead if that helps.
         """
         if self._reader.reads_ahead and not self._processes:
             self._read_ahead(epoch, steps)
@@ -177,9 +181,9 @@ class Batches:
         return [dict(made[step // echoing]) for step in steps]
 
     def examples(self, epoch: int, *steps: int) -> list[Batch]:
-        """The rows of steps one by one, each of its own lengths and sizes; labels as they are.
+        """Return the rows of steps as examples of varying shapes, with unencoded labels.
 
-        Rows that fill a batch up stand behind those of its records; where there is none, one.
+        The rows that fill a batch follow its records. A step without records has one such row.
         """
         if self._reader.reads_ahead:
             self._read_ahead(epoch, steps)
@@ -188,23 +192,23 @@ class Batches:
         return self._decoded(epoch, np.concatenate(positions), None)[0]
 
     def encoded(self, batch: Batch) -> Batch:
-        """A batch, or an example, with its label as the options have it: one-hot, smoothed."""
+        """Return a batch or example with its label encoded: one-hot, smoothed."""
         if self.encoding is None:
             return batch
         label = self.encoding.label_in(batch)
         return {**batch, label: self.encoding.encode(np.asarray(batch[label]))}
 
     def records(self, epoch: int, step: int) -> Rows:
-        """The records of a step, read and checked, and no more."""
+        """Return the records of a step, read and checked but not decoded."""
         rows: Rows = self._reader.read(self._positions(epoch, step // self.options.echoing))
         return rows
 
     def arranged(self, batch: Batch) -> Any:
-        """A batch or an example as the trainer gets it: dict, array, (x, y) or (x, y, weight)."""
+        """Return a batch or example for the trainer: dict, array, (x, y) or (x, y, weight)."""
         return arrange(self.options, dict(batch))
 
     def _read_ahead(self, epoch: int, steps: Sequence[int]) -> None:
-        """Has records at hand that are needed some steps later; errors come when they are."""
+        """Read ahead the records needed some steps later; errors are raised when they are read."""
         echoing = self.options.echoing
         coming = [divmod(s + _STEPS_AHEAD * echoing, self.input_steps) for s in steps[::echoing]]
         found = [
@@ -218,14 +222,14 @@ class Batches:
 
     @property
     def steps_at_once(self) -> int:
-        """How many steps `batches` takes with profit."""
+        """Number of steps to pass to `batches` at once for the best throughput."""
         if self._decoder.images or self.before is not None:
             return 1
         rows = min(_ROWS_AT_ONCE, int(_BYTES_AT_ONCE / max(self._mean_bytes, 1)))
         return max(1, rows // max(self._rows, 1)) * self.options.echoing
 
     def report_unreadable(self, epoch: int) -> None:
-        """Says in a warning which records could not be read, where there are any."""
+        """Log a warning with the number and the reasons of unreadable records, if any."""
         if self.unreadable:
             _logger.warning(
                 "epoch %d: %d of %d records could not be read, and others stand in for them: %s",
@@ -243,7 +247,7 @@ class Batches:
         return self.order.positions(epoch, read * self.options.echoing, self.worker)
 
     def make(self, epoch: int, reads: Sequence[int]) -> list[Batch]:
-        """The batches that are read from the disk: those of `batches`, of which some may echo."""
+        """Return the batches of some reads; with echoing, each read serves several steps."""
         if self._processes is not None:
             ready, unreadable = self._processes.make(epoch, reads)
             self.unreadable.update(unreadable)
@@ -269,11 +273,11 @@ class Batches:
     def _decoded(
         self, epoch: int, positions: npt.NDArray[np.int64], sizes: Sequence[int] | None
     ) -> tuple[list[Batch], Keys | None]:
-        """Batches of these sizes, or examples, of some records; and the records' keys."""
+        """Return batches of these sizes, or examples without `sizes`, and the records' keys."""
         while True:
             rows = self._reader.read(positions)
             keys = None
-            if self._decoder.is_random:  # from a record's bytes and the epoch, wherever it comes
+            if self._decoder.is_random:  # from a record's bytes, the seed and the epoch
                 seed = np.array([self.options.seed % (1 << 64), epoch], np.uint64)
                 sums = rows.checksums.astype(np.uint64)
                 keys = splitmix64(splitmix64(seed[:1], seed[1:]) ^ sums)
@@ -294,7 +298,7 @@ class Batches:
     def _error_of_record(
         self, error: Exception, rows: Rows, keys: Keys | None, sizes: Sequence[int] | None
     ) -> Exception:
-        """That of the first record that cannot be decoded by itself, whatever a decoder raises."""
+        """Return the error of the first record that fails to decode alone, else the given error."""
         is_named = isinstance(error, DatasetError) and error.record is not None
         if is_named or is_fault(error) or self.options.pack is not None:
             return error
@@ -313,15 +317,14 @@ class Batches:
         return error
 
     def _with_fillers(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Positions with as many more as a batch must have; one where there is none at all."""
+        """Pad positions to the rows of a batch, or to one row if there is no record."""
         missing = (self._rows if self.options.keeps_rows else 1) - len(positions)
         return np.pad(positions, (0, missing)) if missing > 0 else positions
 
     def _finished(self, batch: Batch, read: int, rows: int, keys: Keys | None) -> Batch:
-        """A batch of which the first rows are records of the step."""
+        """Encode labels, mix rows and add the mask; the first `rows` rows are records."""
         batch = self.encoded(batch)
-        # Where others' rows begin in the rest of an epoch, and so which are pairs, follows from the
-        # number of workers.
+        # In the rest of an epoch the pairs would depend on the number of workers.
         if self._mixes and keys is not None and read < self.order.layout.full_steps:
             images, label = self._decoder.images, str(self.options.label)
             batch = self.options.augmentation.mix(batch, keys, images, label)
@@ -353,11 +356,11 @@ class Batches:
         }
 
     def _check_memory(self) -> None:
-        """Refuses batches that are larger than what is left of the memory, before one is read."""
+        """Raise a ConfigError if a batch needs more than the free memory, before reading one."""
         layout, options = self.order.layout, self.options
         is_full = layout.full_steps or layout.remainder == "pad" or options.batch_size is None
         rows = self._rows if is_full else max(layout.rest, default=0)
-        has_rows = options.batch_size is not None  # in its shapes
+        has_rows = options.batch_size is not None  # the shapes include the rows
         sizes = {
             name: rows * math.prod(n or 1 for n in spec.shape[has_rows:]) * item_bytes(spec.dtype)
             for name, spec in self.structure.items()
@@ -381,13 +384,13 @@ class Batches:
 
 
 def _stacked(examples: Sequence[Any], name: str) -> Any:
-    """Examples as one: dicts, tuples or arrays."""
+    """Stack examples that are dicts, tuples or arrays."""
     first = examples[0]
     if isinstance(first, Mapping):
         return {own: _stacked([one[own] for one in examples], own) for own in first}
     if isinstance(first, tuple):
         return tuple(_stacked(part, name) for part in zip(*examples, strict=True))
-    is_list = np.ndim(first) != 3  # padding is for lists, not for images of different sizes
+    is_list = np.ndim(first) != 3  # pad lists, but not images of different sizes
     return stack(examples, name, pads=is_list)
 
 

@@ -1,7 +1,7 @@
-"""What elements are made of and look like: arrays of rows, with a label, weights and a mask.
+"""Stack rows into arrays, encode labels, and arrange a batch for the trainer.
 
 stack([np.arange(2), np.arange(3)], "tokens")               # [[0, 1, 0], [0, 1, 2]]
-arrange(options, {"image": …, "label": …})                  # what the trainer gets
+arrange(options, {"image": …, "label": …})                  # for the trainer
 LabelEncoding.of(options, features, sources).encode(np.array([0, 2]))   # (2, classes) float32
 """
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
 
-MADE = "\0made"  # no feature's name: the key of what a callback returns instead of a dict
+MADE = "\0made"  # never the name of a feature; the key of a callback's result that is not a dict
 
 Array = npt.NDArray[Any]
 
 
 class ArraySpec(NamedTuple):
-    """What is known of an array before it is read.
+    """Shape and dtype of an array, known before it is read.
 
     Attributes:
-        shape: None where it is not known.
-        dtype: a name that numpy knows, or `bfloat16`, or `bytes` of arrays of objects.
-        is_ragged: whether it is a `Ragged`, whose rows have lengths of their own.
+        shape: the shape, with None for an unknown dimension.
+        dtype: a name of numpy's, or `bfloat16`, or `bytes` for arrays of bytes objects.
+        is_ragged: whether the value is a `Ragged`, with rows of different lengths.
     """
 
     shape: tuple[int | None, ...]
@@ -40,17 +40,22 @@ class ArraySpec(NamedTuple):
 
 
 class Ragged(NamedTuple):
-    """Values of all rows, end to end, and `(rows + 1,)` splits of them."""
+    """Concatenated values of all rows, and their `(rows + 1,)` splits."""
 
     values: Any
     row_splits: npt.NDArray[np.int64]
 
 
 def stack(values: Sequence[Array], name: str, *, pads: bool = True) -> Array:
-    """Arrays of one rank as one; of unequal ones the shorter are filled up, if `pads`.
+    """Stack arrays of one rank; pad the shorter ones if `pads`.
+
+    Args:
+        values: the arrays.
+        name: the name of the feature, for errors.
+        pads: whether arrays of different shapes are padded with zeros or `b""`.
 
     Raises:
-        DatasetError: they cannot be one array; the message names the feature.
+        DatasetError: the shapes differ and cannot be padded.
     """
     arrays = [np.asarray(value) for value in values]
     if not arrays:
@@ -72,17 +77,17 @@ def stack(values: Sequence[Array], name: str, *, pads: bool = True) -> Array:
 
 
 def end_to_end(values: Sequence[Array]) -> Ragged:
-    """Arrays as the rows of one."""
+    """Concatenate arrays into a `Ragged`, one row each."""
     return Ragged(np.concatenate(values), splits_of(np.array([*map(len, values)], np.int64)))
 
 
 def splits_of(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where rows of so many values begin, and where the last one ends."""
+    """Return the `(rows + 1,)` offsets of rows with these numbers of values."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
 
 def padded(column: Column, dtype: Any, start: int, stop: int) -> Array:
-    """`(batch, longest of it)` for some of the records."""
+    """Return the values of records `start` to `stop`, padded to `(batch, longest)`."""
     values, splits = ragged(column, dtype, start, stop)
     counts = np.diff(splits)
     most = int(counts.max(initial=0))
@@ -92,14 +97,21 @@ def padded(column: Column, dtype: Any, start: int, stop: int) -> Array:
 
 
 def ragged(column: Column, dtype: Any, start: int, stop: int) -> Ragged:
-    """The values of some of the records, end to end."""
+    """Return the values of records `start` to `stop` as a `Ragged`."""
     splits = splits_of(column.counts)[start : stop + 1]
     values = column.values[splits[0] : splits[-1]].astype(dtype, copy=False)
     return Ragged(values, splits - splits[0])
 
 
 def arrange(options: "InputOptions", tensors: dict[str, Any]) -> Any:
-    """Features; or these with the label; or with weights too; or what a callback made."""
+    """Arrange tensors for the trainer: features, with label and weights if asked for.
+
+    The result of a callback that returned no dict is returned unchanged, with the mask appended if
+    there is one.
+
+    Raises:
+        ConfigError: the callbacks left out a feature that the options name.
+    """
     mask, label, weight = options.mask_feature, options.label, options.labels.sample_weight
     if MADE in tensors:
         made = tensors[MADE]
@@ -114,9 +126,9 @@ def arrange(options: "InputOptions", tensors: dict[str, Any]) -> Any:
             raise ConfigError.of("features", name, allowed=rule)
     weights: list[Any] = []
     if weight is not None:
-        values = tensors[weight]  # whoever gives tensors has cast them
+        values = tensors[weight]  # framework tensors have already been cast
         weights = [values.astype(np.float32) if isinstance(values, np.ndarray) else values]
-    if mask is not None and not (weights and options.pack):  # packs' are 0 in rows to ignore
+    if mask is not None and not (weights and options.pack):  # packs' are 0 in filler rows
         weights = [weights[0] * tensors[mask] if weights else tensors[mask]]
     if single is not None:
         inputs: Any = tensors[single]
@@ -134,14 +146,17 @@ def arrange(options: "InputOptions", tensors: dict[str, Any]) -> Any:
 
 
 def call_hook(hook: Any, tensors: dict[str, Any], keep: str | None = None) -> dict[str, Any]:
-    """What a callback makes of an example or a batch.
+    """Call a callback with an example or a batch, and return the result as a dict.
 
-    A dict by name, or with what it returned instead of one as `MADE`, beside which `keep` stays; a
-    tuple that the one before made is taken apart for it. Raises ConfigError where it returns None.
+    A result that is not a dict is stored as `MADE`, next to the feature `keep`. A tuple returned by
+    the previous callback is passed as positional arguments.
+
+    Raises:
+        ConfigError: the callback returned None.
     """
     if hook is None:
         return tensors
-    taken: Any = tensors.get(MADE, dict(tensors))  # a dict of its own, which it may change
+    taken: Any = tensors.get(MADE, dict(tensors))  # the callback may modify its copy of the dict
     made = hook(*taken) if isinstance(taken, tuple) else hook(taken)
     if made is None:
         raise ConfigError("callback: expected one that returns what it made, got None")
@@ -152,7 +167,7 @@ def call_hook(hook: Any, tensors: dict[str, Any], keep: str | None = None) -> di
 
 @dataclasses.dataclass(frozen=True)
 class LabelEncoding:
-    """How ids of a label become floats: `smoothing` of 1 is spread evenly over all classes."""
+    """One-hot encoding of a label's ids; `smoothing` of 1 is spread evenly over all classes."""
 
     label: str
     num_classes: int
@@ -162,10 +177,10 @@ class LabelEncoding:
     def of(
         cls, options: "InputOptions", features: Mapping[str, Feature], sources: Sequence[Source]
     ) -> "LabelEncoding | None":
-        """That which the options ask for; None where labels stay as they are.
+        """Return the encoding that the options ask for, or None if labels stay unchanged.
 
         Raises:
-            ConfigError: it is not known how many classes there are, or the label is no class id.
+            ConfigError: the number of classes is unknown, or the label is not a class id.
         """
         asks = options.labels.one_hot or options.labels.smoothing > 0
         if not (asks or options.augmentation.mixing):
@@ -173,10 +188,10 @@ class LabelEncoding:
         label = options.label
         assert label is not None
         feature = features.get(label)
-        if feature is None:  # a callback makes it
+        if feature is None:  # a callback creates the label
             sources = []
         elif feature.type == "float" and feature.dense and not asks:
-            return None  # numbers are mixed as they are
+            return None  # floats can be mixed without encoding
         elif feature.type != "int" or not feature.dense or feature.is_sequence:
             rule = f"int64, one or as many for each example, to be made one-hot, not {feature}"
             raise ConfigError.of("label", label, allowed=rule)
@@ -191,7 +206,7 @@ class LabelEncoding:
         return cls(label, num_classes, options.labels.smoothing)
 
     def label_in(self, names: Collection[str]) -> str:
-        """The label, which must be one of some features, or a callback must have made it."""
+        """Return the label's name, or raise a ConfigError if it is not among `names`."""
         if self.label not in names:
             raise ConfigError.of(
                 "label", self.label, allowed="one of the dataset or of a pre_batching_callback"
@@ -199,7 +214,10 @@ class LabelEncoding:
         return self.label
 
     def encode(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Class ids one-hot: `(…, num_classes) float32`, of sum 1.
+        """Encode class ids as `(…, num_classes) float32` rows that sum to 1.
+
+        Raises:
+            ConfigError: an id is not below the number of classes.
 
         Source: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2015.
         """

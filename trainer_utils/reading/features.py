@@ -1,6 +1,6 @@
-"""What the values of examples become: arrays, padded lists, pixels, samples, tensors.
+"""Convert the values of examples to arrays: padded lists, pixels, samples, tensors.
 
-Shapes and types are those of `tf.io.parse_example`, with bytes in arrays of objects.
+Shapes and types match `tf.io.parse_example`, with bytes in arrays of objects.
 """
 
 import dataclasses
@@ -40,25 +40,29 @@ if TYPE_CHECKING:
 
 _DTYPES: Mapping[str, Any] = {"int": np.int64, "float": np.float32, "string": object}
 _NAMES = {"int": "int64", "float": "float32", "string": "bytes"}
-_BOXES = ("xmin", "xmax", "ymin", "ymax")  # shares of the whole image's width and height
+_BOXES = ("xmin", "xmax", "ymin", "ymax")  # relative to the image's width and height
 MISSING_INT = -1
-"""The integer of a record that lacks one, where the other records have one value each."""
-_KEYPOINTS = "keypoints"  # of COCO's layout: x, y and visibility, relative to the image
-_COMPANION = "_shape"  # of a sparse feature of rank 2 or more, as Datum writes it
+"""The integer for a missing value of a feature with at most one value per record."""
+_KEYPOINTS = "keypoints"  # COCO's layout: x, y and visibility, relative to the image
+_COMPANION = "_shape"  # the shape of a sparse feature of rank 2 or more, as written by Datum
 
 Array = npt.NDArray[Any]
 
 
 class FeatureArrays:
-    """Parses and decodes the features that it is given, and no others.
+    """Parser and decoder of the given features.
+
+    Args:
+        features: the features to read, by name.
+        options: the settings of the input.
 
     Attributes:
         images: the features that are images or label maps.
-        is_random: whether the keys of records are needed.
-        structure: of one example.
+        is_random: whether `decode` needs the keys of records.
+        structure: shape and dtype of each array of one example.
 
     Raises:
-        ConfigError: a setting does not go with a feature.
+        ConfigError: a setting does not fit a feature.
     """
 
     def __init__(self, features: Mapping[str, Feature], options: "InputOptions") -> None:
@@ -94,14 +98,18 @@ class FeatureArrays:
     def decode(
         self, rows: Rows, sizes: Sequence[int] | None, keys: Keys | None = None
     ) -> list[dict[str, Any]]:
-        """Arrays of so many records each; lists are padded with zeros or `b""`.
+        """Return one dict of arrays per batch, with `sizes` records each, or per record.
 
-        Without sizes it is each record by itself, of its own lengths and sizes. What is random
-        follows from `keys`, `(rows,)`; None: nothing is.
+        Args:
+            rows: the records.
+            sizes: the number of records of each batch. Lists are padded with zeros or `b""`.
+                Without it, each record has its own lengths and sizes.
+            keys: `(rows,) uint64`, the seeds of random augmentation; without them nothing is
+                random.
 
         Raises:
-            DatasetError: a value is not what the dataset says of it; who decodes single records
-                knows whether it is that one's.
+            DatasetError: a value differs from the dataset's description. Only a caller that decodes
+                single records knows the record.
         """
         bounds = range(len(rows) + 1) if sizes is None else itertools.accumulate(sizes, initial=0)
         parts = list(itertools.pairwise(bounds))
@@ -109,7 +117,7 @@ class FeatureArrays:
         for name in self._features:
             try:
                 arrays[name] = self._arrays(name, columns, parts, keys, is_alone=sizes is None)
-            except Exception as error:  # whatever a decoder raises
+            except Exception as error:  # decoders raise errors of many types
                 if isinstance(error, TfxShardsError) or is_fault(error):
                     raise
                 said = f"feature {name!r}: expected a value to decode, got {error}"
@@ -124,7 +132,7 @@ class FeatureArrays:
         return stored if asked is None or feature.extra.get("label_map") else asked
 
     def _spec_of(self, name: str, feature: Feature) -> ArraySpec:
-        """Of one example."""
+        """Return shape and dtype of a feature of one example."""
         if (decoder := self._decoders.get(name)) is not None:
             height, width, channels = decoder.shape
             if self._options.image_size is None and "image_shape" in feature.extra:
@@ -150,7 +158,7 @@ class FeatureArrays:
         return ArraySpec(shape, dtype, is_ragged)
 
     def _parsed(self, rows: Rows, keys: Keys | None) -> dict[str, Any]:
-        """The columns of all features; their kinds are as the dataset says."""
+        """Return the columns of all features, and check their types."""
         columns: dict[str, Any] = rows.parse(self._names, views=self._views, kinds=self._kinds)
         if self._lists:
             columns |= rows.parse_lists(self._lists)
@@ -179,7 +187,7 @@ class FeatureArrays:
         *,
         is_alone: bool,
     ) -> Sequence[Any]:
-        """The feature of the records of each part, or of each record, each of which is a part."""
+        """Return the array of a feature for each part, or for each record if `is_alone`."""
         feature, column = self._features[name], columns[name]
         whole: Any = None
         if name in self._decoders:
@@ -205,7 +213,7 @@ class FeatureArrays:
     def _decoded(
         self, name: str, images: Sequence[Any], part: tuple[int, int], keys: Keys | None
     ) -> Array:
-        """The pixels of some images, which may be too large or too small for the dataset."""
+        """Return the pixels of a part, or raise if their size differs from the dataset's."""
         own = None if keys is None else keys[slice(*part)]
         found = self._decoders[name].decode(images[slice(*part)], own)
         size = self.structure[name].shape
@@ -214,7 +222,7 @@ class FeatureArrays:
         return found
 
     def _encoded(self, name: str, column: Column) -> list[Any]:
-        """The images of all records: encoded, or as pixels where they are stored so."""
+        """Return the images of all records: encoded, or as pixels if they are stored raw."""
         _check_dense(name, column, ())
         values: list[Any] = column.values.tolist()
         if self._features[name].is_image:
@@ -225,7 +233,7 @@ class FeatureArrays:
         return [np.frombuffer(value, np.uint8).reshape(shape) for value in values]
 
     def _equal_tensors(self, name: str, column: Column) -> Array | None:
-        """Tensors of one shape at once; None where that is not so simple."""
+        """Decode tensors of one shape in one step, or return None if their dtype prevents that."""
         spec = self._features[name].tensor
         assert spec is not None
         if spec.dtype == "string" or not spec.num_elements:
@@ -240,7 +248,7 @@ class FeatureArrays:
         return np.frombuffer(content, numpy_dtype(spec.dtype)).reshape(len(values), *spec.shape)
 
     def _values(self, name: str, columns: Mapping[str, Any]) -> Iterator[Any]:
-        """The feature of each record, which is no image and has no values as they are."""
+        """Yield the value of each record for tensors, audio, feature lists and sparse features."""
         feature, column = self._features[name], columns[name]
         if feature.is_sequence:
             yield from (_steps(feature, one) for one in column.values)
@@ -261,7 +269,7 @@ class FeatureArrays:
 
 
 def _own_values(feature: Feature, column: Column, companion: Column | None) -> Iterator[Array]:
-    """A sparse feature of each record, in its own shape."""
+    """Yield the values of a sparse feature for each record, in the record's shape."""
     values = column.values.astype(_DTYPES[feature.type], copy=False)
     rows = itertools.pairwise(splits_of(column.counts).tolist())
     shapes: Iterator[Any] = itertools.repeat((-1,))
@@ -273,7 +281,7 @@ def _own_values(feature: Feature, column: Column, companion: Column | None) -> I
 
 
 def _steps(feature: Feature, steps: Sequence[Sequence[Any]]) -> Array:
-    """One record's feature list: `(steps, *shape)`, or `(steps, longest)` of unequal ones."""
+    """Return a record's feature list: `(steps, *shape)`, or padded `(steps, longest)`."""
     dtype, lengths = _DTYPES[feature.type], [len(step) for step in steps]
     values = array_of([value for step in steps for value in step], dtype)
     if feature.extra["sequence"] == "ragged":
@@ -284,7 +292,7 @@ def _steps(feature: Feature, steps: Sequence[Sequence[Any]]) -> Array:
 
 
 def _is_plain(feature: Feature) -> bool:
-    """Whether its values are the arrays' as they are."""
+    """Return whether the feature's values need no decoding."""
     is_bytes_of_one = feature.has_pixels or feature.tensor is not None or is_audio(feature)
     return not is_bytes_of_one and not feature.is_sequence
 
@@ -294,7 +302,7 @@ def _has_companion(feature: Feature) -> bool:
 
 
 def _filled(column: Column, feature: Feature) -> Column:
-    """With the default of a feature where a record has no value."""
+    """Fill in a feature's default for records without a value."""
     default = feature.extra["default"]
     default = default.encode() if isinstance(default, str) else default
     size, lacks = math.prod(feature.shape), column.counts == 0
@@ -305,7 +313,7 @@ def _filled(column: Column, feature: Feature) -> Column:
 
 
 def _dense(name: str, column: Column, feature: Feature) -> Array:
-    """`(rows, *shape)` of a feature that every record has."""
+    """Return a feature that every record has as `(rows, *shape)`."""
     is_list = "default" in feature.extra and feature.shape != ()
     if is_list and (column.counts != math.prod(feature.shape)).any():
         rule = "features whose lists are all of one length, where a record has one"
@@ -324,10 +332,10 @@ def _dense(name: str, column: Column, feature: Feature) -> Array:
 
 
 def with_missing_values(features: Mapping[str, Feature], label: str | None) -> dict[str, Feature]:
-    """Return the features to read where some records lack a value that the others have one of.
+    """Return the features to read, with a rule for values that some records lack.
 
-    Of the label every record must have a value, and records without it are refused. Of another
-    integer a missing value is -1: 0 would be a class.
+    Records without a value for the label are refused. Any other missing integer is -1, since 0
+    would be a class.
     """
     found = dict(features)
     for name, feature in features.items():
@@ -355,12 +363,15 @@ def _unlike(expected: str, got: str) -> DatasetError:
 
 
 def is_audio(feature: Feature) -> bool:
-    """Whether a feature's bytes are a WAV file."""
+    """Return whether a feature's bytes are a WAV file."""
     return feature.type == "string" and feature.extra.get("encoding") == "wav"
 
 
 def _decode_wav(data: bytes, feature: Feature, seconds: float | None) -> npt.NDArray[np.float32]:
-    """`(samples, channels) float32` in [-1, 1) of a WAV file of 16-bit PCM.
+    """Decode a WAV file of 16-bit PCM to `(samples, channels) float32` in [-1, 1).
+
+    Raises:
+        ValueError: the bytes are not such a file, or have another sample rate.
 
     Source: RIFF, "Multimedia Programming Interface and Data Specifications 1.0" (1991).
     """
@@ -381,7 +392,7 @@ def _decode_wav(data: bytes, feature: Feature, seconds: float | None) -> npt.NDA
 
 
 def check_followers(features: Mapping[str, Feature], options: "InputOptions") -> None:
-    """Refuses features that cannot follow the images that they are read with, as a ConfigError."""
+    """Raise a ConfigError if a feature cannot follow the changes of the images read with it."""
     boxes, chain = [name for name in _BOXES if name in features], options.augmentation
     maps = [name for name, feature in features.items() if feature.extra.get("label_map")]
     is_whole = options.image_size is None or options.image.resize == "stretch"

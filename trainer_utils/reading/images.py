@@ -1,13 +1,14 @@
-"""Images to batches of arrays, in threads, without a framework.
+"""Decode images to batches of arrays, in threads, without a framework.
 
-It is planned which part of each image is kept, at what scale, and its new size: points and extents
-are `(images, 2)` integers, rows before columns, in pixels, and what is random follows from a
-record's key alone. Only that part is decoded, by libjpeg at 1/2, 1/4 or 1/8 of the scale where the
-target is less than that; each image goes through all steps in one thread, while it is in the cache.
+A plan decides which part of each image is kept, at what scale, and its new size. Points and extents
+are `(images, 2)` integers, rows before columns, in pixels. All randomness follows from a record's
+key. Only the planned part is decoded. libjpeg decodes at 1/2, 1/4 or 1/8 of the scale if the target
+is smaller than that. Each image goes through all steps in one thread, while it is in the CPU's
+cache.
 
-JPEGs are decoded by simplejpeg, PNGs by OpenCV, all else by Pillow. Their pixels are those of
-`tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")` and `decode_png`; CMYK and the like within a
-level. Tags of EXIF turn nothing: images are turned when they are written.
+simplejpeg decodes JPEGs, OpenCV PNGs, and Pillow all other formats. The pixels equal the output of
+`tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")` and `decode_png`; CMYK and similar colours differ
+by at most one level. EXIF orientation is ignored here: the writer applies it.
 """
 
 import contextlib
@@ -37,20 +38,20 @@ Keys = npt.NDArray[np.uint64]
 Box = tuple[int, int, int, int]
 Data = bytes | memoryview
 Image = Data | Pixels
-"""Encoded, or `(height, width, channels) uint8`."""
+"""An encoded image, or pixels as `(height, width, channels) uint8`."""
 
 _COLOURS = {1: "GRAY", 3: "RGB"}
 _MODES = {1: "L", 3: "RGB"}
-_COLOUR_SPACES = ("YCbCr", "Gray")  # in simplejpeg's words
-SMALLEST_SCALED = 16  # pixels; of less, simplejpeg's choice of a scale is not clear
-_MARGIN = 2  # rows below a part that smoothing of colours looks at
+_COLOUR_SPACES = ("YCbCr", "Gray")  # simplejpeg's names
+SMALLEST_SCALED = 16  # pixels; below this, simplejpeg's choice of a scale is unclear
+_MARGIN = 2  # rows below a part that chroma upsampling reads
 _END = b"\xff\xd9"
-_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")  # of Pillow's; some others run programs
-_ATTEMPTS = 10  # at a crop of the area and aspect drawn
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")  # some others run programs
+_ATTEMPTS = 10  # tries to place a crop of the drawn area and aspect
 _MOST_SCALING = 3  # powers of two: libjpeg decodes at 1/2, 1/4 and 1/8
 MOST_VALUES = 1 << 29
-"""Of an image: TensorFlow takes no more, either."""
-# By name: mean and standard deviation, of all channels or of each.
+"""The maximum number of values of an image, as in TensorFlow."""
+# Mean and standard deviation by name, for all channels or for each.
 NORMALIZATIONS: Mapping[str, tuple[Any, Any]] = {
     "unit": (0.0, 255.0),
     "symmetric": (127.5, 127.5),
@@ -60,13 +61,14 @@ NORMALIZATIONS: Mapping[str, tuple[Any, Any]] = {
 
 
 class ImagePlan(NamedTuple):
-    """What becomes of one image.
+    """The planned changes to one image.
 
     Attributes:
-        box: what is kept of it: top, left, height, width.
-        ratio, scaled_box: a JPEG is decoded at 1 / `ratio`, where the box has these corners.
-        target: height and width that what is kept is resized to.
-        is_mirrored: whether that is then mirrored.
+        box: the part to keep: top, left, height, width.
+        ratio: a JPEG is decoded at 1 / `ratio` of its scale.
+        scaled_box: the box at that scale.
+        target: the height and width after resizing.
+        is_mirrored: whether the result is mirrored.
     """
 
     box: Box
@@ -83,10 +85,13 @@ def plan_images(
     *,
     scales: bool = True,
 ) -> list[ImagePlan]:
-    """A plan for each image, of a height and width.
+    """Plan the changes to each image.
 
-    `keys` are `(images,) uint64`, where the options are random; `scales` says whether JPEGs may be
-    decoded at a smaller scale, if the options allow it.
+    Args:
+        options: the settings of the input.
+        sizes: the height and width of each image.
+        keys: `(images,) uint64`, required for random options.
+        scales: whether JPEGs may be decoded at a smaller scale, if the options allow it.
     """
     whole = np.array(sizes, np.int64).reshape(-1, 2)
     begin, extent, ratios = np.zeros_like(whole), whole, np.ones_like(whole)
@@ -105,14 +110,14 @@ def plan_images(
     else:
         size = np.array(options.image_size)
         if options.image.resize == "crop" and not chain.crops:
-            # The largest box of that aspect; of an odd rest, the smaller half comes before it.
+            # The largest centred box of that aspect. An odd remainder puts the smaller half first.
             of_aspect = (whole[:, ::-1] * size + size[::-1] // 2) // size[::-1]
             extent = np.clip(of_aspect, 1, whole)
             begin = (whole - extent) // 2
         targets = np.broadcast_to(size, whole.shape)
-        if options.pads:  # rounded down as `tf.image.resize_with_pad` does
+        if options.pads:  # round down like `tf.image.resize_with_pad`
             targets = np.clip(extent * size[::-1] // extent[:, ::-1], 1, size)
-        if scales and options.image.dct_scaling:  # the largest that leaves more than that both ways
+        if scales and options.image.dct_scaling:  # the largest ratio that still exceeds the target
             fits = ((extent - 1) // targets).min(axis=1, keepdims=True)
             powers = np.log2(np.maximum(fits, 1)).astype(np.int64)
             ratios = 1 << np.minimum(powers, _MOST_SCALING)
@@ -127,15 +132,14 @@ def plan_images(
 
 
 def are_mirrored(keys: Keys) -> npt.NDArray[np.bool_]:
-    """Whether the image of each key is mirrored, where images are: half of them."""
+    """Return for each key whether its image is mirrored; half of them are."""
     return draw_uniforms(keys, count=1, purpose=1)[:, 0] < 0.5
 
 
 def draw_uniforms(keys: Keys, *, count: int, purpose: int = 0) -> npt.NDArray[np.float64]:
-    """`(images, count)` numbers in [0, 1) for each key, multiples of 2**-53, on every machine.
+    """Draw `(images, count)` numbers in [0, 1), multiples of 2**-53, equal on every machine.
 
-    The purpose, from 0, goes into the state, rather than along one sequence, which
-    would overlap.
+    The purpose, from 0, is part of the state. An offset into one sequence would overlap.
     """
     state = splitmix64(
         keys ^ splitmix64(np.zeros(1, np.uint64), np.array([purpose + 1], np.uint64))
@@ -147,10 +151,10 @@ def draw_uniforms(keys: Keys, *, count: int, purpose: int = 0) -> npt.NDArray[np
 def _random_boxes(
     whole: Pairs, keys: Keys, area: tuple[float, float], aspect: tuple[float, float]
 ) -> tuple[Pairs, Pairs]:
-    """Boxes of random shares of images, of random aspects, at random places: begin and extent.
+    """Draw boxes of random area, aspect and position; return begins and extents.
 
-    Of the first attempt that lies within the image; where none of ten does, as in a very long
-    image, the middle with the nearest aspect.
+    The first of ten attempts that is within the image is used. If all fail, as for a very long
+    image, the box is in the middle with the nearest aspect.
 
     Source: "Going deeper with convolutions" (Szegedy et al., 2014), the augmentation of Inception.
     """
@@ -170,7 +174,16 @@ def _random_boxes(
 
 
 class Normalization:
-    """(value - mean) / deviation, by a name or `(mean, deviation)`, in floats of `dtype`."""
+    """Normalization (value - mean) / deviation to floats.
+
+    Args:
+        given: a name in `NORMALIZATIONS`, or `(mean, deviation)`.
+        channels: the number of channels.
+        dtype: the name of the resulting float type.
+
+    Raises:
+        ConfigError: the numbers do not fit the channels, or the type needs a missing library.
+    """
 
     def __init__(self, given: Any, *, channels: int, dtype: str) -> None:
         pair: Any = NORMALIZATIONS[given] if isinstance(given, str) else given
@@ -183,21 +196,21 @@ class Normalization:
             rule = "float32 or float16 where ml_dtypes is not installed"
             cure = "pip install ml_dtypes, which TensorFlow and jax bring"
             raise ConfigError.of("dtype", dtype, allowed=rule, advice=cure) from error
-        # What each value becomes: `(1, 256, 1 or channels)`. Floats of 16 bits as integers of the
-        # same bits, since OpenCV does not know them.
+        # The result for each value: `(1, 256, 1 or channels)`. 16-bit floats are viewed as
+        # integers, since OpenCV does not support them.
         table = ((np.arange(256)[:, np.newaxis] - mean) / deviation).astype(self.dtype)
         table = table if table.itemsize == 4 else table.view(np.uint16)
         self._table = np.ascontiguousarray(table[np.newaxis])
-        # What makes a pixel of itself and a 1 after it: `(channels, channels + 1)`.
+        # The affine transform of a pixel followed by a 1: `(channels, channels + 1)`.
         scales = np.diag(np.broadcast_to(1 / deviation, channels))
         self._matrix = np.column_stack([scales, np.broadcast_to(-mean / deviation, channels)])
 
     def write(self, pixels: Array, *, to: Array) -> None:
         """Normalize `(height, width, channels)` integers into an array of that shape and `dtype`.
 
-        Of uint8 there are 256 values, so it is a look-up in one pass; of channels that differ, in
-        float32, OpenCV's own multiplication takes two thirds of its time (85 and 126 us of 224 x
-        224). Of uint16, 65,535 is what 255 is of uint8.
+        uint8 has 256 values, so one pass with a look-up table suffices. If channels differ and the
+        dtype is float32, OpenCV's transform takes two thirds of the time (85 and 126 us for 224 x
+        224). For uint16, 65,535 corresponds to 255 in uint8.
         """
         import cv2
 
@@ -205,7 +218,7 @@ class Normalization:
             scales, shifts = np.diag(self._matrix) / 257, self._matrix[:, -1]
             to[...] = (pixels * scales + shifts).astype(self.dtype)
             return
-        if self._table.shape[-1] == 1:  # all channels are alike, which takes less
+        if self._table.shape[-1] == 1:  # one channel is faster
             pixels, to = pixels.reshape(len(pixels), -1), to.reshape(len(to), -1)
         elif self.dtype == np.float32:
             np.copyto(to, pixels)
@@ -215,14 +228,14 @@ class Normalization:
 
 
 def plain_jpeg_size(data: Data) -> tuple[int, int] | None:
-    """Height and width of a JPEG that simplejpeg reads as all decoders do."""
+    """Return the size of a JPEG that simplejpeg decodes like all decoders, else None."""
     import simplejpeg
 
     if data[: len(media.JPEG)] != media.JPEG:
         return None
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
-    except (KeyError, ValueError):  # the former of samplings that it does not know, as 4:4:1
+    except (KeyError, ValueError):  # KeyError: an unknown sampling, such as 4:4:1
         return None
     return (height, width) if colours in _COLOUR_SPACES else None
 
@@ -230,7 +243,7 @@ def plain_jpeg_size(data: Data) -> tuple[int, int] | None:
 def decode_jpeg_part(
     data: Data, size: tuple[int, int], plan: ImagePlan, *, channels: int
 ) -> Pixels | None:
-    """What is kept of a plain JPEG, at the scale that is enough; None: decode it otherwise."""
+    """Decode the planned part of a plain JPEG at its scale, or return None to decode it fully."""
     import simplejpeg
 
     (height, width), ratio = size, plan.ratio
@@ -255,10 +268,10 @@ def decode_jpeg_part(
 
 
 def _cut_to(data: Data, rows: int) -> Data | bytearray:
-    """A JPEG less high, if that spares decoding its rest; else as it is.
+    """Lower a JPEG's height if that avoids decoding its rest; else return it unchanged.
 
-    A scan's blocks come from the top of the image to the bottom, and a decoder stops after the last
-    row and only warns of what follows. What is not known to be whole to its end is left as it is.
+    A scan's blocks run from top to bottom. A decoder stops after the last row and only warns of the
+    remaining data. A file that may be incomplete is returned unchanged.
     """
     frame = None
     for start, marker, _ in media.jpeg_segments(data) if data[-2:] == _END else ():
@@ -266,7 +279,7 @@ def _cut_to(data: Data, rows: int) -> Data | bytearray:
             frame = media.frame_at(data, start, marker)
         elif marker == media.SOS and frame is not None:
             has_all = data[start + 4 : start + 5] == bytes([frame.components])
-            if has_all and frame.process in (media.BASELINE, media.EXTENDED):  # row by row
+            if has_all and frame.process in (media.BASELINE, media.EXTENDED):  # blocks in row order
                 cut = bytearray(data)
                 cut[frame.height_offset : frame.height_offset + 2] = rows.to_bytes(2, "big")
                 return cut
@@ -274,7 +287,7 @@ def _cut_to(data: Data, rows: int) -> Data | bytearray:
 
 
 def image_size(data: Data) -> tuple[int, int]:
-    """Height and width, which the head says; raises what Pillow raises."""
+    """Return height and width from the header; propagate Pillow's errors."""
     if data[: len(media.PNG)] == media.PNG and len(data) >= 24:
         return int.from_bytes(data[20:24], "big"), int.from_bytes(data[16:20], "big")
     with _opened(data) as image:
@@ -283,11 +296,16 @@ def image_size(data: Data) -> tuple[int, int]:
 
 
 def decode_image(data: Data, *, channels: int, keeps_values: bool = False, bits: int = 8) -> Array:
-    """Decode an image of any format to `(height, width, channels)`; of a film, its first picture.
+    """Decode an image of any format to `(height, width, channels)`; the first frame of several.
 
-    With `keeps_values` a grey or indexed image's stay as they are, as in maps of class ids. With
-    16 `bits` a PNG of 16 bits a channel is uint16. All else is uint8. Raises whatever its decoder
-    does where it cannot be decoded, or its end is missing.
+    Args:
+        data: the encoded image.
+        channels: 1 or 3.
+        keeps_values: whether grey and indexed images keep their stored values, such as class ids.
+        bits: 16 to return a 16-bit PNG as uint16; the result is uint8 otherwise.
+
+    Raises:
+        Exception: the decoder's error, for an image that is damaged or truncated.
     """
     import cv2
 
@@ -296,7 +314,7 @@ def decode_image(data: Data, *, channels: int, keeps_values: bool = False, bits:
         flags = kind | cv2.IMREAD_IGNORE_ORIENTATION
         flags |= cv2.IMREAD_ANYDEPTH if bits == 16 else 0
         found: Any = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-        if found is None:  # which it says where memory ends, too
+        if found is None:  # OpenCV also returns None when memory runs out
             with _opened(data) as image:
                 image.load()
             raise ValueError("a PNG that is damaged or not whole")
@@ -306,8 +324,8 @@ def decode_image(data: Data, *, channels: int, keeps_values: bool = False, bits:
         return decoded
     with _opened(data) as image:
         if image.format == "JPEG" and channels == 1:
-            image.draft("L", image.size)  # its own luminance
-        if image.mode.startswith("I;16"):  # Pillow would cut off what is more than 255
+            image.draft("L", image.size)  # the JPEG's luminance
+        if image.mode.startswith("I;16"):  # Pillow would clip values above 255
             pixels = (np.asarray(image) >> 8).astype(np.uint8)
         elif keeps_values and image.mode in ("L", "P"):
             pixels = np.asarray(image)
@@ -321,15 +339,15 @@ def _opened(data: Data) -> Any:
 
     try:
         return Image.open(io.BytesIO(data), formats=_FORMATS)
-    except UnidentifiedImageError as error:  # whose text is the address of an object
+    except UnidentifiedImageError as error:  # its message is an object's address
         raise ValueError(f"{bytes(data[:8])!r}…, none of {', '.join(_FORMATS)}") from error
 
 
 class _OpenCVThreads:
-    """OpenCV's number of threads, which is one for all of a process.
+    """OpenCV's number of threads, a global of the process.
 
-    While images are decoded here, in threads of this package, it is 1. Afterwards it is what the
-    program had set.
+    It is 1 while this package decodes images in its own threads. Afterwards the program's value is
+    restored.
     """
 
     def __init__(self) -> None:
@@ -337,7 +355,7 @@ class _OpenCVThreads:
 
     @contextlib.contextmanager
     def one(self) -> Iterator[None]:
-        """Let OpenCV compute in the calling thread alone until the block ends."""
+        """Limit OpenCV to the calling thread until the block ends."""
         import cv2
 
         with self._lock:
@@ -354,7 +372,7 @@ class _OpenCVThreads:
                     cv2.setNumThreads(self._before)
 
     def forget_users(self) -> None:
-        """Start again, in a child that has none of its parent's threads."""
+        """Reset the state in a forked child, which lacks its parent's threads."""
         self._lock, self._users = threading.Lock(), 0
 
 
@@ -364,10 +382,11 @@ if hasattr(os, "register_at_fork"):
 
 
 class ImageDecoder:
-    """Decodes images as options say, to 1 or 3 channels.
+    """Decoder of images to 1 or 3 channels, following the options.
 
-    Of a `label_map` the nearest value is taken, and none are mixed; it is cut, mirrored and moved
-    as the image of the same key is. With 16 `bits` pixels are uint16, those of 8 bits times 257.
+    For a `label_map` the nearest value is taken, never a blend. It is cut, mirrored and moved like
+    the image with the same key. With 16 `bits` pixels are uint16, and 8-bit values are multiplied
+    by 257.
     """
 
     def __init__(
@@ -384,33 +403,34 @@ class ImageDecoder:
 
     @property
     def shape(self) -> tuple[int | None, int | None, int]:
-        """Of one image, as far as is known."""
+        """Shape of one image, with None for unknown dimensions."""
         height, width = self._options.image_size or (None, None)
         return height, width, self._channels
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the arrays."""
+        """Type of the arrays."""
         if self._normalization is not None:
             return self._normalization.dtype
         return np.dtype(np.uint16 if self._bits == 16 else np.uint8)
 
     def decode(self, images: Sequence[Image], keys: Keys | None = None) -> Array:
-        """A batch `(batch, height, width, channels)`, integers or floats, which stays as it is.
+        """Decode images to a new `(batch, height, width, channels)` array of integers or floats.
 
         Args:
-            images: of any sizes; of one, where the options have no `image_size`.
-            keys: `(batch,) uint64`, one for a record and epoch; needed where options are random.
+            images: the encoded images or pixels. They have one size if the options set no
+                `image_size`.
+            keys: `(batch,) uint64`, one for a record and epoch; required for random options.
 
         Raises:
-            DatasetError: they differ in size.
-            Exception: what the decoder of an image raises that cannot be decoded.
+            DatasetError: the images differ in size.
+            Exception: a decoder's error.
         """
         found = [self._size(image) for image in images]
         sizes, are_plain = [size for size, _ in found], [is_plain for _, is_plain in found]
         plans = plan_images(self._options, sizes, keys, scales=not self._label_map)
         for (height, width), plan, is_jpeg in zip(sizes, plans, are_plain, strict=True):
-            ratio = plan.ratio if is_jpeg else 1  # a JPEG is decoded at that scale
+            ratio = plan.ratio if is_jpeg else 1  # a JPEG is decoded at the reduced scale
             if height * width * self._channels >= MOST_VALUES * ratio**2:
                 raise ValueError(f"one of {height} x {width} pixels")
         targets = {plan.target for plan in plans} or {(0, 0)}
@@ -439,7 +459,7 @@ class ImageDecoder:
         return batch
 
     def _size(self, image: Image) -> tuple[tuple[int, int], bool]:
-        """Height and width, and whether that is a plain JPEG's."""
+        """Return height and width, and whether the image is a plain JPEG."""
         if isinstance(image, np.ndarray):
             return (image.shape[0], image.shape[1]), False
         of_jpeg = None if self._label_map else plain_jpeg_size(image)
@@ -449,7 +469,7 @@ class ImageDecoder:
         return size, of_jpeg is not None
 
     def _part(self, image: Image, size: tuple[int, int], plan: ImagePlan, is_plain: bool) -> Array:
-        """Return what is kept of an image, in as many channels and bits as are asked for."""
+        """Return the planned part of an image, with the required channels and bits."""
         part = self._decoded_part(image, size, plan, is_plain)
         if self._bits == 16 and part.dtype == np.uint8:
             part = part.astype(np.uint16) * np.uint16(257)  # 255 becomes 65,535
@@ -480,7 +500,7 @@ class ImageDecoder:
         return np.asarray(grey, pixels.dtype)[..., np.newaxis]
 
     def _fitted(self, part: Array, plan: ImagePlan, row: Array) -> Array:
-        """What is kept, in its new size; in its row of the batch, where that spares a copy."""
+        """Resize, pad and mirror a part; use its row of the batch if that saves a copy."""
         import cv2
 
         height, width = plan.target

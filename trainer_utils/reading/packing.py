@@ -1,4 +1,4 @@
-"""Rows that are packs of documents: found by an index, cut out of records, laid side by side.
+"""Read packs of documents: look them up in an index, cut them out of records, concatenate them.
 
 sources = packed_sources(sources, options)        # their ranges now count packs
 packs = Packs(sources, options, order.ranges)
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
 
-_MASK = "loss_mask"  # the feature of a chat's tokens, 1 for those that the assistant wrote
-_SCAN_BYTES, _SCAN_ROWS = 16 << 20, 1 << 16  # of records whose lengths are taken together
-_ITEM_BYTES = 4  # of a token in a batch, which is int32
+_MASK = "loss_mask"  # a chat's feature: 1 for tokens that the assistant wrote
+_SCAN_BYTES, _SCAN_ROWS = 16 << 20, 1 << 16  # limits of the records scanned at once
+_ITEM_BYTES = 4  # bytes of a token in a batch, an int32
 
 Array = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
@@ -39,22 +39,25 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PackedSource(Source):
-    """A source whose `ranges`, and so whose records, are packs of those of `records`."""
+    """A source whose `ranges` count packs of the records of another source, `records`."""
 
     records: Source
     packs: PackIndex
 
     @property
     def mean_bytes(self) -> float:
-        """Of a pack in memory."""
+        """Bytes of a pack in memory."""
         return float(self.packs.options.length * _ITEM_BYTES)
 
 
 def packed_sources(sources: Sequence[Source], options: "InputOptions") -> list[Source]:
-    """Sources as `options.pack` has them: where it is None, or they are packed, as they are.
+    """Return sources of packs as `options.pack` asks; without it, or if packed, the same sources.
 
-    The lengths of all documents are found by one pass over the dataset, and kept in the cache's
-    folder for the next time, for whatever packs. Refuses features that hold no tokens.
+    One pass over the dataset finds the lengths of all documents. They are kept in the cache folder
+    for the next time, for any packing.
+
+    Raises:
+        ConfigError: the feature holds no tokens.
     """
     pack = options.pack
     if pack is None:
@@ -82,7 +85,7 @@ def packed_sources(sources: Sequence[Source], options: "InputOptions") -> list[S
 
 
 def _check_tokens(feature: Feature, pack: PackOptions) -> None:
-    """Refuses a feature that is no list of tokens, and an `eos` that its tokenizer has not."""
+    """Raise a ConfigError if a feature is no list of tokens, or `eos` is not in its vocabulary."""
     is_list = feature.type == "int" and not feature.is_sequence and len(feature.shape) <= 1
     if not (is_list or feature.tokens):
         kinds = {"float": "numbers with a fraction", "string": "texts or bytes"}
@@ -97,12 +100,12 @@ def _check_tokens(feature: Feature, pack: PackOptions) -> None:
 
 
 def _lengths(source: Source, feature: Feature, options: "InputOptions") -> npt.NDArray[np.uint32]:
-    """`(records,)`: the tokens of each document, from the cache or from the records."""
-    from trainer_utils.options import CacheOptions  # which imports this room
+    """Return the number of tokens of each document, `(records,)`, from the cache or the records."""
+    from trainer_utils.options import CacheOptions  # options imports this package
 
     assert options.pack is not None
     name = options.pack.feature
-    if source.dataset.manifest is None:  # it may be another the next time
+    if source.dataset.manifest is None:  # without one, changes go unnoticed
         return _scan(source, feature, name, options)
     given = options.cache.folder if isinstance(options.cache, CacheOptions) else None
     folder = own_folder("lengths", given=given)
@@ -132,7 +135,7 @@ def _scan(
 
 
 def _documents(rows: Rows, name: str, feature: Feature) -> tuple[Numbers, Array]:
-    """How many tokens each record has, and those of all, end to end."""
+    """Return the number of tokens of each record, and all tokens concatenated."""
     column = rows.parse([name], views=[name])[name]
     if column.kind not in ("", feature.type):
         kind = f"feature {name!r} of {feature.type} values as the dataset says"
@@ -163,14 +166,14 @@ def _has_masks(sources: Sequence[Source]) -> bool:
 
 
 class PackRows(NamedTuple):
-    """What some packs are made of.
+    """The documents and pieces of some packs.
 
     Attributes:
-        rows: their documents, each once.
-        places: `(pieces,) int64`, which of these each piece is of.
-        lengths: `(documents,) int64`, the tokens of each, as the index has them.
-        pieces: of the packs, row by row.
-        num_packs: how many packs.
+        rows: the documents, each once.
+        places: `(pieces,) int64`, the document of each piece.
+        lengths: `(documents,) int64`, the number of tokens of each, from the index.
+        pieces: the pieces of the packs, row by row.
+        num_packs: the number of packs.
     """
 
     rows: Rows
@@ -181,8 +184,16 @@ class PackRows(NamedTuple):
 
 
 class Packs:
-    """Reads the documents of packs as `RecordReader` does records, whose positions are those of
-    packs in `ranges`; and makes arrays of packs, as `FeatureArrays` does of records."""
+    """Reader and decoder of packs.
+
+    It reads documents with the interface of `RecordReader`, with positions of packs in `ranges`. It
+    makes arrays with the interface of `FeatureArrays`.
+
+    Args:
+        sources: the sources, as returned by `packed_sources`.
+        options: the settings of the input.
+        ranges: the ranges of packs to read.
+    """
 
     is_random = False
     images: Sequence[str] = ()
@@ -209,22 +220,22 @@ class Packs:
         self._sources = np.array([numbers[part.path] for part in ranges], np.int64)
 
     def read(self, positions: Numbers) -> PackRows:
-        """The documents of some packs."""
+        """Read the documents of the packs at some positions."""
         pieces, lengths = self._pieces(positions)
         records, first, places = np.unique(pieces.records, return_index=True, return_inverse=True)
         rows = self._reader.read(records)
         return PackRows(rows, places, lengths[first], pieces, len(positions))
 
     def read_ahead(self, positions: Numbers) -> None:
-        """Has documents at hand soon."""
+        """Start reading the documents of packs that are needed soon."""
         self._reader.read_ahead(np.unique(self._pieces(positions)[0].records))
 
     def leave_out(self, error: Exception) -> None:
-        """No other document can stand in for one: raises the error."""
+        """Raise the error, since no other document can replace one in a pack."""
         raise error
 
     def _pieces(self, positions: Numbers) -> tuple[Pieces, Numbers]:
-        """Of packs, with records among those of all sources; and the lengths of the latter."""
+        """Return the pieces of packs, with records numbered over all sources, and their lengths."""
         ranges, packs = self._positions.places_of(positions)
         sources = self._sources[ranges]
         parts, lengths = [], []
@@ -241,7 +252,7 @@ class Packs:
     def decode(
         self, rows: PackRows, sizes: Sequence[int] | None, keys: None = None
     ) -> list[dict[str, Array]]:
-        """Arrays of so many packs each, of documents as long as the index says, or of each pack."""
+        """Return one dict of arrays per batch of `sizes` packs; without sizes, one per pack."""
         arrays = self._arrays(rows)
         if sizes is None:
             return [{name: own[n] for name, own in arrays.items()} for n in range(rows.num_packs)]
@@ -269,7 +280,7 @@ class Packs:
                 before, start, number = row, row * self._pack.length, 0
             number += 1
             stop = start + count
-            # The last token of a piece has its target in the document, though not in the pack.
+            # The target of a piece's last token is in the document, but not in the pack.
             followed = min(count, end - begin - 1)
             flat[0][start:stop] = tokens[begin : begin + count]
             flat[1][start : start + followed] = tokens[begin + 1 : begin + 1 + followed]
@@ -281,7 +292,7 @@ class Packs:
         return arrays
 
     def _mask(self, rows: PackRows, ends: Numbers) -> Array:
-        """Return whether each of all tokens counts in the loss; an end token as the one before."""
+        """Return each token's weight in the loss; an end token has that of the token before it."""
         column = rows.rows.parse([_MASK], views=[_MASK])[_MASK]
         if (column.counts != rows.lengths).any():
             row = int((column.counts != rows.lengths).argmax())
@@ -301,7 +312,7 @@ class Packs:
         return rows.lengths + (self._pack.eos is not None)
 
     def _tokens(self, rows: PackRows) -> tuple[Array, Numbers]:
-        """The tokens of all documents, end to end, and where each ends there."""
+        """Return the tokens of all documents, concatenated, and the end of each document."""
         lengths, tokens = _documents(rows.rows, self._pack.feature, self._feature)
         if (lengths != rows.lengths).any():
             row = int((lengths != rows.lengths).argmax())

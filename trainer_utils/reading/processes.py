@@ -1,8 +1,8 @@
-"""Batches made by processes of their own, and handed over in memory that they share.
+"""Make batches in child processes, which hand them over in shared memory.
 
-A batch is a function of epoch and step, so any process may make any of them. Its arrays lie in a
-file of memory, which comes once over a socket and is used again when nobody holds them any more.
-The processes are new ones of this Python, which import nothing of the main module.
+A batch is a function of epoch and step, so any process may make any batch. Its arrays are in a
+memory file that is sent once over a socket. The file is used again when nothing refers to its
+arrays. The processes are fresh Python interpreters, which import nothing of the main module.
 """
 
 import collections
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trainer_utils.reading.batches import Batches
 
 
-_ALIGNMENT = 64  # bytes; TensorFlow copies what lies otherwise
+_ALIGNMENT = 64  # bytes; TensorFlow copies arrays that are aligned otherwise
 _LEAST_BYTES = 1 << 20
 _SERVE = (
     # Ctrl-C reaches the whole group: the process that reads the batches ends this one.
@@ -49,9 +49,16 @@ _SERVE = (
 
 
 class BatchProcesses:
-    """Makes batches, for any number of threads; the processes start with the first call.
+    """A pool of processes that make batches, for any number of threads.
 
-    Refuses functions in the options that another process cannot import.
+    The processes start with the first call.
+
+    Args:
+        batches: the batches to make.
+        count: the number of processes.
+
+    Raises:
+        ConfigError: the options have functions that another process cannot import.
     """
 
     def __init__(self, batches: "Batches", count: int) -> None:
@@ -65,9 +72,11 @@ class BatchProcesses:
         self._forked_in = os.getpid()
 
     def make(self, epoch: int, reads: Sequence[int]) -> tuple[list[Any], dict[Any, str]]:
-        """The batches of some reads of an epoch, and which records were found unreadable since.
+        """Return the batches of some reads of an epoch, and the newly found unreadable records.
 
-        Raises what `Batches` raises, and RuntimeError where the process was killed.
+        Raises:
+            RuntimeError: the process was killed.
+            Exception: an error raised by `Batches`.
         """
         idle = self._processes()
         try:
@@ -75,8 +84,8 @@ class BatchProcesses:
             answer = process.ask(epoch, list(reads))
             idle.put(process)
         except BaseException as error:
-            # Also an exception of a signal's handler. The process may still send its answer, which
-            # the next request would take for its own: another one takes its place.
+            # This includes exceptions of a signal's handler. The process may still send its answer,
+            # and the next request would take it for its own. So another process replaces it.
             idle.put(None)
             if isinstance(error, _ProcessEndedError):
                 raise RuntimeError(
@@ -85,16 +94,16 @@ class BatchProcesses:
                     f"processes={self._count}"
                 ) from error
             raise
-        if isinstance(answer, Exception):  # an OSError, too, is then what it met, and not its end
+        if isinstance(answer, Exception):  # including an OSError that the process ran into
             raise answer
         return answer
 
     def _processes(self) -> "queue.SimpleQueue[_Process | None]":
-        """The processes that are idle; None for each that is to be started."""
+        """Return the queue of idle processes; a None is replaced by a new process."""
         if self._forked_in != os.getpid():  # a thread of the parent may have held the lock
             self._forked_in, self._lock = os.getpid(), threading.Lock()
         with self._lock:
-            if self._owner != os.getpid():  # a process that was forked has its own
+            if self._owner != os.getpid():  # a forked process starts its own
                 idle = queue.SimpleQueue[_Process | None]()
                 for _ in range(self._count):
                     idle.put(_Process(self._payload))
@@ -103,10 +112,10 @@ class BatchProcesses:
 
 
 class _Importable(pickle.Pickler):
-    """A pickler that refuses functions and classes of the main module, by a PicklingError."""
+    """A pickler that raises PicklingError for functions and classes of the main module."""
 
     def reducer_override(self, value: Any) -> Any:
-        """Refuse a value that the other process would look for in a main module of its own."""
+        """Raise for a value that the other process would look up in its own main module."""
         if getattr(value, "__module__", None) == "__main__" and hasattr(value, "__qualname__"):
             raise pickle.PicklingError("one of the main module")
         return NotImplemented
@@ -121,7 +130,7 @@ class _ProcessEndedError(Exception):
 
 
 class _Process:
-    """One process, and the memory that it shares with this one."""
+    """A process, and the memory shared with it."""
 
     def __init__(self, payload: bytes) -> None:
         here, there = socket.socketpair()
@@ -142,9 +151,9 @@ class _Process:
         self.stop = weakref.finalize(self, _stop, self._process, self._connection)
 
     def ask(self, epoch: int, reads: list[int]) -> tuple[list[Any], dict[Any, str]] | Exception:
-        """Return what `BatchProcesses.make` returns, or the error that it raises.
+        """Return the result of `BatchProcesses.make`, or the error that it raises.
 
-        A process whose answer was not read to its end is stopped, and must not be asked again.
+        If the answer is not read completely, the process is stopped and must not be used again.
         """
         try:
             return self._ask(epoch, reads)
@@ -184,7 +193,7 @@ def _stop(process: "subprocess.Popen[bytes]", connection: Connection) -> int:
 
 
 def serve(descriptor: int) -> None:
-    """Answers calls until the other end of a socket is closed: a process's whole work."""
+    """Answer requests until the other end of a socket is closed."""
     connection, maps, free = Connection(descriptor), list[mmap.mmap](), set[int]()
     batches: Batches | None = None
     told: set[Any] = set()
@@ -209,22 +218,26 @@ def serve(descriptor: int) -> None:
             if file is not None:
                 reduction.send_handle(connection, file, os.getppid())
                 os.close(file)
-    except (EOFError, OSError):  # nobody asks any more
+    except (EOFError, OSError):  # the parent has gone
         return
 
 
 def _store(
     arrays: Sequence[memoryview], maps: list[mmap.mmap], free: set[int]
 ) -> tuple[int, list[tuple[int, int]], int | None]:
-    """Copies arrays into a file of memory that is free: which, and where; of a new one, itself."""
+    """Copy arrays into a free memory file.
+
+    Returns:
+        The file's number, the bounds of the arrays in it, and the descriptor of a new file or None.
+    """
     ends = [*itertools.accumulate(-(-one.nbytes // _ALIGNMENT) * _ALIGNMENT for one in arrays)]
     need = ends[-1] if ends else 0
     number, file = next((n for n in free if len(maps[n]) >= need), len(maps)), None
     free.discard(number)
     if number == len(maps):
-        # Powers of two, so that others fit too; what is not written takes no memory.
+        # Use powers of two, so that other batches fit too. Unwritten pages take no memory.
         size = max(_LEAST_BYTES, 1 << max(need - 1, 0).bit_length())
-        if hasattr(os, "memfd_create"):  # /dev/shm is 64 MB in many a container
+        if hasattr(os, "memfd_create"):  # many containers limit /dev/shm to 64 MB
             file = os.memfd_create("tfx-shards-batch")
         else:
             with tempfile.TemporaryFile() as stream:
@@ -238,7 +251,7 @@ def _store(
 
 
 def _sendable(error: Exception) -> Exception:
-    """An error as another process can raise it."""
+    """Return an error that the other process can unpickle, a RuntimeError if necessary."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

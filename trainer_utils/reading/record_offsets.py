@@ -34,7 +34,7 @@ SEGMENT = 4096
 
 _PART = 256 * SEGMENT  # records whose lengths are read at a time
 _MAX_SEGMENTS = 2048  # in the cache: 8 million records, 100 MB
-_MAX_INDEX_BYTES = 128 << 20  # of whole indices, of shards without offsets in theirs
+_MAX_INDEX_BYTES = 128 << 20  # bytes of whole indices, for shards whose index has no offsets
 _UNKNOWN = np.iinfo(np.int64).max
 _MAX_SOURCES = 1 << 14  # indices that are open
 _LOW = 0xFFFFFFFF
@@ -87,7 +87,13 @@ class WholeIndex:
 
 
 class SlicedIndex:
-    """An index file of which only the needed parts are read.
+    """An index file that is read in parts, as needed.
+
+    Args:
+        path: the path of the index file.
+        layout: the places of its columns.
+        index_bytes: the size of the file.
+        reader: copies parts of mapped files.
 
     Attributes:
         layout: the places of its columns.
@@ -111,7 +117,7 @@ class SlicedIndex:
             else:
                 self._stream = stream
         self.files = int(self._stream is not None)
-        # For each segment the offset of its first record, of an index without starts.
+        # The offset of each segment's first record, for an index without starts.
         self._segment_starts: Positions | None = None
 
     def read(self, first: int, stop: int) -> tuple[Positions, Sums | None]:
@@ -277,7 +283,7 @@ class RecordOffsets:
         )
 
     def _load(self, wanted: Positions, missing: Positions) -> None:
-        """Read the missing segments into slots, of which the wanted ones are not reused."""
+        """Read the missing segments into slots that hold no wanted segment."""
         free = np.setdiff1d(np.arange(len(self._last_use)), self._slots)
         if len(free) < len(missing):
             is_spare = ~np.isin(self._keys, wanted)

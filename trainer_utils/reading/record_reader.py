@@ -1,7 +1,7 @@
-"""Records by their positions: read wherever they lie, and every checksum checked.
+"""Read records by position, from any storage, and check every checksum.
 
-With `on_corrupt="skip"` the next record that can be read stands in the place of each that cannot,
-so that every batch has its size and every step is there.
+With `on_corrupt="skip"` the next readable record replaces each unreadable one. So every batch has
+its size, and every step exists.
 """
 
 import contextlib
@@ -36,7 +36,14 @@ Positions = npt.NDArray[np.int64]
 
 
 class Rows:
-    """Records, one after the other: framed in `data`, payloads by `(rows,)` begins and ends."""
+    """Records in one buffer: frames in `data`, and payloads by `(rows,)` begins and ends.
+
+    Args:
+        data: the frames, one after the other.
+        begins: `(rows,) int64`, the begin of each payload.
+        ends: `(rows,) int64`, the end of each payload.
+        name: returns the path and number of a row's record.
+    """
 
     def __init__(
         self, data: Buffer, begins: Positions, ends: Positions, name: Callable[[int], RecordName]
@@ -47,13 +54,13 @@ class Rows:
         return len(self.begins)
 
     def part(self, begin: int, end: int) -> "Rows":
-        """Some of them."""
+        """Return the rows from `begin` to `end`."""
         name = lambda row: self.name(begin + row)  # noqa: E731
         return Rows(self.data, self.begins[begin:end], self.ends[begin:end], name)
 
     @property
     def checksums(self) -> npt.NDArray[np.uint32]:
-        """`(rows,) uint32`, masked, of the payloads."""
+        """Masked checksums of the payloads, `(rows,) uint32`."""
         return footers_of(self.data, self.ends + FOOTER_BYTES)
 
     def parse(
@@ -69,14 +76,14 @@ class Rows:
             return parse_examples(*bounds, names, views=views, kinds=kinds)
 
     def parse_lists(self, names: Collection[str]) -> dict[str, Column]:
-        """Some feature lists of all records, as `parse_feature_lists` has them."""
+        """Return some feature lists of all records, as `parse_feature_lists` does."""
         with self._naming():
             return parse_feature_lists(self.data, self.begins, self.ends, names)
 
     def documents(
         self, name: str, column: Column, spec: TokenSpec
     ) -> tuple[Positions, npt.NDArray[Any]]:
-        """How many tokens each record has, and those of all, of bytes that are tokens."""
+        """Return the number of tokens of each record, and all tokens, for token bytes."""
         values = column.values.tolist()
         sizes, lengths = np.fromiter(map(len, values), np.int64, len(values)), column.counts.copy()
         is_bad = column.counts > 1
@@ -89,7 +96,7 @@ class Rows:
         return lengths, spec.decode(b"".join(values))
 
     def error(self, row: int, *, expected: str, got: str, advice: str = "") -> DatasetError:
-        """The error of a record that is not what its dataset says."""
+        """Return the error of a record that differs from its dataset's description."""
         path, record = self.name(row)
         return DatasetError.at(path, expected=expected, got=got, record=record, advice=advice)
 
@@ -104,12 +111,16 @@ class Rows:
 
 
 class RecordReader:
-    """Reads records of `ranges`, which positions are places in; for threads and forked processes.
+    """Reader of the records of `ranges` by position, for threads and forked processes.
+
+    Args:
+        sources: the splits to read.
+        options: the settings of the input.
+        ranges: the ranges of records that positions refer to.
 
     Attributes:
-        unreadable: why each record that another stands in for could not be read, by path and
-            number.
-        reads_ahead: whether it is worth while to say what is read soon.
+        unreadable: the error of each record that another one replaces, by path and number.
+        reads_ahead: whether calls of `read_ahead` make reading faster.
     """
 
     def __init__(
@@ -120,7 +131,7 @@ class RecordReader:
         self._skips = options.on_corrupt == "skip"
         self.unreadable: dict[RecordName, str] = {}
         self._bad: set[tuple[int, int]] = set()  # shard's index and record's number
-        self._cut: set[int] = set()  # indices of shards of which the end is known to lack
+        self._cut: set[int] = set()  # indices of shards known to be truncated
         self._seen_bad: set[tuple[int, int, int]] = set()  # shard's index and bytes, once
         self._indices = {shard.path: index for index, shard in enumerate(self._shards)}
         self._ranges, self._positions = ranges, RecordPositions(ranges)
@@ -130,15 +141,15 @@ class RecordReader:
         self._open_here()
 
     def _open_here(self) -> None:
-        if self._process != os.getpid():  # as yet, or forked: threads and locks are its parent's
+        if self._process != os.getpid():  # first call, or a forked child
             self._files = ShardFiles(self._shards, self._options, mean_bytes=self._mean_bytes)
             self._process, self.reads_ahead = os.getpid(), self._files.reads_ahead
 
     def read(self, positions: Positions) -> Rows:
-        """The records of some positions, in their order.
+        """Return the records at some positions, in their order.
 
         Raises:
-            CorruptShardError: a record is damaged, or a shard is not the manifest's.
+            CorruptShardError: a record is damaged, or a shard differs from the manifest.
         """
         self._open_here()
         while True:
@@ -150,12 +161,12 @@ class RecordReader:
                 return rows
 
     def read_ahead(self, positions: Positions) -> None:
-        """Has records at hand soon."""
+        """Start reading records that are needed soon."""
         self._open_here()
         self._files.read_ahead(*self._locate(positions))
 
     def leave_out(self, error: Exception) -> None:
-        """Has another record stand in for the one that an error names, or raises it."""
+        """Replace the record that an error names by another from now on, or raise the error."""
         if not isinstance(error, DatasetError) or error.record is None:
             raise error
         self._note(self._indices[error.path or ""], error.record, error)
@@ -167,9 +178,10 @@ class RecordReader:
         self._bad.add((index, number))
 
     def _note_behind(self, index: int) -> None:
-        """Note all records behind the end of a shard that was cut.
+        """Note all records after the end of a truncated shard.
 
-        None of them stands in for another, so the ledger must know all once it knows one.
+        The search for a replacement skips them all at once, so the ledger must list all of them as
+        soon as one is found.
         """
         if index in self._cut:
             return
@@ -183,14 +195,14 @@ class RecordReader:
                     self.unreadable.setdefault(RecordName(path, number), why)
 
     def _locate(self, positions: Positions) -> tuple[Positions, Positions]:
-        """Which shard, and which record in it, positions are."""
+        """Return the shard of each position, and the number of the record in it."""
         ranges, numbers = self._positions.places_of(positions)
         return self._range_shards[ranges], numbers
 
     def _with_substitutes(
         self, positions: Positions, shards: Positions, numbers: Positions
     ) -> tuple[Positions, Positions]:
-        """The same but for those that cannot be read: the next that can stand in for these."""
+        """Return shards and numbers, with unreadable records replaced by the next readable ones."""
         for row, record in enumerate(zip(shards.tolist(), numbers.tolist(), strict=True)):
             place, tried = int(positions[row]), 0
             while (is_behind := record[1] >= self._files.counts[record[0]]) or record in self._bad:
@@ -211,7 +223,7 @@ class RecordReader:
         return shards, numbers
 
     def _read(self, shards: Positions, numbers: Positions) -> Rows | None:
-        """The records; None where some cannot be read, which is noted."""
+        """Return the records, or None if some cannot be read; these are noted."""
 
         def name(row: int) -> RecordName:
             return RecordName(self._shards[shards[row]].path, int(numbers[row]))
@@ -224,7 +236,7 @@ class RecordReader:
             return None
         data, starts = self._files.gather(shards, begins, ends)
         stops = starts + (ends - begins)
-        # A shard of another run may be of the same size, and its records whole.
+        # A shard of another run may have the same size, and intact records.
         footers, is_whole = check_frames(data, starts, stops)
         bad = np.flatnonzero((footers != sums) & are_known | ~is_whole).tolist()
         if not bad:
@@ -232,7 +244,7 @@ class RecordReader:
         rows = [(int(shards[n]), int(begins[n]), int(ends[n])) for n in bad]
         dropped = [self._files.forget(*row) for row in rows if row not in self._seen_bad]
         self._seen_bad.update(rows)
-        if any(dropped):  # it is a copy that is damaged, or what it is a copy of
+        if any(dropped):  # the copy is damaged, or its original
             return None
         for row in bad:
             frame = bytes(data[starts[row] : stops[row]])
@@ -253,9 +265,9 @@ class RecordReader:
         return None
 
     def _missing(self, index: int, number: int) -> CorruptShardError:
-        """What is wrong where a shard has no such record."""
+        """Return the error for a record that a shard lacks."""
         if (damage := self._files.damage.get(index)) is not None:
-            return copy.copy(damage)  # each time that it is raised, an error's traceback grows
+            return copy.copy(damage)  # an error's traceback grows each time that it is raised
         path = self._shards[index].path
         return CorruptShardError.at(
             path, expected="more records", got="the end of the file", record=number

@@ -1,4 +1,4 @@
-"""Files of which parts are fetched and copied to the disk: of object stores, and with `cache=`.
+"""Fetch parts of files and keep copies on disk, for object stores and with `cache=`.
 
 parts = RemoteParts(folder=None, max_bytes=1 << 30, is_global=False)
 parts.open(shard).read(0, 1 << 20)
@@ -26,15 +26,20 @@ from trainer_utils.storage import file_version, read_range
 from trainer_utils.storage.cache_folder import PART_BYTES, CacheFolder, copy_name, shard_version
 from trainer_utils.storage.open_files import can_copy_mapped
 
-_MOST_RECENT = 512  # parts that are held in memory, for want of room on the disk: twice a block
-_FETCHES, _READS = 16, 32  # requests at once: of parts ahead, and of what is waited for
+_MOST_RECENT = 512  # parts held in memory when the disk is full: twice a block
+_FETCHES, _READS = 16, 32  # concurrent requests: to read ahead, and to read now
 
 
 class RemoteParts:
-    """What all files share of which parts are fetched: the folder of copies, threads, memory.
+    """The folder of copies, threads and memory that all partly fetched files share.
 
-    Where the folder has no room, some parts are held in memory, or, with `is_global`, where records
-    are read from everywhere, these records alone are fetched.
+    If the disk is full, some parts are kept in memory. With `is_global`, as for a global shuffle,
+    single records are fetched instead.
+
+    Args:
+        folder: the folder of copies; None for the default.
+        max_bytes: the maximum size of the copies; None for no limit.
+        is_global: whether records are read from all shards at once.
     """
 
     def __init__(self, folder: str | None, max_bytes: int | None, *, is_global: bool) -> None:
@@ -44,16 +49,16 @@ class RemoteParts:
         self._reads = ThreadPoolExecutor(_READS, thread_name_prefix="tfx-shards-reads")
 
     def open(self, shard: ShardFile) -> "CachedFile":
-        """A shard of which parts are copied."""
+        """Open a shard whose parts are copied when they are read."""
         return CachedFile(shard, self)
 
     @property
     def is_ranged(self) -> bool:
-        """Whether records are fetched alone."""
+        """Whether single records are fetched instead of parts."""
         return self._is_global and self.folder.is_full
 
     def fetch(self, files: Mapping[int, File], runs: Sequence[Run]) -> dict[Run, bytes]:
-        """Return the bytes of those runs that copies do not hold, fetched at the same time."""
+        """Return the bytes of the runs that copies lack, fetched concurrently."""
         missing = [run for run in runs if not files[run[0]].holds_all(*run[1:])]
         if not missing:
             return {}
@@ -62,7 +67,7 @@ class RemoteParts:
 
 
 class CachedFile:
-    """A file of which parts are copied when they are first read; used as a `LocalFile`."""
+    """A file whose parts are copied when they are first read, with the interface of `LocalFile`."""
 
     damage: CorruptShardError | None = None
 
@@ -74,7 +79,7 @@ class CachedFile:
         self.address = self.copy.address if self.copy is not None and can_copy_mapped() else 0
 
     def check(self) -> None:
-        """Do nothing: a copy stays as it is."""
+        """Do nothing, since a copy does not change."""
 
     def holds(self, begins: Positions, ends: Positions) -> npt.NDArray[np.bool_]:
         """Return for each range whether its bytes are in the copy, and need not be fetched."""
@@ -108,7 +113,7 @@ class CachedFile:
         return len(view)
 
     def read_ahead(self, begin: int, end: int) -> None:
-        """Begins to fetch parts, where they will find room."""
+        """Start to fetch parts if there is space for them."""
         for part in () if self._parts.is_ranged else _parts_of(begin, end):
             first = part * PART_BYTES
             is_there = self.holds_all(first, min(first + PART_BYTES, self.size))
@@ -116,7 +121,7 @@ class CachedFile:
                 self._parts.ahead.submit(self._part, part)
 
     def forget(self, begin: int, end: int) -> bool:
-        """Drops copies of damaged bytes."""
+        """Drop copies of damaged bytes."""
         for part in _parts_of(begin, end):
             self._parts.recent.forget((self.path, part))
         if self.copy is not None:
@@ -124,7 +129,7 @@ class CachedFile:
         return True
 
     def _part(self, part: int) -> bytes:
-        """The bytes of a part, which whoever asks for first fetches."""
+        """Return the bytes of a part; the first caller fetches it."""
         key, begin = (self.path, part), part * PART_BYTES
         end = min(begin + PART_BYTES, self.size)
 
@@ -133,7 +138,7 @@ class CachedFile:
                 return self.copy.read(begin, end)
             data = self._range(begin, end)
             if self.copy is not None and self.copy.store(part, data):
-                self._parts.recent.forget(key)  # memory is for what finds no room
+                self._parts.recent.forget(key)  # keep in memory only parts that do not fit on disk
             return data
 
         return self._parts.recent.get(key, fetch)

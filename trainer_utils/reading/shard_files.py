@@ -1,11 +1,11 @@
-"""The bytes of shards, wherever they lie: local files, gzip, remote ones by `remote_files`.
+"""Read the bytes of shards: local files, gzip, and remote files through `remote_files`.
 
     files = ShardFiles(shards, options, mean_bytes=120.0)
     begins, ends, *_ = files.bounds(indices, numbers)   # of records' frames in their shards
     data, starts = files.gather(indices, begins, ends)
 
-Short records are copied out of mapped files, many by one call of the system: a call for each would
-cost more than all else, and a look at a page that cannot be read would end the process.
+Short records are copied out of mapped files, many with one system call. A call for each record
+would cost more than everything else. Accessing an unreadable page directly would end the process.
 """
 
 import contextlib
@@ -50,20 +50,20 @@ if TYPE_CHECKING:
     from trainer_utils.reading.remote_files import CachedFile, RemoteParts
 
 CHANGED = "It was written to since its dataset was opened: open the dataset again."
-_UNPACKED_AT_ONCE = 64 << 10  # so much of a damaged gzip file may be lost before the damage
-_LONG_BYTES = 8 << 10  # a record
-_PADDING = bytes(16)  # after the last record, so that who parses reads nothing past the end
-_MOST_OPEN = 512  # files of which each holds a descriptor or two
+_UNPACKED_AT_ONCE = 64 << 10  # bytes before the damage in a gzip file that may be lost
+_LONG_BYTES = 8 << 10  # bytes; longer records are read with a call each
+_PADDING = bytes(16)  # after the last record, so that parsers may read past its end
+_MOST_OPEN = 512  # open files, with one or two descriptors each
 _MAX_MAPPED = 1 << 14  # files that are mapped; Linux allows 65,530 mappings in a process
 _INDICES_AT_ONCE = 16
-_MOST_GAP = 256 << 10  # bytes between records that are asked for together
+_MOST_GAP = 256 << 10  # bytes between records that are requested together
 
 Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
 Run: TypeAlias = tuple[int, int, int]
-"""The index of a shard, and where some bytes of it begin and end."""
+"""The index of a shard, and the begin and end of some of its bytes."""
 Runs: TypeAlias = tuple[Positions, Positions, Positions]
-"""Columns of the same."""
+"""Columns of runs: shard, begin and end."""
 
 
 class LocalFile:
@@ -98,10 +98,10 @@ class LocalFile:
 
     @classmethod
     def unpacked(cls, path: str, *, is_mapped: bool) -> "LocalFile":
-        """Unpack a compressed file to a temporary one, as much of it as can be.
+        """Unpack a compressed file to a temporary one, up to the first damage.
 
         Raises:
-            MachineError: there is no room for it.
+            MachineError: the disk is full.
         """
         damage = None
         with _naming_temporary_folder(path):
@@ -131,7 +131,7 @@ class LocalFile:
             yield stream.fileno()
 
     def check(self) -> None:
-        """Raise if the file has another size than when it was opened."""
+        """Raise a CorruptShardError if the size has changed since the file was opened."""
         if self._stream is not None:
             size = os.fstat(self._stream.fileno()).st_size
         else:
@@ -146,26 +146,26 @@ class LocalFile:
             return read_bytes_at(descriptor, begin, end, path=self.path)
 
     def read_into(self, view: Bytes, begin: int) -> int:
-        """Fill a view with bytes; return how many there were, fewer in a file that was cut."""
+        """Fill a view with bytes; return their number, less than its size in a truncated file."""
         with self._descriptor() as descriptor:
             return read_at(descriptor, view, begin, path=self.path)
 
     def read_ahead(self, begin: int, end: int) -> None:
-        """Ask the system for bytes that are needed soon."""
+        """Ask the system to load bytes that are needed soon."""
         if not self.address and hasattr(os, "posix_fadvise"):
             with contextlib.suppress(OSError), self._descriptor() as descriptor:
                 os.posix_fadvise(descriptor, begin, end - begin, os.POSIX_FADV_WILLNEED)
 
     def holds(self, begins: Positions, ends: Positions) -> npt.NDArray[np.bool_]:
-        """Return for each range whether its bytes are here, and need not be fetched: all are."""
+        """Return for each range whether it can be read without fetching; always true here."""
         return np.ones(len(begins), bool)
 
     def holds_all(self, begin: int, end: int) -> bool:
-        """Return whether the bytes of a range are here: all are."""
+        """Return whether a range can be read without fetching; always true here."""
         return True
 
     def forget(self, begin: int, end: int) -> bool:
-        """Drop copies of damaged bytes; False: there are none."""
+        """Return False, since a local file has no copies to drop."""
         return False
 
 
@@ -173,7 +173,7 @@ File: TypeAlias = "LocalFile | CachedFile"
 
 
 class _Stream:
-    """All bytes of a file, in order."""
+    """A readable stream of all bytes of a file."""
 
     def __init__(self, file: File) -> None:
         self._file, self._place = file, 0
@@ -185,11 +185,17 @@ class _Stream:
 
 
 class ShardFiles:
-    """Opens shards when they are first read; for several threads.
+    """Shards that are opened when they are first read, for several threads.
+
+    Args:
+        shards: the shards.
+        options: the settings of the input.
+        mean_bytes: the mean size of a record.
 
     Attributes:
-        damage: what is wrong with shards, by index, behind the last record that they have.
-        reads_ahead: whether it is worth while to say what is read soon.
+        damage: the error of each damaged shard, by index. It affects the records after the last
+            intact one.
+        reads_ahead: whether calls of `read_ahead` make reading faster.
     """
 
     def __init__(
@@ -226,7 +232,7 @@ class ShardFiles:
 
     @property
     def counts(self) -> Positions:
-        """Records of opened shards, `(shards,) int64`; of others the largest integer."""
+        """Number of records by shard, `(shards,) int64`; the largest integer if unopened."""
         return self._offsets.counts
 
     def bounds(
@@ -241,9 +247,10 @@ class ShardFiles:
     def gather(
         self, indices: Positions, begins: Positions, ends: Positions
     ) -> tuple[Any, Positions]:
-        """The bytes between some begins and ends, and where in them each row's begin.
+        """Return the bytes between begins and ends, and the offset of each row in them.
 
-        Raises CorruptShardError where a shard was written to, whatever is skipped.
+        Raises:
+            CorruptShardError: a shard was changed, even if damage is skipped.
         """
         order, (shards, starts, stops) = _runs(indices, begins, ends, gap=0)
         lengths = (ends - begins)[order]
@@ -254,7 +261,7 @@ class ShardFiles:
         names, firsts = _distinct(shards)
         bounds = np.append(firsts, len(shards)).tolist()
         place = 0
-        for first in range(0, len(names), self._most_open):  # of no more files than may be open
+        for first in range(0, len(names), self._most_open):  # limit the number of open files
             last = min(first + self._most_open, len(names))
             files = {index: self._file(index) for index in names[first:last].tolist()}
             for file in files.values():
@@ -269,10 +276,10 @@ class ShardFiles:
         return (data if self._is_long else b"".join([*parts, _PADDING])), places
 
     def _copy_mapped(self, files: Mapping[int, File], runs: Runs) -> bytes | None:
-        """Return the bytes of runs of mapped files; None where some must be read otherwise."""
+        """Return the bytes of runs of mapped files, or None if some need another way of reading."""
         shards, starts, stops = runs
         if len(shards) and (stops - starts).mean() >= _LONG_BYTES:
-            return None  # a call for each costs less than a copy
+            return None  # a call for each record is cheaper than a copy
         names, firsts = _distinct(shards)
         addresses = np.array([files[index].address for index in names.tolist()], np.int64)
         if not addresses.all():
@@ -298,7 +305,7 @@ class ShardFiles:
         return found
 
     def _read_into(self, files: Mapping[int, File], runs: Runs, data: Bytes) -> int:
-        """Read runs of bytes end to end into an array; return how many bytes."""
+        """Read runs of bytes into an array, one after the other; return the number of bytes."""
         rows = list(zip(*(column.tolist() for column in runs), strict=True))
         fetched = {} if self._parts is None else self._parts.fetch(files, rows)
         place = 0
@@ -313,7 +320,7 @@ class ShardFiles:
         return place
 
     def read_ahead(self, indices: Positions, numbers: Positions) -> None:
-        """Has records at hand soon; returns at once, but for what says where they lie."""
+        """Start reading records that are needed soon; only their offsets are waited for."""
         begins, ends, _, _ = self.bounds(indices, numbers)
         found = begins >= 0
         runs = _runs(indices[found], begins[found], ends[found], gap=_MOST_GAP)[1]
@@ -321,7 +328,7 @@ class ShardFiles:
             self._file(index).read_ahead(begin, end)
 
     def forget(self, index: int, begin: int, end: int) -> bool:
-        """Drops copies of damaged bytes; False: there are none."""
+        """Drop copies of damaged bytes; return False if there are no copies."""
         return self._file(index).forget(begin, end)
 
     def _file(self, index: int) -> File:
@@ -387,7 +394,7 @@ class ShardFiles:
 def _runs(
     indices: Positions, begins: Positions, ends: Positions, *, gap: int
 ) -> tuple[Positions, Runs]:
-    """Return the order of rows by file, and the runs of bytes that are no more than a gap apart."""
+    """Return the order of rows by file, and the runs of bytes with gaps of at most `gap`."""
     order = np.lexsort((begins, indices))
     shards, starts, stops = indices[order], begins[order], ends[order]
     is_new = np.ones(len(order), bool)
@@ -399,14 +406,14 @@ def _runs(
 
 
 def _distinct(shards: Positions) -> tuple[Positions, Positions]:
-    """Return the distinct indices among sorted ones, and where each comes first."""
+    """Return the distinct values of sorted indices, and the first place of each."""
     firsts = np.flatnonzero(np.append(True, shards[1:] != shards[:-1])[: len(shards)])
     return shards[firsts], firsts
 
 
 @contextlib.contextmanager
 def _naming_temporary_folder(path: str) -> Iterator[None]:
-    """Raise a MachineError that names both files where a shard cannot be unpacked."""
+    """Raise a MachineError that names both files if a shard cannot be unpacked."""
     try:
         yield
     except OSError as error:
@@ -422,7 +429,7 @@ def _naming_temporary_folder(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def naming_what_went(path: str) -> Iterator[None]:
-    """Makes a `CorruptShardError` of a shard that is no file any more."""
+    """Raise a CorruptShardError if a shard is no longer a file."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, FileRefusedError) as error:
@@ -436,7 +443,7 @@ def naming_what_went(path: str) -> Iterator[None]:
 
 
 def _check_length(file: File, run: Run, count: int) -> None:
-    """Raise if fewer bytes than those of a run were there: the file was cut short."""
+    """Raise a CorruptShardError if a run had fewer bytes: the file was truncated."""
     _, begin, end = run
     if count < end - begin:
         raise _resized(file.path, file.size, begin + count)

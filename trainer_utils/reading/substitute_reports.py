@@ -1,10 +1,10 @@
-"""`SubstituteReports`: records that a loader's processes could not read, as its main process knows.
+"""Report unreadable records from a loader's processes to its main process.
 
     reports = SubstituteReports()          # before the processes start
     reports.send(unreadable)               # in each of them, forked or spawned
     unreadable.update(reports.receive())   # in the process that started them
 
-A batch comes through a queue of the framework's, which has no place for anything else.
+Batches come through the framework's queue, which has no place for anything else.
 """
 
 import json
@@ -18,7 +18,7 @@ _logger = logging.getLogger(__name__)
 
 
 class SubstituteReports:
-    """Reports of the processes of one loader."""
+    """Reports from the processes of one loader."""
 
     def __init__(self) -> None:
         self._log = LineLog("unreadable")
@@ -26,7 +26,7 @@ class SubstituteReports:
 
     @property
     def is_owner(self) -> bool:
-        """Whether this is the process that receives."""
+        """Whether this is the receiving process."""
         return self._log.is_owner
 
     def send(self, unreadable: Mapping[RecordName, str]) -> None:

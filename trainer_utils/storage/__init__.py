@@ -1,10 +1,10 @@
-"""Files by path or url, wherever they lie, without TensorFlow.
+"""Read and write files by path or url, local or in any store, without TensorFlow.
 
 for file in list_files("gs://bucket/photos"):
     data = read_bytes(join("gs://bucket/photos", file.path))
 
-All of it tries again where the machine fails, and then says so by a `MachineError`: any other
-`OSError` is of the file itself.
+All functions retry if the machine fails, and then raise `MachineError`. Any other `OSError` is the
+fault of the file itself.
 """
 
 import collections
@@ -44,19 +44,19 @@ from trainer_utils.storage.file_system import (
 )
 from trainer_utils.storage.local import LOCAL, begin_sync, sync_files, sync_folder
 
-_COPIED_BYTES = 8 << 20  # at a time
+_COPIED_BYTES = 8 << 20  # per read
 _LISTED_AT_ONCE = 32  # folders of a store
 
 
 def file_system_of(path: str) -> FileSystem:
-    """Where a path or url leads; a ConfigError of a scheme says what to install."""
+    """Return the file system of a path or url; raise ConfigError if it needs another package."""
     if not is_remote(path):
         return LOCAL
     if OBJECT_SCHEMES.get(path.partition("://")[0]) in ("s3", "azure"):
         from trainer_utils.storage.object_stores import OBJECT_STORES
 
         return OBJECT_STORES
-    from trainer_utils.storage.remote import REMOTE  # with fsspec: local files do without
+    from trainer_utils.storage.remote import REMOTE  # imports fsspec, which local files do not need
 
     return REMOTE
 
@@ -68,25 +68,25 @@ def _info(path: str) -> FolderEntry:
 def _info_if_there(path: str) -> FolderEntry | None:
     try:
         return _info(path)
-    except (OSError, ValueError) as error:  # the latter of a NUL in the path
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         if is_fault(error) or isinstance(error, ConfigError):
             raise
     return None
 
 
 def exists(path: str) -> bool:
-    """Whether there is a file or folder."""
+    """Return whether there is a file or folder."""
     return _info_if_there(path) is not None
 
 
 def is_folder(path: str) -> bool:
-    """Whether there is a folder."""
+    """Return whether there is a folder."""
     found = _info_if_there(path)
     return found is not None and found.is_folder
 
 
 def file_size(path: str) -> int:
-    """A file's size in bytes."""
+    """Return a file's size in bytes."""
     size = _info(path).size
     if size is None:
         raise FileNotFoundError(errno.ENOENT, "a folder, and no file", path)
@@ -94,22 +94,22 @@ def file_size(path: str) -> int:
 
 
 def file_version(path: str) -> str:
-    """What changes when a file does, even if it keeps its size."""
+    """Return a string that changes when a file does, even if its size stays the same."""
     return _info(path).version
 
 
 def modification_time(path: str) -> int:
-    """Return when a local file was last written to, in nanoseconds; 0 for one in a store."""
+    """Return the time of the last write to a local file, in nanoseconds; 0 for one in a store."""
     return 0 if is_remote(path) else persist(path, os.stat, path).st_mtime_ns
 
 
 def list_folder(folder: str) -> list[FolderEntry]:
-    """What is in a folder with sizes, without what is below its folders, in no order."""
+    """List a folder with sizes, without the contents of its folders, in no order."""
     return persist(folder, file_system_of(folder).list_folder, folder)
 
 
 def list_names(folder: str, *, may_lack: bool = False) -> list[str]:
-    """The names that `list_folder` gives; none where there `may_lack` such a folder."""
+    """Return the names in a folder, or nothing for a missing folder if it `may_lack`."""
     try:
         return [entry.name for entry in list_folder(folder)]
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def list_names(folder: str, *, may_lack: bool = False) -> list[str]:
 
 
 def walk_files(base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
-    """Yield every file under a folder, however deep, in no order and one at a time. Reads no file.
+    """Yield every file under a folder at any depth, in no order and one at a time. Reads no file.
 
     A link to a file inside `base` counts as that file. A link that leads out, a linked folder,
     anything that is not a regular file and a folder that cannot be listed are yielded with their
@@ -127,26 +127,26 @@ def walk_files(base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
 
     Args:
         base: a folder, or the url of one.
-        follow_links: whether links to files and folders are read wherever they lead. A link to a
-            folder that contains it is yielded with the problem `LINK_LOOP`, and not followed.
+        follow_links: whether to follow links to files and folders, also out of the folder. A link
+            to a folder that contains it is yielded with the problem `LINK_LOOP`, and not followed.
     """
     return file_system_of(base).walk(base, follow_links=follow_links)
 
 
 def list_files(base: str) -> list[InputFile]:
-    """What `walk_files` gives, sorted by path: of folders that are known to be small."""
+    """Return the files of `walk_files` sorted by path, for folders that are known to be small."""
     return sorted(walk_files(base), key=lambda file: encode_path(file.path))
 
 
 def find_file(base: str, name: str, *, follow_links: bool = False) -> InputFile:
-    """Return one file of a folder as `walk_files` lists it, or raise a FileNotFoundError."""
+    """Return one file of a folder as `walk_files` lists it, or raise FileNotFoundError."""
     return persist(base, file_system_of(base).find, base, name, follow_links=follow_links)
 
 
 def find_files(base: str, paths: Sequence[str]) -> dict[str, InputFile]:
-    """Return those of many files below a folder that are there, as `walk_files` has them.
+    """Return the files among `paths` that exist below a folder, as `walk_files` lists them.
 
-    Each folder is listed by itself, those of a store at once, and no file is asked for alone.
+    It lists each folder once, concurrently in a store, and requests no file on its own.
     """
     by_folder: dict[str, list[str]] = collections.defaultdict(list)
     for path in dict.fromkeys(paths):
@@ -167,31 +167,31 @@ def find_files(base: str, paths: Sequence[str]) -> dict[str, InputFile]:
 
 
 def open_for_reading(path: str, *, root: str | None = None) -> BinaryIO:
-    """A file's bytes as a stream; a local one is unbuffered, since callers read in large blocks.
+    """Open a file as a binary stream. A local one is unbuffered, since callers read large blocks.
 
     Args:
-        path: of a regular file; nothing else is waited for.
-        root: the real path of the folder that a local file must lie in, wherever links lead.
+        path: the path of a regular file. Opening a pipe or device raises instead of waiting.
+        root: the real path of a folder. A local file must be inside it, also after all links.
 
     Raises:
-        FileRefusedError: it is no regular file, or lies elsewhere.
+        FileRefusedError: it is not a regular file, or is outside `root`.
         OSError: it cannot be opened.
     """
     return persist(path, file_system_of(path).open, path, root=root)
 
 
 def read_bytes(path: str) -> bytes:
-    """A whole file; errors as of `open_for_reading`."""
+    """Return the content of a file; raise the errors of `open_for_reading`."""
     return persist(path, file_system_of(path).read, path)
 
 
 def read_bytes_of_size(path: str, size: int, *, root: str | None = None) -> bytes:
-    """A whole file that was listed with `size` bytes; one that has become empty as well.
+    """Return the content of a file that was listed with `size` bytes, or has become empty.
 
-    No more than a byte too many is read; `root` is that of `open_for_reading`.
+    It reads at most one byte more than `size`; `root` is that of `open_for_reading`.
 
     Raises:
-        FileRefusedError: CHANGED_FILE: it has another size now; or as `open_for_reading`.
+        FileRefusedError: the file has another size now (CHANGED_FILE), or see `open_for_reading`.
         OSError: it cannot be read.
     """
     return persist(path, _read_of_size, path, size, root)
@@ -208,22 +208,22 @@ def _read_of_size(path: str, size: int, root: str | None) -> bytes:
 
 
 def read_range(path: str, *, start: int, stop: int) -> bytes:
-    """The bytes `[start, stop)` of a file; fewer where it is shorter."""
+    """Return the bytes `[start, stop)` of a file; fewer if it is shorter."""
     return persist(path, file_system_of(path).read, path, start=start, stop=stop)
 
 
 def read_text(path: str) -> str:
-    """A whole UTF-8 file; of any other a DatasetError names the byte."""
+    """Return the text of a UTF-8 file; raise DatasetError with the first byte that is invalid."""
     return text_of(read_bytes(path), path=path)
 
 
 def make_folder(path: str) -> None:
-    """Makes a folder and those above it; one that is there already stays as it is."""
+    """Create a folder and its parents; do nothing if it exists."""
     persist(path, file_system_of(path).make_folder, path)
 
 
 def remove_file(path: str) -> None:
-    """Removes a file."""
+    """Remove a file."""
     files, attempts = file_system_of(path), itertools.count(1)
 
     def remove() -> None:
@@ -238,15 +238,15 @@ def remove_file(path: str) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Removes a folder and what is in it, if it is there."""
+    """Remove a folder and its contents, if it exists."""
     file_system_of(path).remove_tree(path)
 
 
 def rename(source: str, target: str) -> None:
-    """Give a file or a folder its final name, over whatever has that name.
+    """Rename a file or a folder, replacing any file with that name.
 
-    Where an attempt fails and the next finds that the source is gone and the target is what the
-    source was, it was renamed, and the answer was lost, as on NFS.
+    An attempt may succeed although its answer is lost, as on NFS. If a retry does not find the
+    source, and the target has the source's identity, the rename has succeeded.
     """
     files, attempts = file_system_of(target), itertools.count(1)
     before = persist(source, _identity, files, source)
@@ -263,7 +263,7 @@ def rename(source: str, target: str) -> None:
 
 
 def _identity(files: FileSystem, path: str) -> tuple[object, ...] | None:
-    """Return what a file keeps when it is renamed; None if there is no such file."""
+    """Return the identity of a file, which a rename keeps; None if there is no such file."""
     try:
         if files is LOCAL:
             found = os.lstat(path)
@@ -275,9 +275,16 @@ def _identity(files: FileSystem, path: str) -> tuple[object, ...] | None:
 
 
 def copy_file(source: str, target: str, *, temporary_folder: str) -> bool:
-    """Puts a file that is never written to again under another name too, whatever had that: as a
-    hard link (then True), else as a copy that the store makes. `temporary_folder` is on the
-    target's system."""
+    """Give a file that is never written to again a second name, replacing any file there.
+
+    Args:
+        source: the file.
+        target: the second name.
+        temporary_folder: a folder on the target's file system.
+
+    Returns:
+        Whether the second name is a hard link. Else it is a copy, made by the store if possible.
+    """
     files = file_system_of(target)
     if files is file_system_of(source):
         made = files.duplicate(source, target, join(temporary_folder, uuid.uuid4().hex))
@@ -296,12 +303,17 @@ def copy_file(source: str, target: str, *, temporary_folder: str) -> bool:
 def write_atomically(
     path: str, *, temporary_folder: str, is_durable: bool = False
 ) -> Iterator[BinaryIO]:
-    """A stream to a temporary file that gets its name once all is written (and, where `is_durable`,
-    on the disk), or is removed. `temporary_folder` is on the same file system.
+    """Yield a stream to a temporary file that is renamed when complete, or removed on an error.
 
-    In object stores, where a rename would be a copy, it is the file's own, which is not there until
-    it is closed; a device or pipe, such as `/dev/stdout`, is written to. Writers of one file at the
-    same time, such as a retry beside a straggler, do not disturb each other.
+    In object stores, where a rename would be a copy, it writes to the final name, since an object
+    appears when its stream is closed. It also writes directly to a device or pipe, such as
+    `/dev/stdout`. Concurrent writers of one file, such as a retry and a straggler, do not
+    disturb each other.
+
+    Args:
+        path: the final name.
+        temporary_folder: a folder on the same file system.
+        is_durable: whether a local file is synced to the disk before the rename.
     """
     files = file_system_of(path)
     if files.appears_whole:
@@ -329,14 +341,14 @@ def write_atomically(
 
 
 def _is_device(path: str) -> bool:
-    """Whether there is something local that is neither a file nor a folder."""
+    """Return whether a local path exists and is neither a file nor a folder."""
     if is_remote(path) or not os.path.exists(path):
         return False
     return stat.S_IFMT(os.stat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR)
 
 
 def write_text(path: str, text: str, *, temporary_folder: str, is_durable: bool = False) -> None:
-    """A whole UTF-8 file, and the folder it is in; a reader sees all of it or none."""
+    """Write a UTF-8 file atomically, and create its folder if needed."""
     data = text.encode()
     make_folder(os.path.dirname(path))
     with write_atomically(path, temporary_folder=temporary_folder, is_durable=is_durable) as stream:

@@ -1,12 +1,12 @@
-"""A folder of copies of remote files that never takes more than it may, shared by all processes.
+"""Keep copies of remote files in a folder of limited size, shared by all processes.
 
     copy = CacheFolder("/nvme/cache", most_bytes=64 << 30).open(copy_name(path, version), size)
-    copy.store(0, data)                       # its first MiB; False: there is no room for it
+    copy.store(0, data)                       # its first MiB; False: the folder is full
     copy.holds(0, 1 << 20)                    # True: copy.read(0, 1 << 20) are these bytes
 
-A copy is a sparse file of parts of a MiB, and a byte for each behind them says which are there.
-They stay while their dataset is read, round and round; room is made of copies that nobody has used
-for a while. Locks are the kernel's (flock), so that a killed process leaves none behind.
+A copy is a sparse file of 1 MiB parts, followed by a byte per part with its state. Copies stay
+while their dataset is read, epoch after epoch. Copies that were not used for a while are removed
+for new ones. The kernel releases locks (flock) when a process is killed.
 """
 
 import contextlib
@@ -29,53 +29,54 @@ from trainer_utils.format import ConfigError, Shard
 from trainer_utils.storage.open_files import FileMapping, read_at, read_bytes_at
 
 PART_BYTES = 1 << 20
-"""Little enough for the first batch to come soon, enough that 16 requests at once fill a network of
-10 Gb/s at 10 ms."""
+"""Small enough for the first batch to arrive soon, and large enough for 16 concurrent requests to
+fill a 10 Gb/s network with a latency of 10 ms.
+"""
 COPIES_FOLDER = "shards"
-"""Within the folder that the user names, which may hold other things."""
+"""The name within the user's folder, which may contain other things."""
 
 COPY_NAME = re.compile(r"[0-9a-f]{16}-[A-Za-z0-9_.-]+")
 OWN_FILES = ("lock",)
-"""The file beside the copies in which stands how many bytes they take."""
-_BLOCK = 4096  # what a file takes at the least, and in multiples of
-_OWN_BYTES = 16 * _BLOCK  # of the lock and the folder itself
-_FREE_SHARE = 0.5  # of the disk, where no bound is set
+"""The file next to the copies that holds the bytes they take."""
+_BLOCK = 4096  # the unit of disk space
+_OWN_BYTES = 16 * _BLOCK  # for the lock and the folder itself
+_FREE_SHARE = 0.5  # of the disk, if no limit is set
 _DIGITS = 20
 _RECOUNT_SECONDS = 2.0
 _STALE_SECONDS = 600.0
-_ABSENT, _RESERVED, _THERE = range(3)  # of a part
+_ABSENT, _RESERVED, _THERE = range(3)  # states of a part
 
 
 def copy_name(path: str, version: str) -> str:
-    """What the copy of a file is called: as that of no other file, and with `copy_ending`.
+    """Return the name of a file's copy, which is unique and ends with `copy_ending`.
 
-    `version` is what no other content of it has; of a shard in a manifest, `shard_version`.
+    `version` differs between contents of the file. For shards in a manifest, use `shard_version`.
     """
     key = hashlib.blake2b(repr((path, version)).encode(), digest_size=8).hexdigest()
     return f"{key}-{copy_ending(path, version)}"
 
 
 def copy_ending(path: str, version: str) -> str:
-    """How the copies of one content end, under whatever address it was read."""
-    name = posixpath.basename(path)[-60:]  # whose version is never cut
+    """Return the ending for copies of one content, read from any address."""
+    name = posixpath.basename(path)[-60:]  # the version is never cut
     return re.sub(r"[^A-Za-z0-9_.-]", "_", f"{version}-{name}")
 
 
 def shard_version(shard: Shard) -> str:
-    """The version of a shard that a manifest tells of."""
+    """Return the version of a shard in a manifest."""
     return f"{shard.bytes}-{shard.crc32c:08x}"
 
 
 def default_cache_dir() -> str:
-    """This user's own folder beside other temporary files."""
+    """Return this user's folder in the system's temporary folder."""
     return os.path.join(tempfile.gettempdir(), f"tfx-shards-{os.getuid()}")
 
 
 class Copy:
-    """A file's copy, of which some parts are there; for several threads and processes.
+    """A file's copy with some of its parts present, for several threads and processes.
 
     Attributes:
-        address: where in memory it is mapped, for `MappedReader`.
+        address: the address of its memory mapping, for `MappedReader`.
     """
 
     def __init__(self, folder: "CacheFolder", path: str, descriptor: int, size: int) -> None:
@@ -88,26 +89,26 @@ class Copy:
         close(self._descriptor)  # `os` may be gone as Python ends
 
     def read(self, begin: int, end: int) -> bytes:
-        """Return the bytes of a range that is there."""
+        """Return the bytes of a range that is present."""
         return read_bytes_at(self._descriptor, begin, end, path=self._path)
 
     def parts(self) -> npt.NDArray[np.bool_]:
-        """Return of each part whether it is there."""
+        """Return whether each part is present."""
         found: npt.NDArray[np.bool_] = self._flags(0, self._num_parts) == _THERE
         return found
 
     def holds(self, begin: int, end: int) -> bool:
-        """Return whether the bytes `[begin, end)` are there."""
+        """Return whether the bytes `[begin, end)` are present."""
         flags = self._flags(begin // PART_BYTES, -(-end // PART_BYTES))
         return bool((flags == _THERE).all())
 
     def _flags(self, first: int, last: int) -> npt.NDArray[np.uint8]:
-        flags = np.zeros(last - first, np.uint8)  # the file may have been cut short since
+        flags = np.zeros(last - first, np.uint8)  # zeros, since the file may have been truncated
         read_at(self._descriptor, flags, self._size + first, path=self._path)
         return flags
 
     def store(self, part: int, data: bytes) -> bool:
-        """Keep a part; False: there is no room for it."""
+        """Store a part; return False if there is no space for it."""
         begin, flag = part * PART_BYTES, self._size + part
         if self._flags(part, part + 1)[0] == _ABSENT:
             if not self._folder.allocate(self._descriptor, begin, len(data)):
@@ -118,24 +119,24 @@ class Copy:
         return True
 
     def forget(self, begin: int, end: int) -> None:
-        """Takes parts for not there, since their bytes are damaged."""
+        """Mark parts as absent, since their bytes are damaged."""
         for part in range(begin // PART_BYTES, -(-end // PART_BYTES)):
             if self._flags(part, part + 1)[0] == _THERE:
                 os.pwrite(self._descriptor, bytes([_RESERVED]), self._size + part)
 
 
 class CacheFolder:
-    """Copies by name.
+    """Copies of remote files by name.
 
     Args:
-        folder: of this user alone; made if it is not there. None: `default_cache_dir`, in which
-            nobody else may even read.
-        most_bytes: that all files in it take together, whoever put them there. None: half of what
-            is free on its disk, beside what it holds already.
+        folder: a folder that only this user may write to, created if missing. None:
+            `default_cache_dir`, which nobody else may even read.
+        most_bytes: the maximum size of all files in it together, from any process. None: half of
+            the free space on its disk plus the current copies.
 
     Attributes:
-        path: of the copies' own folder.
-        is_full: whether there was no room for something.
+        path: the path of the copies' folder.
+        is_full: whether there was ever too little space.
     """
 
     def __init__(self, folder: str | None = None, most_bytes: int | None = None) -> None:
@@ -150,7 +151,7 @@ class CacheFolder:
         self.most_bytes = int((free + used) * _FREE_SHARE) if most_bytes is None else most_bytes
 
     def open(self, name: str, size: int) -> Copy | None:
-        """The copy of a file of `size` bytes, which stays while it is open; None: no room."""
+        """Open the copy of a file of `size` bytes, which stays while open; None without space."""
         self._names.add(name)
         path, total = os.path.join(self.path, name), size + -(-size // PART_BYTES)
         while True:
@@ -167,7 +168,7 @@ class CacheFolder:
         return Copy(self, path, descriptor, size)
 
     def allocate(self, descriptor: int, begin: int, size: int) -> bool:
-        """Takes room for some bytes of a file."""
+        """Reserve space for some bytes of a file; return whether there was enough."""
         need = (-(-size // _BLOCK) + (begin % _BLOCK > 0)) * _BLOCK
         with self._alone() as lock:
             if (used := self._with_room(lock, need)) is not None:
@@ -182,18 +183,18 @@ class CacheFolder:
         return False
 
     def remove(self, name: str) -> None:
-        """Removes a copy, such as one of records that are to be forgotten."""
+        """Remove a copy, such as one of records that must be deleted."""
         with self._alone() as lock:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.path, name))
             self._count(lock)
 
     def _with_room(self, lock: int, need: int) -> int | None:
-        """The bytes that are used where there is room for so many more, made if need be."""
+        """Free `need` bytes by removing old copies if needed; return the used bytes, or None."""
         most = self.most_bytes - _OWN_BYTES - need
         try:
             used = int(os.pread(lock, _DIGITS, 0))
-        except ValueError:  # cut by a loss of power
+        except ValueError:  # truncated by a loss of power
             used = self._count(lock)
         if used <= most:
             return used
@@ -215,7 +216,7 @@ class CacheFolder:
                     yield entry.name, entry.stat(follow_symlinks=False)
 
     def _unlink(self, name: str) -> int:
-        """Removes a copy that nobody has open; returns the bytes that this frees."""
+        """Remove a copy that nobody has open; return the number of bytes freed."""
         path = os.path.join(self.path, name)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -231,7 +232,7 @@ class CacheFolder:
             os.close(descriptor)
 
     def _count(self, lock: int) -> int:
-        """Adds up what is there."""
+        """Add up the sizes of all files."""
         used = sum(found.st_blocks * 512 for _, found in self._files())
         self._counted_at = time.monotonic()
         _write(lock, used)
@@ -239,7 +240,7 @@ class CacheFolder:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[int]:
-        """Holds other threads and processes off, and gives the descriptor of the lock."""
+        """Lock out other threads and processes, and yield the descriptor of the lock."""
         descriptor = os.open(os.path.join(self.path, *OWN_FILES), os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -253,10 +254,12 @@ def _write(lock: int, used: int) -> None:
 
 
 def own_folder(name: str, *, given: str | None) -> str:
-    """A folder within the cache's that nobody else can write to, made where there is none.
+    """Return a folder within the cache's that nobody else can write to, created if missing.
 
-    In the cache's folder that was `given` others may read; in `default_cache_dir` not even that.
-    Where somebody else made it, or may write to it, it is a ConfigError.
+    In a `given` cache folder others may read, but not in `default_cache_dir`.
+
+    Raises:
+        ConfigError: another user created the folder, or may write to it.
     """
     outer = given or default_cache_dir()
     inner = os.path.join(outer, name)
@@ -270,7 +273,7 @@ def own_folder(name: str, *, given: str | None) -> str:
 def _make_own(path: str, forbidden: int) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, mode=0o700)
-    found = os.lstat(path)  # a link would be a link here
+    found = os.lstat(path)  # not `stat`: a link must not be followed
     if not stat.S_ISDIR(found.st_mode):
         wrong = "no folder"
     elif found.st_uid != os.getuid():

@@ -1,7 +1,8 @@
-"""Paths and urls, what a place where files lie must be able to do, and whose fault an error is: a
-file's, which may be rejected, or the machine's, which is tried again.
+"""Define paths and urls, the interface of file systems, and which errors to retry.
 
-    data = persist(path, read_bytes, path)     # a MachineError where it fails each time
+An error is either the fault of a file, which may be rejected, or of the machine, which is retried.
+
+    data = persist(path, read_bytes, path)     # raises MachineError if every attempt fails
 """
 
 import errno
@@ -27,20 +28,20 @@ OBJECT_SCHEMES = {
     **dict.fromkeys(("gs", "gcs"), "gcs"),
     **dict.fromkeys(("az", "abfs", "abfss", "adl"), "azure"),
 }
-"""The schemes of object stores, and the extra of this distribution that brings each."""
+"""The schemes of object stores, and the extra of this distribution that supports each."""
 
-_PAUSES = (0.05, 0.2, 0.8)  # seconds before each further attempt
-# Seconds, in a run that writes a dataset: at first, at the most, and in all.
+_PAUSES = (0.05, 0.2, 0.8)  # seconds before each retry
+# Seconds, in a run that writes a dataset: the first pause, the longest one, and the total.
 _FIRST_LONG_PAUSE, _LONGEST_PAUSE, _RETRY_SECONDS = 2.0, 30.0, 300.0
-# Faults that end by themselves, or once somebody has freed a disk or brought a server up again.
+# Faults that may end by themselves, or after somebody frees disk space or restarts a server.
 _PASSING = {
     *(errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC),
     *(errno.EDQUOT, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ENOTCONN, errno.EAGAIN, errno.EBUSY),
     *(errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.EPIPE, errno.ENOBUFS),
     *(errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN, errno.ENETRESET),
 }
-# What a file itself is to blame for. All else, from a full table of files to a disk that fails, is
-# the machine's, and may be over in a moment.
+# Errors of a file itself. All others, from too many open files to a failing disk, are errors of the
+# machine and may pass.
 _OF_THE_FILE = {
     *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES),
     *(errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO),
@@ -49,15 +50,15 @@ _OF_THE_FILE = {
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is a url, such as `gs://bucket/folder`."""
+    """Return whether a path is a url, such as `gs://bucket/folder`."""
     return "://" in path
 
 
 def local_path(uri: str) -> str:
-    """Return the path that a `file://` URI names; any other string as it is.
+    """Return the path of a `file://` URI; any other string unchanged.
 
-    `Path.as_uri()` writes `%20` for a space. A name that is there with its `%` is meant itself,
-    since many programs put `file://` before a path and encode nothing. Source: RFC 8089.
+    `Path.as_uri()` writes `%20` for a space. A path that exists literally with its `%` is returned
+    undecoded, since many programs put `file://` before a path without encoding. Source: RFC 8089.
     """
     scheme, _, path = uri.partition("://")
     if scheme.lower() != "file":
@@ -70,12 +71,12 @@ def local_path(uri: str) -> str:
 
 
 def is_object_store(path: str) -> bool:
-    """Whether a path is a url of an object store, which can be written to from anywhere."""
+    """Return whether a path is a url of an object store, which is writable from any machine."""
     return is_remote(path) and path.partition("://")[0] in OBJECT_SCHEMES
 
 
 def join(base: str, path: str) -> str:
-    """`path` under `base`; `path` itself where it is whole, an absolute one or a url."""
+    """Join `path` to `base`; return `path` itself if it is absolute or a url."""
     if not base or is_remote(path) or path.startswith("/"):
         return path
     if base.startswith("file://"):
@@ -84,22 +85,22 @@ def join(base: str, path: str) -> str:
 
 
 def encode_path(path: str) -> bytes:
-    """A path's own bytes, of which those that are not UTF-8 are surrogates."""
+    """Return the original bytes of a path with surrogates for bytes that are not UTF-8."""
     return path.encode("utf-8", "surrogateescape")
 
 
 def decode_path(path: bytes) -> str:
-    """What `encode_path` took."""
+    """Decode the bytes of a path, the inverse of `encode_path`."""
     return path.decode("utf-8", "surrogateescape")
 
 
 def display_path(path: str) -> str:
-    """A path as text that any file or terminal can hold: bytes that are not UTF-8 are escaped."""
+    """Return a path for display, with escapes for bytes that are not UTF-8."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class FileRefusedError(OSError):
-    """A file is no longer what was listed; `code` says how, as a reject's does."""
+    """A file has changed since it was listed; `code` is that of a reject."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -110,9 +111,9 @@ class FileRefusedError(OSError):
 
 
 class MachineError(OSError, DatasetError):
-    """The machine, the network or a store failed, and did so again: no input is to blame for it.
+    """The machine, the network or a store failed repeatedly; no input is the cause.
 
-    `errno` is the system's number of what was wrong, where it has one.
+    `errno` is the error number of the system, if there is one.
     """
 
     def __init__(
@@ -132,35 +133,35 @@ class MachineError(OSError, DatasetError):
         return type(self), self.args, {**vars(self), "errno": self.errno}
 
 
-# An ImportError is that of a library that cannot be loaded, for want of memory as well.
+# An ImportError means that a library cannot be loaded, sometimes for lack of memory.
 _OF_THE_MACHINE = (MemoryError, ImportError, MachineError, TimeoutError, ConnectionError)
-# Of an OSError without a number: Pillow's; cffi's and soundfile's of a library that does not load.
+# OSErrors without a number: of Pillow, and of cffi and soundfile for a missing library.
 _OF_LIBRARIES = ("out of memory", "cannot load library", "sndfile library not found")
-_CV2_NO_MEMORY = -4  # cv::Error::StsNoMem, of an error that is no MemoryError
+_CV2_NO_MEMORY = -4  # cv::Error::StsNoMem, raised by OpenCV instead of MemoryError
 
 
 def is_fault(error: BaseException) -> bool:
-    """Whether an error is the machine's, so that no input may be rejected for it."""
+    """Return whether an error is the machine's fault, so that no input may be rejected for it."""
     is_of_cv2 = type(error).__module__ == "cv2" and getattr(error, "code", None) == _CV2_NO_MEMORY
     if is_of_cv2 or isinstance(error, _OF_THE_MACHINE):
         return True
     if not isinstance(error, OSError):
         return False
-    if error.errno is None:  # a store's, of the credentials; or a library's
+    if error.errno is None:  # of a store, about credentials; or of a library
         is_of_library = type(error) is OSError and str(error).startswith(_OF_LIBRARIES)
         return is_of_library or isinstance(error, PermissionError)
     return error.errno not in _OF_THE_FILE
 
 
 RETRY_VARIABLE = "TFX_SHARDS_RETRY_SECONDS"
-"""The environment variable that bounds how long a run that writes a dataset retries a call."""
+"""The environment variable that limits the retry time per call in runs that write a dataset."""
 
 
 @contextmanager
 def retrying_for_minutes() -> Iterator[None]:
-    """Retry calls for minutes and not for a second, in all threads, until the block ends.
+    """Retry calls for minutes instead of a second, in all threads, until the block ends.
 
-    For runs whose work is dear: a conversion of hours must not end by an outage of a minute.
+    It is for expensive runs: an outage of a minute must not end a conversion of hours.
     """
     global _patient_blocks
     with _lock:
@@ -195,7 +196,7 @@ def retry_pauses(path: str, error: BaseException) -> Iterator[float]:
 
 
 def _retry_seconds() -> float:
-    """Return how long calls are retried, at most."""
+    """Return the maximum time in seconds to retry a call."""
     try:
         return float(os.environ.get(RETRY_VARIABLE) or _RETRY_SECONDS)
     except ValueError as error:
@@ -204,7 +205,7 @@ def _retry_seconds() -> float:
 
 
 def _is_passing(error: BaseException) -> bool:
-    """Return whether an error of the machine may be over in minutes."""
+    """Return whether an error of the machine may pass within minutes."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _PASSING
     return isinstance(error, (MachineError, TimeoutError, ConnectionError))
@@ -213,11 +214,17 @@ def _is_passing(error: BaseException) -> bool:
 def persist(
     path: str, call: Callable[_Given, _Result], *args: _Given.args, **more: _Given.kwargs
 ) -> _Result:
-    """Return the result of a call; if the machine fails, the call is repeated after pauses.
+    """Return the result of a call; retry it after pauses if the machine fails.
+
+    Args:
+        path: the file or folder, for messages.
+        call: the function to call.
+        args: its positional arguments.
+        more: its keyword arguments.
 
     Raises:
-        MachineError: it fails each time; the message names `path` and what is wrong.
-        Exception: what else the call raises.
+        MachineError: every attempt failed; the message has `path` and the cause.
+        Exception: any other error of the call.
     """
     pauses: Iterator[float] | None = None
     while True:
@@ -235,11 +242,11 @@ def persist(
 def machine_error(
     path: str, error: OSError | MemoryError, *, offset: int | None = None
 ) -> MachineError:
-    """Return the error of a file at which the machine failed, at an offset where one is known."""
+    """Return the MachineError for a file, with the offset if it is known."""
     if isinstance(error, MachineError):
         return error
     number = errno.ENOMEM if isinstance(error, MemoryError) else error.errno
-    if number is None:  # of a store, and named
+    if number is None:  # an error of a store, with its name in the message
         return MachineError(str(error), path=path)
     said = getattr(error, "strerror", None) or os.strerror(number)
     name = errno.errorcode.get(number, number)
@@ -255,14 +262,17 @@ def machine_error(
 
 
 def changed_size(expected: int, found: int) -> FileRefusedError:
-    """Of a file that was listed with another size."""
+    """Return the error for a file that was listed with another size."""
     detail = f"expected {expected} bytes as it was listed, got {found}"
     return FileRefusedError("CHANGED_FILE", detail)
 
 
 def problem_of(error: OSError, path: str) -> tuple[str, str]:
-    """Why a file that was listed cannot be read, as a reject's code and detail; a MachineError
-    where the file is not to blame."""
+    """Return the reject code and detail for a listed file that cannot be read.
+
+    Raises:
+        MachineError: the file is not the cause.
+    """
     if is_fault(error):
         raise machine_error(path, error) from error
     if isinstance(error, FileRefusedError):
@@ -274,7 +284,7 @@ def problem_of(error: OSError, path: str) -> tuple[str, str]:
 
 @contextmanager
 def naming_file(path: str) -> Iterator[None]:
-    """Gives errors of the system the file's name where they lack it, as those of reads do."""
+    """Add the file's name to system errors that lack it, such as errors of reads."""
     try:
         yield
     except OSError as error:
@@ -284,23 +294,23 @@ def naming_file(path: str) -> Iterator[None]:
 
 
 OUTSIDE = ("OUTSIDE_INPUT_BASE", "a symbolic link that leads out of the input base")
-"""The problem of a link that is not followed out of the folder that is listed."""
+"""The problem of a link that leads out of the listed folder and is not followed."""
 LINKED_FOLDER = ("NOT_A_FILE", "a linked folder")
 """The problem of a link to a folder that is not followed."""
 LINK_LOOP = ("LINK_LOOP", "a link to a folder that contains it")
-"""The problem of a link that is followed nowhere, since its files are listed already."""
+"""The problem of a link that is never followed, since its files are listed already."""
 
 
 class InputFile(NamedTuple):
     """One file under a base folder.
 
     Args:
-        path: relative to the base, with `/`; bytes of the name that are not UTF-8 are surrogates.
-        size: in bytes.
-        version: changes with every write, even one that keeps size and modification time: the
-            change time of a local file, the generation of an object.
-        problem: why it cannot be read, as a reject's code and detail; None where it can.
-        is_folder: whether it is a folder, which is listed only where its files cannot be.
+        path: the path relative to the base, with `/`. Bytes that are not UTF-8 are surrogates.
+        size: the size in bytes.
+        version: a string that changes with every write, even if size and modification time stay
+            the same: the change time of a local file, or the generation of an object.
+        problem: the reject code and detail if it cannot be read, else None.
+        is_folder: whether it is a folder; one is listed only if its files cannot be.
     """
 
     path: str
@@ -311,10 +321,10 @@ class InputFile(NamedTuple):
 
 
 class FolderEntry(NamedTuple):
-    """What stands in a folder: its name, its size in bytes (None: a folder, or a dead link).
+    """An entry of a folder: its name and its size in bytes (None: a folder, or a dead link).
 
-    `version` changes when the file does, and compares with that of other listings alone; empty
-    where it would take another request.
+    `version` changes when the file does, and compares only with versions of other listings. It is
+    empty if it would take another request.
     """
 
     name: str
@@ -324,48 +334,50 @@ class FolderEntry(NamedTuple):
 
 
 class FileSystem(Protocol):
-    """Files by path. What cannot be done is an `OSError`; a fault that may pass has the system's
-    number, or is a `ConnectionError` or `TimeoutError`, and is tried again by `files`.
+    """Files by path. All errors are `OSError`.
+
+    Errors that may pass have the system's error number, or are `ConnectionError` or `TimeoutError`.
+    The functions of this package retry them.
 
     Attributes:
-        appears_whole: whether a new file is there once its stream is closed, and not at all where
-            that fails, as in object stores. Else it is written under another name first.
-        is_seen_by_others: whether other processes of this machine find at a path what this one
-            does: local files, and those to which the environment alone leads.
+        appears_whole: whether a new file appears when its stream is closed, and not at all on an
+            error, as in object stores. Else it is written under another name first.
+        is_seen_by_others: whether other processes of this machine find the same files at a path:
+            local files, and stores configured by the environment only.
     """
 
     appears_whole: bool = False
     is_seen_by_others: bool = False
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
-        """A file as a stream that can seek; `root` is the real path that it must lie in."""
+        """Open a file as a stream that can seek; `root` is the real path that must contain it."""
 
     def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
-        """The bytes `[start, stop)` of a file; fewer where it is shorter."""
+        """Return the bytes `[start, stop)` of a file; fewer if it is shorter."""
 
     def read_of_size(self, path: str, size: int, *, root: str | None = None) -> bytes:
-        """A whole file that was listed with `size` bytes, else a `FileRefusedError`."""
+        """Return a file that was listed with `size` bytes, or raise FileRefusedError."""
         data = self.read(path, stop=size + 1)
         if data and len(data) != size:
             raise changed_size(size, len(data))
         return data
 
     def info(self, path: str) -> FolderEntry:
-        """What a file or folder is, with its version; or a `FileNotFoundError` and the like."""
+        """Describe a file or folder, with its version; raise FileNotFoundError if it is missing."""
 
     def list_folder(self, path: str) -> list[FolderEntry]:
-        """What is in a folder, without what is below its folders, in no order."""
+        """List a folder, without the contents of its folders, in no order."""
 
     def walk(self, base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
-        """Yield every file under a folder, however deep, in no order; buckets have no links."""
+        """Yield every file under a folder at any depth, in no order. Buckets have no links."""
 
     def find(self, base: str, name: str, *, follow_links: bool = False) -> InputFile:
-        """Return one file of a folder, as `walk` has it."""
+        """Return one file of a folder as `walk` lists it."""
         found = self.info(join(base, name))
         return InputFile(name, found.size or 0, found.version)
 
     def find_in_folder(self, folder: str, names: Sequence[str]) -> dict[str, InputFile]:
-        """Return those of some files of one folder that are there, as `walk` has them, by name."""
+        """Return the existing files among `names` in one folder by name, as `walk` lists them."""
         try:
             found = {each.name: each for each in self.list_folder(folder) if not each.is_folder}
         except (FileNotFoundError, NotADirectoryError):
@@ -377,23 +389,23 @@ class FileSystem(Protocol):
         }
 
     def create(self, path: str) -> BinaryIO:
-        """A stream to a new file, whole once it is closed."""
+        """Open a stream to a new file, which is complete once the stream is closed."""
 
     def rename(self, source: str, target: str) -> None:
-        """Gives a file its final name, over whatever has that name."""
+        """Rename a file, replacing any file with that name."""
 
     def duplicate(self, source: str, target: str, temporary: str) -> bool | None:
-        """Gives a file another name too, over whatever has it, without its bytes passing here.
+        """Give a file a second name, replacing any file there, without reading its bytes here.
 
-        Returns whether it is one file then; None where it cannot be done. `temporary` may be used.
+        Return whether both names are one file; None if it is not possible. It may use `temporary`.
         """
 
     def make_folder(self, path: str) -> None:
-        """Makes a folder and those above it, where there are such things as folders."""
+        """Create a folder and its parents, if the file system has folders."""
         return
 
     def remove(self, path: str) -> None:
-        """Removes a file."""
+        """Remove a file."""
 
     def remove_tree(self, path: str) -> None:
-        """Removes a folder and what is in it, if it is there."""
+        """Remove a folder and its contents, if it exists."""

@@ -1,10 +1,10 @@
-"""`LineLog`: lines that several processes of one machine append to a file, and one of them reads.
+"""Share lines between processes of one machine: many append to a file, and one reads it.
 
     log = LineLog("unreadable")     # before the others start
     log.append(["one", "two"])      # in any process, forked or spawned
     log.read_new()                  # ["one", "two"]
 
-One `write` to a file that was opened to append is not mixed with another.
+The kernel does not mix one `write` to a file opened for appending with another.
 Source: open(2), O_APPEND.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 
 class LineLog:
-    """A file in the temporary folder, which goes with the object in the process that made it."""
+    """A temporary file, removed with the object in the process that created it."""
 
     def __init__(self, name: str) -> None:
         descriptor, self.path = tempfile.mkstemp(prefix=f"tfx-shards-{name}-")
@@ -26,11 +26,11 @@ class LineLog:
 
     @property
     def is_owner(self) -> bool:
-        """Whether this is the process that made the log."""
+        """Whether this process created the log."""
         return os.getpid() == self._owner
 
     def append(self, lines: Iterable[str]) -> None:
-        """Append lines, none of which holds an end of a line; raises OSError if they cannot be."""
+        """Append lines without line ends; raise OSError if the file cannot be written."""
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         try:
             os.write(descriptor, "".join(f"{line}\n" for line in lines).encode())
@@ -38,7 +38,7 @@ class LineLog:
             os.close(descriptor)
 
     def read_new(self) -> list[str]:
-        """Return the whole lines that came since the last call; none of a file that is gone."""
+        """Return the complete lines since the last call, or nothing if the file is gone."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY)
         except FileNotFoundError:

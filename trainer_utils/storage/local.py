@@ -1,8 +1,8 @@
-"""Local files, by the calls of the operating system, and how they are brought to the disk.
+"""Access local files by calls of the operating system, and sync them to the disk.
 
-Opening never waits, as a pipe would have it, and a link that leads out of where it may lead is
-refused. After a loss of power a file system may have a rename that came last, and not what was
-written before it: so a dataset's files are synced before its manifest says that they are there.
+Opening never waits, even for a pipe, and links that lead out of a given folder are refused.
+After a loss of power, a file system may keep the latest rename but not earlier writes. A dataset's
+files are therefore synced before its manifest lists them.
 Source: fsync(2), rename(2); "All File Systems Are Not Created Equal" (OSDI 2014), section 3.
 """
 
@@ -39,9 +39,9 @@ from trainer_utils.storage.file_system import (
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-_MOST_READ = 1 << 30  # bytes at a time: systems read less than 2 GiB
+_MOST_READ = 1 << 30  # bytes per call: systems read less than 2 GiB
 _NO_FILE = ("NOT_A_FILE", "no regular file")
-_SYNC_THREADS = 16  # the system's calls wait for the disk, which takes many at once
+_SYNC_THREADS = 16  # the calls wait for the disk, which handles many at once
 _NO_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EISDIR)
 
 
@@ -58,8 +58,8 @@ class _LocalFileSystem(FileSystem):
             return stream.read(-1 if stop is None else max(stop - start, 0))
 
     def read_of_size(self, path: str, size: int, *, root: str | None = None) -> bytes:
-        # Five system calls, fewer than `open` and `read` take; with threads, each of them is a turn
-        # at the interpreter's lock.
+        # Five system calls, fewer than `open` and `read` take. With threads, each of them waits for
+        # the GIL.
         descriptor, found = _open_regular(path, root)
         try:
             data = _read_up_to(descriptor, size + 1) if found == size else b""
@@ -80,7 +80,7 @@ class _LocalFileSystem(FileSystem):
 
     def walk(self, base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
         root = os.path.realpath(base)
-        # Each with the real paths of the folders that it is in, where links are followed.
+        # With `follow_links`, each has the real paths of the folders that contain it.
         folders: list[tuple[str, frozenset[str]]] = [("", frozenset([root]))]
         while folders:
             folder, above = folders.pop()
@@ -109,7 +109,7 @@ class _LocalFileSystem(FileSystem):
 
     def find(self, base: str, name: str, *, follow_links: bool = False) -> InputFile:
         entry = Path(base, name)
-        entry.lstat()  # else it would be listed as one that vanished
+        entry.lstat()  # otherwise a missing file would be listed as vanished
         return _local_file(entry, name, None if follow_links else os.path.realpath(base))
 
     def find_in_folder(self, folder: str, names: Sequence[str]) -> dict[str, InputFile]:
@@ -134,13 +134,13 @@ class _LocalFileSystem(FileSystem):
             os.replace(temporary, target)
         finally:
             with contextlib.suppress(FileNotFoundError):
-                os.remove(temporary)  # stays where the target was that file already
+                os.remove(temporary)  # remains if the target was the same file already
         return True
 
     def make_folder(self, path: str) -> None:
         try:
-            os.makedirs(path or os.curdir, exist_ok=True)  # that of a bare file name
-        except FileExistsError:  # also where the system does not say that it is a folder
+            os.makedirs(path or os.curdir, exist_ok=True)  # "" is the folder of a bare file name
+        except FileExistsError:  # some systems do not report that it is a folder
             if not stat.S_ISDIR(os.stat(path).st_mode):
                 raise
 
@@ -148,7 +148,7 @@ class _LocalFileSystem(FileSystem):
         os.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        for _ in range(2):  # an error may pass; others are the next run's to clean up
+        for _ in range(2):  # an error may pass; the next run cleans up the rest
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -156,10 +156,10 @@ LOCAL = _LocalFileSystem()
 
 
 class _LocalFile(io.FileIO):
-    """A file that is open for reading; a read at which the machine fails is made again.
+    """A file open for reading, which retries a read if the machine fails.
 
-    A read returns fewer bytes than asked for at the end of the file only: one system call reads at
-    most 2,147,479,552, and Arrow, NumPy and others take a short read for the end of the file.
+    A read returns fewer bytes than requested only at the end of the file. One system call reads at
+    most 2,147,479,552 bytes, and Arrow, NumPy and others treat a short read as the end of the file.
     Source: read(2).
     """
 
@@ -197,21 +197,21 @@ class _LocalFile(io.FileIO):
         return count
 
     def _read_once(self, size: int) -> bytes:
-        """Return the bytes of one system call, which may be fewer although there are more."""
+        """Return the bytes of one system call, which may be fewer than requested."""
         return super().read(min(size, _MOST_READ)) or b""
 
 
 def _open_regular(path: str, root: str | None) -> tuple[int, int]:
-    """The descriptor of a regular file and its size in bytes. Opening never waits, as for pipes."""
+    """Return the descriptor of a regular file and its size in bytes, without waiting for a pipe."""
     flags = os.O_RDONLY | os.O_NONBLOCK | (os.O_NOFOLLOW if root is not None else 0)
     try:
         descriptor = os.open(path, flags)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # a socket, or a device that is not there
+        if error.errno == errno.ENXIO:  # a socket, or a missing device
             raise FileRefusedError(*_NO_FILE) from error
         if root is None or error.errno != errno.ELOOP:
             raise
-        # A link: looked at before it is opened, since opening alone may do something to a device.
+        # Check the link's target before opening it, since opening a device may have effects.
         target = os.path.realpath(path)
         _check_inside(target, root)
         descriptor = os.open(target, flags)
@@ -222,9 +222,9 @@ def _open_regular(path: str, root: str | None) -> tuple[int, int]:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
             raise FileRefusedError(*_NO_FILE)
         if root is not None:
-            try:  # where it really lies: a folder above it may have become a link
+            try:  # the real location: a parent folder may have become a link
                 place = os.readlink(f"/proc/self/fd/{descriptor}")
-            except OSError:  # Linux alone says it
+            except OSError:  # only Linux has this link
                 place = os.path.realpath(path)
             _check_inside(place, root)
     except BaseException:
@@ -250,7 +250,7 @@ def _folder_entry(entry: os.DirEntry[str]) -> FolderEntry:
         if entry.is_dir():
             return FolderEntry(entry.name, None, is_folder=True)
         return FolderEntry(entry.name, entry.stat().st_size)
-    except OSError as error:  # such as a link to nothing
+    except OSError as error:  # such as a dead link
         if is_fault(error):
             raise
         return FolderEntry(entry.name, None)
@@ -264,7 +264,7 @@ def _scan(folder: str) -> list[os.DirEntry[str]]:
 def _is_folder_itself(entry: os.DirEntry[str]) -> bool:
     try:
         return persist(entry.path, entry.is_dir, follow_symlinks=False)
-    except OSError as error:  # of systems that list names without kinds
+    except OSError as error:  # some systems list names without types
         problem_of(error, entry.path)
         return False
 
@@ -278,7 +278,7 @@ def _is_linked_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _local_file(entry: os.DirEntry[str] | Path, path: str, root: str | None) -> InputFile:
-    """Return a file as it is listed; `root` is the folder that links must not lead out of."""
+    """Return the listing of a file. With a `root`, links must not lead out of it."""
     place, version = os.fspath(entry), ""
     try:
         status = persist(place, entry.stat, follow_symlinks=False)
@@ -288,9 +288,9 @@ def _local_file(entry: os.DirEntry[str] | Path, path: str, root: str | None) -> 
                 return InputFile(path, 0, version, OUTSIDE)
             status = persist(place, entry.stat)
             version += f"-{status.st_mtime_ns}-{status.st_ctime_ns}"
-    except OSError as error:  # gone since, or in a folder that shows names alone
+    except OSError as error:  # deleted since, or in a folder that only shows names
         problem = problem_of(error, place)
-        if version:  # a dead link was never a file that vanished
+        if version:  # a dead link did not vanish
             problem = "UNREADABLE", error.strerror or problem[1]
         return InputFile(path, 0, version, problem)
     if stat.S_ISREG(status.st_mode):
@@ -300,8 +300,10 @@ def _local_file(entry: os.DirEntry[str] | Path, path: str, root: str | None) -> 
 
 
 def begin_sync(path: str) -> None:
-    """Has Linux begin to write a file to the disk, so that `sync_files` waits less. An fsync here
-    would take an error of the disk from the one that is to report it. Source: sync_file_range(2).
+    """Make Linux begin to write a file to the disk, so that `sync_files` waits less.
+
+    An fsync here would consume a disk error that `sync_files` must report. Source:
+    sync_file_range(2).
     """
 
     def begin() -> None:
@@ -315,19 +317,19 @@ def begin_sync(path: str) -> None:
 
 
 def sync_files(uri: str, paths: Iterable[str]) -> None:
-    """Waits until the files of a dataset are on the disk with their names, and its folders."""
+    """Wait until a dataset's files, their names and its folders are on the disk."""
     if is_remote(uri):
         return
     whole = [join(uri, path) for path in paths]
     folders = {os.path.dirname(path) for path in whole} | {uri, os.path.dirname(uri.rstrip("/"))}
     with ThreadPoolExecutor(_SYNC_THREADS) as pool:
         list(pool.map(_sync, whole))
-    for folder in sorted(folders, reverse=True):  # inner ones first
+    for folder in sorted(folders, reverse=True):  # inner folders first
         sync_folder(folder)
 
 
 def sync_folder(folder: str) -> None:
-    """Waits until the names in a folder are on the disk; some file systems cannot say."""
+    """Wait until the names in a folder are on the disk, if the file system supports it."""
     try:
         if not is_remote(folder):
             _sync(folder or ".")

@@ -1,8 +1,8 @@
-"""Objects of S3 and what speaks its protocol, and of Azure, through obstore: Rust's object_store.
+"""Access objects of S3-compatible stores and of Azure through obstore, Rust's object_store.
 
-Every request is tried again where the store or the network fails (`store_settings` says how often).
-An object that changes while it is read is an error: later requests ask for the version that the
-first one found. A new object is sent in parts, and there once its stream is closed.
+Requests are retried if the store or the network fails; `store_settings` has the limits. Later
+requests for an object ask for the version of the first one, so a change raises an error. A new
+object is sent in parts, and appears when its stream is closed.
 Source: https://developmentseed.org/obstore/latest/, https://docs.rs/object_store
 """
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 PART_BYTES = 8 << 20
-"""What one request reads or writes at the most; S3 wants parts of 5 MiB or more."""
+"""The maximum size of one request; S3 needs parts of 5 MiB or more."""
 
-_FIRST_BYTES = 256 << 10  # of a stream, so that its head is there soon; then twice as many each
-_PARTS_AHEAD = 4  # requests under way for a stream that is read on
+_FIRST_BYTES = 256 << 10  # a stream's first request, small to be fast; then twice as many each
+_PARTS_AHEAD = 4  # concurrent requests for a stream that is read sequentially
 _PARTS_AT_ONCE = 4  # of one object that is written
-_LISTED_AT_ONCE = 1000  # objects, a page of the stores
-# Of a folder, that are looked for one by one: a folder of 50,000 objects has 50 pages.
+_LISTED_AT_ONCE = 1000  # objects: the page size of the stores
+# Up to this many names are looked up one by one: a folder of 50,000 objects has 50 pages.
 _FEW_NAMES = 3
-_LIST_FROM_A_KEY = ("S3Store",)  # stores whose listings may begin at a key
+_LIST_FROM_A_KEY = ("S3Store",)  # stores with listings that can begin at a key
 _RETRIED = " retries, max_retries: "  # in object_store's errors after more than one attempt
 
 
@@ -85,7 +85,7 @@ class _ObjectStores(FileSystem):
             return folders + files
 
     def find_in_folder(self, folder: str, names: Sequence[str]) -> dict[str, InputFile]:
-        """Return those of some files that are there: few of them by a page of the listing each."""
+        """Return the existing files among `names`. A few take one page of the listing each."""
         with _at(folder) as (store, key):
             skipped = len(key) + 1 if key else 0
             if len(names) <= _FEW_NAMES and type(store).__name__ in _LIST_FROM_A_KEY:
@@ -136,7 +136,7 @@ class _ObjectStores(FileSystem):
             return False
 
     def remove(self, path: str) -> None:
-        self.info(path)  # stores are content with an object that is not there
+        self.info(path)  # stores accept the deletion of a missing object
         with _at(path) as (store, key):
             store.delete(key)
 
@@ -150,7 +150,7 @@ OBJECT_STORES: FileSystem = _ObjectStores()
 
 
 class _ObjectReader(io.RawIOBase):
-    """An object as a stream that asks ahead: small requests first, then large ones side by side."""
+    """An object as a stream that reads ahead: small requests first, then large concurrent ones."""
 
     def __init__(self, path: str, store: "ObjectStore", key: str) -> None:
         self._path, self._store, self._key = path, store, key
@@ -158,7 +158,7 @@ class _ObjectReader(io.RawIOBase):
         self._next_bytes = _FIRST_BYTES
         self._data, info = _get(store, key, 0, _FIRST_BYTES)
         self._tag, self._size = info["e_tag"], int(info["size"])
-        self._asked: deque[Future[memoryview]] = deque()  # for what follows `_data`
+        self._asked: deque[Future[memoryview]] = deque()  # requests for the bytes after `_data`
         self._asked_to = len(self._data)
 
     def readable(self) -> bool:
@@ -189,12 +189,12 @@ class _ObjectReader(io.RawIOBase):
         super().close()
 
     def _take(self, wanted: int) -> memoryview:
-        """At most so many bytes from the position on; none at the end."""
+        """Return at most `wanted` bytes from the position; none at the end."""
         if wanted <= 0 or self._position >= self._size:
             return memoryview(b"")
         if not self._start <= self._position < self._start + len(self._data):
             is_jump = self._position != self._start + len(self._data)
-            if is_jump:  # who jumps may jump again: no more is asked for than is wanted now
+            if is_jump:  # more jumps may follow, so request only the wanted bytes
                 self._forget()
                 self._next_bytes, self._asked_to = _FIRST_BYTES, self._position
             self._ask(wanted, most=1 if is_jump else _PARTS_AHEAD)
@@ -208,7 +208,7 @@ class _ObjectReader(io.RawIOBase):
         return part
 
     def _ask(self, wanted: int, most: int = _PARTS_AHEAD) -> None:
-        """Asks for what comes next: one request while they grow, then some at once."""
+        """Request the next bytes: one request at a time while sizes grow, then several at once."""
         while len(self._asked) < most and self._asked_to < self._size:
             if self._asked and self._next_bytes < PART_BYTES and wanted <= 0:
                 return
@@ -231,7 +231,7 @@ class _ObjectReader(io.RawIOBase):
 
 
 class _ObjectWriter(io.RawIOBase):
-    """An object that is sent in parts while it is written; there is none until it is closed."""
+    """An object that is sent in parts while it is written, and appears when it is closed."""
 
     def __init__(self, path: str, writer: "WritableFile") -> None:
         self._path = path
@@ -256,7 +256,7 @@ class _ObjectWriter(io.RawIOBase):
 
     def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
         if kind is not None:
-            self._writer = None  # never closed: there is no object
+            self._writer = None  # never closed: the object does not appear
         self.close()
 
     def __del__(self) -> None:
@@ -267,7 +267,7 @@ _forked_from = 0
 
 
 def _note_fork() -> None:
-    """Start with no threads, and with stores that another process asks, where there are any."""
+    """Start without threads in a fork, and ask another process if there were stores."""
     global _forked_from
     _pool.cache_clear()
     _forked_store.cache_clear()
@@ -296,41 +296,41 @@ def _forked_store(
 
 @functools.lru_cache(maxsize=4)
 def _store_process(environment: tuple[object, ...]) -> StoreProcess:
-    return StoreProcess()  # which starts with the variables that lead to stores
+    return StoreProcess()  # it starts with the variables that configure stores
 
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    """The threads that wait for requests of streams."""
+    """Return the threads that wait for requests of streams."""
     return ThreadPoolExecutor(16, thread_name_prefix="tfx-shards-store")
 
 
 @contextmanager
 def _at(url: str, *, to_read: bool = False) -> "Iterator[tuple[ObjectStore, str]]":
-    """The store of a url, to be asked with `_os_errors`, and the key in it; empty: the bucket."""
+    """Yield the store of a url, within `_os_errors`, and the key (empty: the bucket)."""
     scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
     if not bucket:
         raise ConfigError(f"{url!r}: expected the name of a bucket after {scheme}://, got none")
     with _os_errors(url):
-        # In a fork, obstore's threads are not there, and would be waited for without end.
+        # A fork lacks obstore's threads, and would wait for them forever.
         open_it = _forked_store if _forked_from else _store
         yield open_it(scheme, bucket, _environment(), to_read), key.strip("/")
 
 
-# As CPython holds them: to decode 64 variables took as long as a third of a photo's request.
+# The bytes that CPython holds: decoding 64 variables took a third of the time to request a photo.
 _variables: Any = getattr(os.environ, "_data", os.environ)
 
 
 def _environment() -> tuple[object, ...]:
-    """What says how stores are reached, so that a change of it counts."""
+    """Return the variables that configure stores, which are a key of the caches."""
     return tuple(item for item in _variables.items() if item[0].startswith(VARIABLES))
 
 
 def _get(
     store: "ObjectStore", key: str, start: int, stop: int, *, tag: str | None = None
 ) -> tuple[memoryview, "ObjectMeta"]:
-    """The bytes `[start, stop)` of an object, or fewer, and what is known of it."""
+    """Return the bytes `[start, stop)` of an object, or fewer, and its metadata."""
     from obstore.exceptions import NotFoundError, PreconditionError
 
     options: GetOptions = {"range": (start, stop)}
@@ -346,9 +346,9 @@ def _get(
     except (NotFoundError, FileNotFoundError):
         raise
     except Exception as error:
-        if _RETRIED in _first_line(error):  # the store refuses all; it has been waited for enough
+        if _RETRIED in _first_line(error):  # the store refuses every attempt
             raise
-        info = store.head(key)  # a range past the end is refused by stores, each in its own words
+        info = store.head(key)  # stores refuse a range past the end with different errors
         if start >= int(info["size"]):
             return memoryview(b""), info
         raise
@@ -362,7 +362,7 @@ def _head(store: "ObjectStore", key: str) -> "ObjectMeta | None":
 
 
 def _first_from(store: "ObjectStore", folder: str, name: str) -> "ObjectMeta | None":
-    """Return the object of a name, by one page of a listing that begins right before it."""
+    """Return the object with a name from one page of a listing that begins right before it."""
     whole = f"{folder}/{name}" if folder else name
     before = whole[:-1] + chr(ord(whole[-1]) - 1) + "~" if ord(whole[-1]) > 1 else whole[:-1]
     page = next(iter(store.list(_prefix(folder), offset=before, chunk_size=_LISTED_AT_ONCE)), [])
@@ -374,14 +374,16 @@ def _prefix(key: str) -> str | None:
 
 
 def _has_folder(store: "ObjectStore", key: str) -> bool:
-    """Whether anything lies below a key. A bucket is there, since listing it does not fail."""
+    """Return whether there is anything below a key. A bucket exists if listing it succeeds."""
     found = next(iter(store.list(_prefix(key), chunk_size=1)), None)
     return bool(found) or not key
 
 
 def _is_file(store: "ObjectStore", info: "ObjectMeta") -> bool:
-    """Whether it is none of the empty objects that consoles make in place of folders, `cat/`, of
-    which obstore gives the names without the last `/`."""
+    """Return whether an object is a file and not an empty placeholder for a folder.
+
+    Consoles create placeholders such as `cat/`; obstore returns their names without the last `/`.
+    """
     return bool(info["size"]) or _head(store, info["path"]) is not None
 
 
@@ -395,7 +397,7 @@ def _name(path: str) -> str:
 
 @contextmanager
 def _os_errors(path: str) -> Iterator[None]:
-    """Makes `OSError` of what obstore raises beside it, which says how often it was tried."""
+    """Convert other errors of obstore to `OSError`. The message has the number of attempts."""
     try:
         yield
     except (FileRefusedError, ConfigError):
@@ -414,7 +416,7 @@ def _os_errors(path: str) -> Iterator[None]:
                 f"{path!r}: the store refused the credentials: {_first_line(error)}. Set those of "
                 "its own tools: an environment variable, a profile, the machine's identity."
             ) from error
-        # It was tried again already.
+        # obstore has retried it.
         raise MachineError(f"{path!r}: {_first_line(error)}", path=path) from error
 
 

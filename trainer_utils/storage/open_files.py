@@ -4,10 +4,10 @@
     mapping = FileMapping(descriptor, size)
     data, done = MappedReader().copy(mapping.address + begins, lengths)
 
-A page of a mapped file that cannot be read, because the disk fails or the file was cut short, ends
-a process that looks at it, by SIGBUS. The kernel, asked to write the same bytes to another file,
-returns EFAULT. So nothing here looks at mapped memory itself: it is written to a file in memory,
-from which it is read. Source: pwritev(2), memfd_create(2).
+A page of a mapped file may be unreadable because the disk fails or the file was truncated. A
+process that accesses such a page is killed by SIGBUS. The kernel returns EFAULT when asked to write
+the page to another file. So this module never accesses mapped memory: it writes it to a memory
+file, and reads that file. Source: pwritev(2), memfd_create(2).
 """
 
 import collections
@@ -25,9 +25,9 @@ import numpy.typing as npt
 
 from trainer_utils.storage.file_system import MachineError, machine_error, persist
 
-_MOST_RANGES = 1024  # IOV_MAX: ranges that one call takes
+_MOST_RANGES = 1024  # IOV_MAX: the maximum number of ranges per call
 _MOST_SPARE = 64 << 20  # bytes of memory that a thread keeps for its next copy
-_MOST_READ = 1 << 30  # bytes that one call is asked for: systems read less than 2 GiB
+_MOST_READ = 1 << 30  # bytes per call: systems read less than 2 GiB
 
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
@@ -39,10 +39,11 @@ def read_at(descriptor: int, view: Bytes, begin: int, *, path: str) -> int:
     """Fill an array with the bytes of a file from an offset; `path` is for messages.
 
     Returns:
-        How many bytes were read: fewer than the array has only at the end of the file.
+        The number of bytes read, which is less than the size of the array only at the end of the
+        file.
 
     Raises:
-        MachineError: the system fails to read them, with path and offset.
+        MachineError: the system cannot read them; it has the path and the offset.
     """
     done = 0
     while done < len(view):
@@ -56,7 +57,7 @@ def read_at(descriptor: int, view: Bytes, begin: int, *, path: str) -> int:
 
 
 def read_bytes_at(descriptor: int, begin: int, end: int, *, path: str) -> bytes:
-    """Return the bytes of a range of a file, fewer at its end; errors as `read_at`."""
+    """Return a range of bytes of a file, fewer at its end; raise the errors of `read_at`."""
     with _naming_offset(path, begin):
         data = persist(path, os.pread, descriptor, min(end - begin, _MOST_READ), begin)
     if not data or len(data) == end - begin:
@@ -77,9 +78,9 @@ def _naming_offset(path: str, offset: int) -> Iterator[None]:
 
 
 class FileMapping:
-    """A file in memory, for `MappedReader` alone; 0 is the address of an empty one.
+    """A file mapped into memory, for `MappedReader` only. An empty file has address 0.
 
-    Python's `mmap` keeps a descriptor open; a process may have 1,024. A mapping needs none.
+    Python's `mmap` keeps a descriptor open, and a process may have 1,024. This mapping needs none.
     """
 
     def __init__(self, descriptor: int, size: int) -> None:
@@ -101,11 +102,11 @@ class MappedReader:
         self._spare = collections.deque[_Scratch]()  # one for each thread that is copying
 
     def copy(self, addresses: Positions, lengths: Positions) -> tuple[bytes, int]:
-        """Copy ranges end to end.
+        """Copy ranges into one bytes object.
 
         Returns:
-            The bytes, and how many ranges they hold: fewer than all where a page of the next one
-            cannot be read.
+            The bytes, and the number of ranges that were copied: fewer than all if a page of the
+            next one cannot be read.
         """
         try:
             scratch = self._spare.pop()
@@ -146,7 +147,7 @@ class _Scratch:
                 whole = int(np.searchsorted(ends, written, side="right"))
                 if whole == done:
                     break
-                stop, written = whole, int(ends[whole - 1])  # the system took a part
+                stop, written = whole, int(ends[whole - 1])  # the system wrote a part of the ranges
             done = stop
         return self._memory[: int(ends[done - 1]) if done else 0], done
 

@@ -1,4 +1,4 @@
-"""Files through fsspec: gs:// by gcsfs, hf:// by huggingface_hub, all but S3's and Azure's.
+"""Access files through fsspec: gs:// by gcsfs, hf:// by huggingface_hub; not S3 or Azure.
 
 Source: https://filesystem-spec.readthedocs.io/en/latest/api.html
 """
@@ -30,7 +30,7 @@ from trainer_utils.storage.store_settings import CONNECT_SECONDS, REQUEST_SECOND
 
 # Extras of this distribution, by scheme.
 _EXTRAS = {"gs": "gcs", "gcs": "gcs", "hf": "hf", "http": "https", "https": "https"}
-# What a file's listing says of its version, the surest first; `blob_id` is of hf://.
+# The keys of a listing that identify a version, the most reliable first; `blob_id` is of hf://.
 _VERSIONS = (
     *("generation", "etag", "ETag", "blob_id", "VersionId", "md5Hash"),
     *("mtime", "LastModified", "last_modified", "modified", "created"),
@@ -49,12 +49,12 @@ class _FsspecFileSystem(FileSystem):
             if not start and stop is None:
                 return cast(bytes, files.cat_file(inner))
             if stop is not None and stop <= start:
-                return b""  # which gcsfs takes for the whole file
+                return b""  # gcsfs would return the whole file
             try:
                 return cast(bytes, files.cat_file(inner, start=start, end=stop))
             except (OSError, asyncio.TimeoutError):
                 raise
-            except Exception as error:  # maybe of a range past the end, in a server's own words
+            except Exception as error:  # maybe a range past the end
                 status = getattr(error, "code", None) or getattr(error, "status", None)
                 if status not in (None, 416) or start < int(files.info(inner)["size"] or 0):
                     raise
@@ -68,12 +68,12 @@ class _FsspecFileSystem(FileSystem):
         with _at(path, is_fresh=True) as (files, inner):
             try:
                 found = files.ls(inner, detail=True)
-            except KeyError as error:  # of fsspec's memory: a file went while it was listed
+            except KeyError as error:  # from fsspec's memory: a file was removed during the listing
                 raise FileNotFoundError(f"{path!r}: {error} is not there any more") from error
             return [
                 _entry(info["name"], info)
                 for info in found
-                # but for an empty object that stands for the folder itself
+                # skip the empty placeholder of the folder itself
                 if info["name"].strip("/") != inner.strip("/")
             ]
 
@@ -93,7 +93,7 @@ class _FsspecFileSystem(FileSystem):
             if type(files).mv is not fsspec.AbstractFileSystem.mv:
                 files.mv(inner, new)  # a real rename
                 return
-            files.cp_file(inner, new)  # `mv` would take a `[` in a name for a pattern
+            files.cp_file(inner, new)  # `mv` would treat a `[` in a name as a pattern
             files.rm_file(inner)
 
     def duplicate(self, source: str, target: str, temporary: str) -> bool | None:
@@ -105,7 +105,7 @@ class _FsspecFileSystem(FileSystem):
 
     def make_folder(self, path: str) -> None:
         with _at(path) as (files, inner):
-            if not is_object_store(path):  # which would make a bucket with a typo
+            if not is_object_store(path):  # else a typo would create a bucket
                 files.makedirs(inner, exist_ok=True)
 
     def remove(self, path: str) -> None:
@@ -117,9 +117,9 @@ class _FsspecFileSystem(FileSystem):
             if not glob.has_magic(inner):
                 files.rm(inner, recursive=True)
                 return
-            # `rm` would take the path for a pattern.
+            # `rm` would treat the path as a pattern.
             found = {inner: {"type": "directory"}, **files.find(inner, withdirs=True, detail=True)}
-            for name in sorted(found, key=len, reverse=True):  # what is in a folder before it
+            for name in sorted(found, key=len, reverse=True):  # contents before their folder
                 is_folder = found[name]["type"] == "directory"
                 (files.rmdir if is_folder else files.rm_file)(name)
 
@@ -129,12 +129,12 @@ class _FsspecFileSystem(FileSystem):
 
 
 class _OpenFile(io.RawIOBase):
-    """A file that is read; one that is no longer what was opened is an error."""
+    """A file open for reading, which raises an error if it has changed since."""
 
     def __init__(self, path: str, stream: Any) -> None:
         self._path, self._stream = path, stream
         size = getattr(stream, "size", None)
-        self._size: int = (size() if callable(size) else size) or 0  # where nothing says it
+        self._size: int = (size() if callable(size) else size) or 0  # 0 if unknown
 
     def readable(self) -> bool:
         return True
@@ -167,27 +167,27 @@ class _OpenFile(io.RawIOBase):
     def _read_once(self, start: int, size: int) -> bytes:
         with _os_errors(self._path):
             try:
-                if self.tell() != start:  # where an attempt before has failed half-way
+                if self.tell() != start:  # an earlier attempt failed half-way
                     self.seek(start)
                 data: bytes = self._stream.read(size)
             except FileNotFoundError as error:
                 detail = "expected the object that was opened, which is no longer there"
                 raise FileRefusedError("CHANGED_FILE", detail) from error
-        # fsspec takes the bytes that come for all that there are.
+        # fsspec treats a truncated answer as complete.
         if (size < 0 or len(data) < size) and (place := self.tell()) < self._size:
             raise changed_size(self._size, place)
         return data
 
 
 def _keep_to_generation(stream: Any, files: Any) -> None:
-    """Has later requests of a stream from gs:// ask for the generation that it was opened at."""
+    """Pin later requests of a stream from gs:// to the generation at which it was opened."""
     if not type(stream).__module__.startswith("gcsfs"):
         return
     generation = str(stream.details.get("generation") or "")
     kept = type(files)(**{**files.storage_options, "version_aware": True})
     name = f"{stream.path}#{generation}"
     if generation and kept.split_path(name) == (stream.bucket, stream.key, generation):
-        stream.path, stream.gcsfs = name, kept  # else one that gcsfs would take for another
+        stream.path, stream.gcsfs = name, kept  # else gcsfs would parse it as another name
 
 
 REMOTE: FileSystem = _FsspecFileSystem()
@@ -195,8 +195,10 @@ REMOTE: FileSystem = _FsspecFileSystem()
 
 @contextmanager
 def _at(url: str, *, is_fresh: bool = False) -> Iterator[tuple[Any, str]]:
-    """fsspec's file system of a url, to be asked with `_os_errors`, and the path in it; `is_fresh`:
-    listings that fsspec remembers are forgotten."""
+    """Yield fsspec's file system for a url, guarded by `_os_errors`, and the path in it.
+
+    With `is_fresh`, fsspec forgets its cached listings first.
+    """
     scheme = url.partition("://")[0]
     with _os_errors(url):
         try:
@@ -216,14 +218,14 @@ def _at(url: str, *, is_fresh: bool = False) -> Iterator[tuple[Any, str]]:
 
 
 def _google_settings() -> dict[str, Any]:
-    """What gcsfs does not see to by itself; without a time-out it waits for ever."""
+    """Return settings that gcsfs lacks by default; without a time-out it waits forever."""
     settings: dict[str, Any] = {}
     if "STORAGE_EMULATOR_HOST" in os.environ:
-        settings["token"] = "anon"  # an emulator has no accounts; asking for one takes a while
-    with suppress(ImportError):  # then gcsfs is missing too, which is said elsewhere
+        settings["token"] = "anon"  # emulators have no accounts, and a request for one is slow
+    with suppress(ImportError):  # gcsfs is then missing too, which raises an error elsewhere
         from aiohttp import ClientTimeout
 
-        # Of silence and not of a whole request, which gcsfs would not try again.
+        # Limit silence and not a whole request, since gcsfs would not retry that.
         settings["requests_timeout"] = ClientTimeout(
             total=None, sock_connect=CONNECT_SECONDS, sock_read=REQUEST_SECONDS
         )
@@ -243,7 +245,7 @@ def _entry(path: str, info: Mapping[str, Any]) -> FolderEntry:
 
 @contextmanager
 def _os_errors(path: str) -> Iterator[None]:
-    """Makes `OSError` of what stores raise beside it, such as for want of credentials."""
+    """Convert other errors of stores to `OSError`, such as missing credentials."""
     try:
         yield
     except (FileRefusedError, ConfigError, MachineError):
@@ -252,6 +254,6 @@ def _os_errors(path: str) -> Iterator[None]:
         is_own = isinstance(error, OSError) and error.args and type(error).__module__ == "builtins"
         if is_own and (type(error) is not OSError or error.errno is not None):
             raise
-        # Packages of object stores have tried again already.
+        # Packages of object stores have retried already.
         kind = MachineError if is_object_store(path) else ConnectionError
         raise kind(f"{path!r}: {type(error).__name__}: {error}") from error

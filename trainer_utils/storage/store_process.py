@@ -1,9 +1,9 @@
-"""`ForkedStore`: an object store for a forked process, which a new process of Python asks.
+"""Provide an object store for a forked process, which sends its requests to a new process.
 
-obstore's threads do not come into a fork, and a request there would never be answered. PyTorch
-forks the processes of a `DataLoader` by default. So the first request in a forked process starts
-another one, new and without a fork, that makes the requests; its memory and connections are its
-own. It ends when the forked process ends.
+obstore's threads do not exist in a fork, so a request there would never be answered. PyTorch forks
+the processes of a `DataLoader` by default. The first request in a forked process therefore starts
+a new Python process without a fork, with its own memory and connections, that makes the requests.
+It ends when the forked process ends.
 """
 
 import collections
@@ -27,7 +27,7 @@ _SERVE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
     "from trainer_utils.storage.store_process import serve; serve(int(sys.argv[1]))"
 )
-_END = None  # after the last page of a list
+_END = None  # marks the end of a list
 
 
 class ForkedStore:
@@ -60,14 +60,14 @@ class _Answer:
 
 
 class StoreProcess:
-    """A process that makes requests, for any number of threads: each has its own connection."""
+    """A process that makes requests, for any number of threads, each with its own connection."""
 
     def __init__(self) -> None:
         self._lock, self._idle = threading.Lock(), collections.deque[Connection]()
         self._control: Connection | None = None
 
     def call(self, name: Any, method: str, given: Any, more: Any) -> Any:
-        """Return what a method of a store returns, or raise what it raises."""
+        """Call a method of a store in the process; return its result or raise its error."""
         connection = self._ask(name, method, given, more)
         answer = self._answer(connection)
         self._idle.append(connection)
@@ -76,11 +76,11 @@ class StoreProcess:
         return answer
 
     def pages(self, name: Any, method: str, given: Any, more: Any) -> Iterator[Sequence[Any]]:
-        """Yield what a method of a store yields."""
+        """Yield the results of a generator method of a store in the process."""
         connection = self._ask(name, method, given, more)
         while (page := self._answer(connection)) is not _END:
             if isinstance(page, Exception):
-                raise page  # the connection goes with it, as where nobody asks for the rest
+                raise page  # the connection is dropped too, as when the caller stops early
             yield page
         self._idle.append(connection)
 
@@ -119,7 +119,7 @@ class StoreProcess:
         return control
 
     def _ended(self) -> ConnectionError:
-        """Return the error of a process that is gone; the next call starts another one."""
+        """Return the error for a process that has ended; the next call starts a new one."""
         with self._lock:
             self._control = None
             self._idle.clear()
@@ -133,14 +133,14 @@ def _stop(process: "subprocess.Popen[bytes]", control: Connection) -> None:
 
 
 def serve(descriptor: int) -> None:
-    """Answer the requests of one process until it ends: a new process's whole work."""
+    """Answer the requests of one process until it ends; the main function of the new process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both
     control = Connection(descriptor)
     while True:
         try:
             handle = reduction.recv_handle(control)
         except (EOFError, OSError):
-            os._exit(0)  # without waiting for requests under way
+            os._exit(0)  # without waiting for pending requests
         threading.Thread(target=_answer_all, args=(Connection(handle),), daemon=True).start()
 
 

@@ -1,7 +1,7 @@
-"""How an object store is reached: endpoint, region and credentials, as its own tools find them.
+"""Configure object stores: endpoint, region and credentials, found as the stores' own tools do.
 
-The environment, the profiles of `aws`, and the identity of a pod or machine say it. Where none of
-them has credentials, requests are not signed, as public buckets want it.
+Sources are the environment, the profiles of `aws`, and the identity of a pod or machine. Without
+credentials, requests are not signed, as public buckets require.
 Source: https://docs.aws.amazon.com/sdkref/latest/guide/settings-reference.html
 """
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 _PREFIXES = ("AWS_", "AZURE_", "AZURITE_", "MINIO_")
 VARIABLES = tuple(prefix.encode() for prefix in _PREFIXES) if os.name == "posix" else _PREFIXES
-"""How the names of the variables begin that say how stores are reached."""
+"""The prefixes of environment variables that configure stores."""
 REQUEST_SECONDS = 60
-"""Of one request, which asks for some MiB."""
+"""The time-out of one request for a few MiB."""
 SILENCE_SECONDS = 5
-"""After which an answer of which nothing more comes is asked for again, from where it stopped."""
+"""After this much silence an answer is requested again, from where it stopped."""
 CONNECT_SECONDS = 10
 _RETRY_SECONDS = 120
 _MOST_RETRIES = 8
 _LONGEST_WAIT_SECONDS = 10
 
 _MINIO_IN_KUBEFLOW = "http://minio-service.kubeflow:9000"
-_MACHINE = Path("/sys/class/dmi/id/sys_vendor")  # what the hypervisor says of itself, on Linux
-# Where obstore finds credentials by itself.
+_MACHINE = Path("/sys/class/dmi/id/sys_vendor")  # the name of the hypervisor, on Linux
+# Variables that let obstore find credentials by itself.
 _AWS_VARIABLES = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -41,13 +41,18 @@ _AWS_VARIABLES = (
 
 
 def open_store(scheme: str, bucket: str, *, to_read: bool = False) -> "ObjectStore":
-    """The store of a bucket; of Azure, of a container, `container@account.…` or with the account in
-    the environment. One that is only read from (`to_read`) has to go on answering; an upload is
-    silent until it is whole.
+    """Open the store of a bucket.
+
+    Args:
+        scheme: a key of `OBJECT_SCHEMES`.
+        bucket: the bucket. For Azure it is a container, either as `container@account.…`, or with
+            the account in the environment.
+        to_read: whether the store is only read from. Then an answer that stops times out; an upload
+            is silent until it is complete.
 
     Raises:
-        ImportError: a package is not installed; the message says which extra brings it.
-        ConfigError: what the environment says is incomplete.
+        ImportError: a package is not installed; the message names the extra.
+        ConfigError: the environment is incomplete.
     """
     kind = OBJECT_SCHEMES[scheme]
     try:
@@ -90,8 +95,8 @@ def _s3(scheme: str) -> dict[str, Any]:
     config["region"] = region or "us-east-1"
     if endpoint:
         config["endpoint"] = endpoint
-    # TLS keeps bodies as they were sent, so that AWS's own packages sign none of them either: a
-    # SHA-256 less on both sides, 0.07 ms of ours for 100 kB.
+    # TLS protects bodies, so AWS's own packages do not sign them either. It saves a SHA-256 on both
+    # sides, 0.07 ms here for 100 kB.
     is_plain = str(endpoint).startswith("http://")
     config["unsigned_payload"] = said("AWS_UNSIGNED_PAYLOAD", "false" if is_plain else "true")
     if is_keyed:
@@ -103,16 +108,16 @@ def _s3(scheme: str) -> dict[str, Any]:
 def _minio_endpoint() -> str | None:
     if endpoint := os.environ.get("MINIO_ENDPOINT"):
         return endpoint if "://" in endpoint else f"http://{endpoint}"
-    if host := os.environ.get("MINIO_SERVICE_SERVICE_HOST"):  # Kubernetes, in the same namespace
+    if host := os.environ.get("MINIO_SERVICE_SERVICE_HOST"):  # in Kubernetes, in the same namespace
         return f"http://{host}:{os.environ.get('MINIO_SERVICE_SERVICE_PORT', '9000')}"
     return None
 
 
 def _of_profile() -> dict[str, Any]:
-    """What a profile of `aws configure` says, by boto3; else the machine's identity, or none."""
+    """Return the settings of an AWS profile by boto3, or else of the machine's identity, if any."""
     named = os.environ.get("AWS_PROFILE")
     if named is None and not Path("~/.aws").expanduser().is_dir():
-        with contextlib.suppress(OSError):  # whose own address hands out credentials
+        with contextlib.suppress(OSError):  # Amazon's machines hand out credentials at an address
             if _MACHINE.read_text(errors="replace").startswith("Amazon"):
                 return {}
         return {"skip_signature": True}

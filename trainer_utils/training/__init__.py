@@ -1,1 +1,1 @@
-"""A training loop for Keras models under any strategy, which goes on where a killed one stopped."""
+"""A training loop for Keras models under any strategy, which resumes interrupted runs."""

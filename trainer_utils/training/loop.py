@@ -1,4 +1,4 @@
-"""`fit`: trains a Keras model under any strategy, as `model.fit` does where that works.
+"""Train a Keras model under any strategy, like `model.fit` where that works.
 
     train = trainer_utils.distribute(strategy, uri, "train", batch_size=256, label="label")
     trainer_utils.fit(model, strategy, train, epochs=3, backup_dir="gs://bucket/run-7")
@@ -46,41 +46,42 @@ def fit(
     backup_every: int | str = "epoch",
     verbose: int | str = "auto",
 ) -> Any:
-    """Trains a model on one worker or many, and goes on where a killed run stopped.
+    """Train a model on one worker or many, and resume a run that was killed.
 
-    On one worker the losses are those of `model.fit`, to the last bit (tf-keras's dropout
-    draws other masks with each time that it traces a step). On several they are those
-    of one, but for the order in which numbers are added, where all replicas get equally many rows:
-    full batches, `remainder="drop"` or `"pad"`. A smaller last batch weighs a replica's mean as
-    Keras does, whatever rows it has.
+    On one worker the losses equal `model.fit`'s to the last bit. (tf-keras's dropout draws other
+    masks each time it traces a step.) On several workers they equal the losses of one worker except
+    for the order of additions, if all replicas get equally many rows: full batches,
+    `remainder="drop"` or `"pad"`. For a smaller last batch, each replica's mean has the same
+    weight, as in Keras.
 
     Args:
-        model: of Keras 3 or tf-keras, made and compiled within `strategy.scope()`. Its own
+        model: a model of Keras 3 or tf-keras, made and compiled within `strategy.scope()`. Its
             `train_step` and `test_step` are run.
-        strategy: of the model. None: the model's.
-        train: of `distribute` or `input_fn`; without `backup_dir` any dataset. It yields
+        strategy: the strategy of the model. None: taken from the model.
+        train: a dataset of `distribute` or `input_fn`; without `backup_dir` any dataset. It yields
             `(features, label)` or `(features, label, weights)`. An epoch is one pass over it, or
             `steps_per_epoch`.
-        validation: the same, after each epoch. With `remainder="pad"` rows that fill up the last
-            batch count nowhere, in no metric.
-        epochs: the last one's number, from 1.
-        steps_per_epoch, validation_steps: None: all of the dataset.
+        validation: a dataset to evaluate after each epoch. With `remainder="pad"` the filler rows
+            of its last batch count in no metric.
+        epochs: the number of the last epoch, from 1.
+        steps_per_epoch: the steps of an epoch. None: all of the dataset.
+        validation_steps: the steps of a validation. None: all of the dataset.
         validation_freq: epochs between validations.
-        callbacks: of the model's Keras, `trainer_utils.monitoring.StepTimer` among them; run on
-            every worker.
-        backup_dir: a folder, local or of an object store, which all workers can reach. What is in
-            it, variables of model, optimizer and metrics, the input's token and the history, is
-            gone on from, and `tfx-shards ledger` tells from it the records of each step; None:
-            nothing is saved. The state of callbacks is not in it.
+        callbacks: callbacks of the model's Keras, such as `trainer_utils.monitoring.StepTimer`.
+            They run on every worker.
+        backup_dir: a folder, local or in an object store, that all workers can reach. The run
+            resumes from its contents: variables of model, optimizer and metrics, the input's token
+            and the history, but not the state of callbacks. `tfx-shards ledger` reads the records
+            of each step from it. None: nothing is saved.
         backup_every: `"epoch"`, or a number of steps.
-        verbose: as of `model.fit`; several workers: of the first one alone.
+        verbose: as in `model.fit`; of several workers, only the first prints.
 
     Returns:
-        Keras's History, with the epochs before an interruption too.
+        Keras's History, including the epochs before an interruption.
 
     Raises:
-        ConfigError: a setting is not allowed, the model is not of this strategy, or the backup is
-            of another model or input.
+        ConfigError: a setting is invalid, the model is not of this strategy, or the backup is of
+            another model or input.
         DatasetError: there is nothing to train on, or the backup is damaged.
     """
     if backup_every != "epoch" and not (is_int(backup_every) and int(backup_every) >= 1):
@@ -151,19 +152,21 @@ def evaluate(
     steps: int | None = None,
     callbacks: Sequence[Any] = (),
 ) -> dict[str, float]:
-    """The loss and metrics of a model over a dataset, on one worker or many.
+    """Evaluate the loss and metrics of a model over a dataset, on one worker or many.
 
     Args:
-        model, strategy: as `fit` takes them.
-        dataset: as `fit` takes `validation`.
-        steps: batches to take. None: all.
-        callbacks: of the model's Keras.
+        model: the model, as in `fit`.
+        strategy: the strategy, as in `fit`.
+        dataset: the dataset, as `validation` in `fit`.
+        steps: the number of batches to take. None: all.
+        callbacks: callbacks of the model's Keras.
 
     Returns:
         Each metric by its name, the same on all workers.
 
     Raises:
-        ConfigError, DatasetError: as `fit`.
+        ConfigError: as in `fit`.
+        DatasetError: as in `fit`.
     """
     strategy = strategy or model.distribute_strategy
     called = keras_of(model).callbacks.CallbackList(list(callbacks), model=model, verbose=0)
@@ -171,7 +174,7 @@ def evaluate(
 
 
 class _Evaluation:
-    """A dataset to evaluate a model on, as often as one likes."""
+    """A dataset to evaluate a model on, any number of times."""
 
     def __init__(
         self, steps: ModelSteps, dataset: Any, strategy: tf.distribute.Strategy, count: int | None
@@ -184,7 +187,7 @@ class _Evaluation:
         self._test = steps.make_test_function(spec, drops_padding=drops_padding)
 
     def run(self, called: Any) -> dict[str, float]:
-        """Loss and metrics over the dataset, and tells Keras's list of callbacks."""
+        """Return loss and metrics over the dataset, and run Keras's callbacks."""
         self._steps.build(self._source.peek("validation"), self._source.element_spec)
         called.on_test_begin()
         self._steps.reset()
@@ -199,7 +202,7 @@ class _Evaluation:
 
 
 def _agree_to_stop(model: Any, strategy: tf.distribute.Strategy) -> bool:
-    """Whether a callback of any worker wants training to end; all have to ask."""
+    """Return whether a callback of any worker wants to stop; all workers must call this."""
     if num_workers(strategy) == 1:
         return bool(model.stop_training)
     wants = tf.constant(int(model.stop_training))
@@ -208,14 +211,15 @@ def _agree_to_stop(model: Any, strategy: tf.distribute.Strategy) -> bool:
 
 
 class _RunBackup:
-    """What a run saves of itself and goes on from. Every worker calls all of it, one writes.
+    """The saved state of a run. Every worker calls all methods, and one writes.
 
-    `training.npz` holds JSON and each variable as its bytes: numpy's format has no bfloat16, and
-    TensorFlow's own checkpoints reach no object store but gs://.
+    `training.npz` holds JSON and the bytes of each variable. numpy's format lacks bfloat16, and the
+    only object store that TensorFlow's checkpoints reach is gs://.
 
     Attributes:
-        epoch, step: where the run goes on, from 0.
-        history: for each finished epoch, its number and its logs.
+        epoch: the epoch to resume in, from 0.
+        step: the step of that epoch to resume at, from 0.
+        history: the number and the logs of each finished epoch.
     """
 
     def __init__(self, folder: str | None, *, every: int | str, train: Any, writes: bool) -> None:
@@ -232,7 +236,7 @@ class _RunBackup:
             self._load()
 
     def begin(self, train: Any, epochs: int) -> Any:
-        """The dataset from where the run goes on, whose ledger is kept from now on."""
+        """Return the dataset from the resumed step on, and start to keep its ledger."""
         if self._is_saved and self.epoch < epochs:
             train = train.resumed_at(self._input_state)
         if self._folder is not None:
@@ -240,7 +244,7 @@ class _RunBackup:
         return train
 
     def restore(self, steps: ModelSteps) -> None:
-        """Sets the variables to what was saved, if anything was, of the same model and Keras."""
+        """Restore the saved variables, if any; raise if they are of another model or Keras."""
         if not self._is_saved:
             return
         if self._keras != steps.keras:
@@ -263,7 +267,7 @@ class _RunBackup:
             variable.assign(array)
 
     def end_step(self, epoch: int, step: int, source: BatchSource, steps: ModelSteps) -> None:
-        """Counts a step, and saves the run where it is time."""
+        """Count a step, and save the run if it is time."""
         if self._folder is None:
             return
         self._recorder.count_steps()
@@ -273,7 +277,7 @@ class _RunBackup:
     def end_epoch(
         self, epoch: int, logs: dict[str, float], source: BatchSource, steps: ModelSteps
     ) -> None:
-        """Notes what an epoch came to, and saves the run."""
+        """Store the logs of an epoch, and save the run."""
         self.history.append((epoch, {name: float(value) for name, value in logs.items()}))
         self._save(epoch + 1, 0, source, steps)
 
@@ -299,7 +303,7 @@ class _RunBackup:
         if self._folder is None:
             return
         self._recorder.save()
-        # Every worker reads them all, since reading some takes all workers.
+        # Every worker reads all variables, since reading some of them takes all workers.
         arrays = [(name, tf.convert_to_tensor(one).numpy()) for name, one in steps.variables()]
         if not self._writes:
             return

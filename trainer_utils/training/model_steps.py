@@ -1,7 +1,7 @@
-"""A Keras model's steps under a strategy, and the batches that they are run for.
+"""Run a Keras model's steps under a strategy, on batches by epoch.
 
-The model's own `train_step` and `test_step` are run, in Keras 3 and in tf-keras. What is not run is
-Keras 3's way of reading values from several workers' replicas, which fails (keras#20585).
+The model's `train_step` and `test_step` are run, in Keras 3 and in tf-keras. Only Keras 3's way of
+reading values from several workers' replicas is avoided, since it fails (keras#20585).
 """
 
 import itertools
@@ -20,7 +20,7 @@ StepFunction: TypeAlias = Callable[[Batch], Logs]
 
 
 def keras_of(model: Any) -> Any:
-    """The package that a model is of: Keras 3 or tf-keras."""
+    """Return the package of a model: Keras 3 or tf-keras."""
     for name in ("keras", "tf_keras"):
         package = sys.modules.get(name)
         if package is not None and isinstance(model, package.Model):
@@ -29,7 +29,7 @@ def keras_of(model: Any) -> Any:
 
 
 class ModelSteps:
-    """The train and test steps of a model that was compiled within the scope of the strategy."""
+    """The train and test steps of a model that was compiled within the strategy's scope."""
 
     def __init__(self, model: Any, strategy: tf.distribute.Strategy) -> None:
         self._keras = keras_of(model)
@@ -45,19 +45,19 @@ class ModelSteps:
             rule = f"that of the model, {model.distribute_strategy!r}"
             cure = "Make and compile the model within strategy.scope()"
             raise ConfigError.of("strategy", strategy, allowed=rule, advice=cure)
-        # Keras 3 compiles the step with all its replicas, tf-keras that of each replica. No
-        # compiler takes the collective operations of several workers.
+        # Keras 3 compiles the step of all replicas together, tf-keras that of each replica. No
+        # compiler supports the collective operations of several workers.
         self._compiles = bool(model.jit_compile) and num_workers(strategy) == 1
 
     @property
     def keras(self) -> str:
-        """What the model is of: `keras` or `tf_keras`."""
+        """Name of the model's package: `keras` or `tf_keras`."""
         return str(self._keras.__name__)
 
     def build(self, batch: Batch, element_spec: Any) -> None:
-        """Makes all variables of model, metrics and optimizer, within the strategy's scope.
+        """Create all variables of model, metrics and optimizer, within the strategy's scope.
 
-        No state is changed. Keras makes them at the first step: too late to restore them.
+        No state is changed. Keras would create them at the first step, too late to restore them.
         """
         if self._is_built:
             return
@@ -77,39 +77,40 @@ class ModelSteps:
                 model(features, training=False)
             if hasattr(model.optimizer, "build"):
                 model.optimizer.build(model.trainable_variables)
-        if not self._is_keras_3:  # tf-keras makes metrics where a step is traced, and not before
+        if not self._is_keras_3:  # tf-keras creates metrics only while tracing a step
             run = _as_it_is(lambda batch: self._strategy.run(model.test_step, args=(batch,)))
             tf.function(run, input_signature=[element_spec]).get_concrete_function()
 
     def make_train_function(self, element_spec: Any) -> StepFunction:
-        """What trains on a batch of such elements, and gives the logs of this process after it."""
+        """Return a function that trains on a batch and returns the logs of this process."""
         return self._function(self._model.train_step, element_spec)
 
     def make_test_function(self, element_spec: Any, *, drops_padding: bool) -> StepFunction:
-        """What evaluates a batch of such elements, and gives the logs of this process after it.
+        """Return a function that evaluates a batch and returns the logs of this process.
 
-        With `drops_padding` their third part is a mask, `(batch,) float32`, and rows of 0 are to
-        count nowhere: Keras's plain metrics would count them.
+        With `drops_padding` the third part of a batch is a mask, `(batch,) float32`. Rows of 0 are
+        dropped, since Keras's unweighted metrics would count them.
         """
         if drops_padding:
             return self._function(self._step_without_padding, element_spec, compiles=False)
         return self._function(self._model.test_step, element_spec)
 
     def reset(self) -> None:
-        """Begins an epoch, or an evaluation."""
+        """Reset the metrics before an epoch or an evaluation."""
         self._model.reset_metrics()
 
     def results(self, logs: Logs) -> dict[str, float]:
-        """The metrics so far over the replicas of all workers, all of which have to ask.
+        """Return the metrics so far over all replicas; all workers must call this.
 
-        A model with a `train_step` of its own may have made the last step's logs of something else.
+        A model with a custom `train_step` may return logs that are not metrics. Then the logs of
+        the last step are returned.
         """
         measured = dict(self._model.get_metrics_result())
         found = measured if set(measured) >= set(logs) else logs
         return {n: float(v) if getattr(v, "shape", ()) == () else v for n, v in found.items()}
 
     def variables(self) -> list[tuple[str, Any]]:
-        """Name and variable of all that training changes, in an order of their own."""
+        """Return the names and variables that training changes, in a fixed order."""
         model = self._model
         optimizer = model.optimizer.variables
         groups = [model.variables, optimizer() if callable(optimizer) else optimizer]
@@ -132,7 +133,7 @@ class ModelSteps:
 
         if eager:
             return run
-        # With the signature of all batches: the smaller last one is not traced again.
+        # Use the signature of all batches, so that the smaller last one is not traced again.
         compiles = compiles and self._is_keras_3
         function: StepFunction = tf.function(
             _as_it_is(run), input_signature=[element_spec], jit_compile=True if compiles else None
@@ -150,7 +151,7 @@ class ModelSteps:
         features, label, mask = batch
         keep = tf.cast(mask, tf.bool)
         kept = tf.nest.map_structure(lambda part: tf.boolean_mask(part, keep), (features, label))
-        if not self._is_keras_3:  # its metrics are merged over replicas, which no tf.cond allows
+        if not self._is_keras_3:  # tf-keras merges metrics over replicas, which tf.cond forbids
             return dict(self._model.test_step(kept))
         logs: Logs = {}
 
@@ -158,7 +159,7 @@ class ModelSteps:
             logs.update(self._model.test_step(kept))
             return dict(logs)
 
-        def skip() -> Logs:  # oneDNN's bfloat16 convolutions refuse a batch without rows
+        def skip() -> Logs:  # oneDNN's bfloat16 convolutions reject an empty batch
             if tf.executing_eagerly():
                 return dict(self._model.get_metrics_result())
             zeros = tf.nest.map_structure(lambda value: tf.zeros(value.shape, value.dtype), logs)
@@ -168,7 +169,7 @@ class ModelSteps:
 
 
 class BatchSource:
-    """The batches of a dataset by epochs: passes over it, or so many steps each."""
+    """The batches of a dataset by epoch: passes over it, or `steps_per_epoch` steps each."""
 
     def __init__(
         self, dataset: Any, strategy: tf.distribute.Strategy, steps_per_epoch: int | None
@@ -190,7 +191,7 @@ class BatchSource:
         self._iterator: Iterator[Any] | None = None
 
     def peek(self, name: str) -> Any:
-        """The first batch, which `epoch` yields nevertheless."""
+        """Return the first batch; `epoch` will still yield it."""
         batches = iter(self._batches)
         first = next(batches, None)
         if first is None:
@@ -199,7 +200,7 @@ class BatchSource:
         return first
 
     def epoch(self, first_step: int) -> Iterator[tuple[int, Any]]:
-        """The batches of an epoch with their numbers, from that one on."""
+        """Yield the batches of an epoch with their numbers, from `first_step` on."""
         for step in itertools.count(first_step):
             batch = None if step == self._steps_per_epoch else self._next()
             if batch is None:
@@ -208,7 +209,10 @@ class BatchSource:
             yield step, batch
 
     def _next(self) -> Any:
-        """The next batch; None at the end of a pass, of which the next begins where steps count."""
+        """Return the next batch, or None at the end of a pass.
+
+        If `steps_per_epoch` is set, the next pass begins instead.
+        """
         for _ in range(2):
             self._iterator = self._iterator or iter(self._batches)
             if (batch := next(self._iterator, None)) is not None:
@@ -219,12 +223,12 @@ class BatchSource:
         return None
 
     def state(self) -> Any:
-        """The token to go on from."""
+        """Return the token to resume from."""
         start, steps = self._dataset.input_start, self._dataset.input_steps
         return self._dataset.state(start.epoch * steps + start.step + self.taken)
 
 
 def _as_it_is(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function that AutoGraph leaves alone: it is a graph's as it stands, as Keras's are."""
+    """Return a function that AutoGraph does not convert, since it is a graph already."""
     left: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(function)
     return left

@@ -1,1 +1,1 @@
-"""Datasets written: shards with their indices, small files, the manifest last; `DatasetWriter`."""
+"""Write datasets: shards with record indices, small files, and the manifest last."""

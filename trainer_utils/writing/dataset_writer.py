@@ -1,10 +1,10 @@
-"""`DatasetWriter`: examples from Python to a whole dataset, without TFX, Beam or TensorFlow.
+"""Write examples from Python as a complete dataset, without TFX, Beam or TensorFlow.
 
 with DatasetWriter("out/", num_shards={"train": 4}) as writer:
     writer.write("train", {"image": data, "label": 3})
 
-All is made in a folder beside `uri` and gets its name at the end: until then, and after an
-exception, there is nothing at `uri`.
+The files are written to a folder next to `uri`, which is renamed at the end. Until then, and after
+an exception, there is nothing at `uri`.
 """
 
 import collections
@@ -50,10 +50,10 @@ _logger = logging.getLogger(__name__)
 
 _PRODUCER = "DatasetWriter"
 _LABEL = "label"
-_MOST_CLASSES = 1 << 16  # beyond these, numbers of a feature called so are no classes
+_MOST_CLASSES = 1 << 16  # with more distinct labels, they are not counted as classes
 _MOST_WAITING = 1 << 12  # examples of a shard that are written together
-_MOST_ENCODERS = 64  # sets of features that are looked at for a fast way
-_BUFFER_BYTES = 64 << 20  # of all shards of a split together
+_MOST_ENCODERS = 64  # sets of features for which a fast encoder is tried
+_BUFFER_BYTES = 64 << 20  # for all shards of a split together
 
 
 def _bytes_of(label: str | bytes) -> bytes:
@@ -61,7 +61,7 @@ def _bytes_of(label: str | bytes) -> bytes:
 
 
 def _shards(name: str, value: Any) -> Any:
-    """Refuses anything but numbers of shards: one for all, or by split."""
+    """Check numbers of shards, one for all splits or one per split; raise ConfigError."""
     if not isinstance(value, Mapping):
         return number(1)(name, value)
     for split, shards in value.items():
@@ -88,7 +88,7 @@ def _vocabularies(name: str, value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WriterSettings(Settings):
-    """What shapes the dataset that `DatasetWriter` writes."""
+    """The settings of a dataset that `DatasetWriter` writes."""
 
     num_shards: int | Mapping[str, int] | None = setting(
         None,
@@ -115,12 +115,12 @@ class WriterSettings(Settings):
 
 
 class DatasetWriter:
-    """Writes one dataset, an example at a time; memory is bounded, whatever their number.
+    """Writes one dataset, example by example, with bounded memory.
 
     The same examples in the same order give the same bytes. Several threads may write.
 
     Args:
-        uri: where the dataset is to be; a folder that is there must be empty. An object store gets
+        uri: the uri of the new dataset. An existing folder must be empty. An object store gets
             all files at the end, `manifest.json` last.
         settings: fields of `WriterSettings`.
 
@@ -151,7 +151,7 @@ class DatasetWriter:
         self._is_open = True
 
     def _make_folder(self) -> str:
-        """A folder for what is being written: beside `uri`, so that a rename makes it whole."""
+        """Create the folder for unfinished files, next to `uri` so that a rename completes it."""
         if storage.is_remote(self.uri):
             return tempfile.mkdtemp(prefix="tfx-shards-")
         above, name = os.path.split(os.path.abspath(self.uri))
@@ -170,16 +170,16 @@ class DatasetWriter:
         (self.close if kind is None else self.discard)()
 
     def write(self, split: str, example: Mapping[str, Any]) -> None:
-        """Appends an example to a split.
+        """Append an example to a split.
 
         Args:
-            split: its name, such as `train`.
-            example: values by feature, stored as the table of `trainer_utils.writing.values` says;
-                None is a value that is missing.
+            split: the name of the split, such as `train`.
+            example: the values by feature, stored according to the table of
+                `trainer_utils.writing.values`. None is a missing value.
 
         Raises:
-            InputError: a value cannot be stored, or is of another type than those before. The
-                example is not written then, and the next may be.
+            InputError: a value cannot be stored, or has another type than earlier ones. The example
+                is then not written, and writing may continue.
             ConfigError: the split's name is not allowed.
         """
         with self._lock:
@@ -205,10 +205,10 @@ class DatasetWriter:
             self._prepare_encoder(example)
 
     def _write_plainly(self, split: str, example: dict[str, Any]) -> bool:
-        """Write an example of single numbers and strings like one before; False if it is none."""
+        """Write an example of single numbers and strings by a prepared encoder, if it fits one."""
         try:
             encoder, shards = self._encoders.get(tuple(example)), self._splits.get(split)
-        except TypeError:  # a split that is no string
+        except TypeError:  # a split that is not a string
             return False
         if encoder is None or shards is None or (found := encoder.encode(example)) is None:
             return False
@@ -221,7 +221,7 @@ class DatasetWriter:
         return True
 
     def _prepare_encoder(self, example: Mapping[str, Any]) -> None:
-        """Have further examples of these features written by a fast way, if there is one."""
+        """Create a fast encoder for further examples with these features, if possible."""
         if type(example) is not dict or self._left_to_prepare <= 0:
             return
         keys = tuple(example)
@@ -270,7 +270,7 @@ class DatasetWriter:
         return Plain("int", tuple(ids[label] for label in values), is_list=stored.is_list)
 
     def close(self) -> None:
-        """Makes a dataset of what was written; an InputError where that is nothing."""
+        """Complete the dataset; raise InputError if there are no examples."""
         with self._lock:
             if not self._is_open:
                 return
@@ -284,7 +284,7 @@ class DatasetWriter:
                 self.discard()
 
     def discard(self) -> None:
-        """Removes what was written. Nothing after `close`."""
+        """Remove everything written. Do nothing after `close`."""
         with self._lock:
             self._is_open = False
             self._splits.clear()
@@ -304,7 +304,7 @@ class DatasetWriter:
         publishing.publish(self._folder, manifest, features, vocabularies=vocabularies)
 
     def _warn_of_unused(self, features: Collection[str]) -> None:
-        """Names splits and features that settings are for, and that no example had."""
+        """Log a warning for splits and features in the settings that no example had."""
         settings = self._settings
         splits = settings.num_shards if isinstance(settings.num_shards, Mapping) else ()
         images = settings.images if settings.images != WriterSettings.images else ()
@@ -347,14 +347,14 @@ class DatasetWriter:
         try:
             storage.rename(self._folder, whole)
         except OSError:
-            publishing.check_is_free(self.uri)  # maybe something came there meanwhile
+            publishing.check_is_free(self.uri)  # maybe another writer created it in the meantime
             raise
         storage.sync_folder(os.path.dirname(whole))
 
 
 @dataclasses.dataclass
 class _AppendedFile:
-    """A file that is open only while something is written, so that there may be many shards."""
+    """A file that is open only during writes, so that there may be many shards."""
 
     path: str
 
@@ -365,7 +365,7 @@ class _AppendedFile:
 
 @dataclasses.dataclass
 class _Waiting:
-    """Examples of a shard that are to be written together."""
+    """Examples of a shard to be written together."""
 
     messages: list[bytes] = dataclasses.field(default_factory=list)
     names: list[bytes | None] = dataclasses.field(default_factory=list)
@@ -373,11 +373,11 @@ class _Waiting:
 
 
 class _OpenShards:
-    """The shards of a split while examples still come, in a folder of this machine.
+    """The unfinished shards of a split, in a local folder.
 
-    With `num_shards` the n-th example goes into shard n modulo that number; without, each shard is
-    filled up to `target_shard_bytes` before the next one is begun. How many there are is known at
-    the end, so until then they have other names. Each may hold `buffer_bytes` back.
+    With `num_shards`, the n-th example goes into shard n modulo that number. Without, each shard is
+    filled up to `target_shard_bytes` before the next one starts. The number of shards is known only
+    at the end, so shards have temporary names. Each may buffer `buffer_bytes`.
     """
 
     def __init__(self, folder: str, split: str, settings: WriterSettings) -> None:
@@ -388,11 +388,11 @@ class _OpenShards:
         self._gzip = settings.compression == "gzip"
         self._opened: list[tuple[ShardWriter, str]] = []
         self._waiting: list[_Waiting] = []  # by shard
-        self._filled = 0  # bytes of the shard that is being filled
+        self._filled = 0  # bytes of the current shard
         self.records = 0
 
     def append(self, parts: list[bytes], *, name: bytes | None = None) -> None:
-        """Appends an example, in parts; `name`: as `ShardWriter.write` takes it."""
+        """Append an example in parts, with the `name` that `ShardWriter.write` takes."""
         place = self._next_place()
         self._flush(place)
         self._opened[place][0].write(parts, name=name)
@@ -412,14 +412,14 @@ class _OpenShards:
         self.records += 1
 
     def _flush(self, place: int) -> None:
-        """Write the examples of a shard that wait."""
+        """Write the waiting examples of a shard."""
         waiting = self._waiting[place]
         if waiting.messages:
             self._opened[place][0].write_many(waiting.messages, waiting.names)
             self._waiting[place] = _Waiting()
 
     def _next_place(self) -> int:
-        """Return the place of the shard of the next example, which may be a new shard."""
+        """Return the index of the shard for the next example, which may be a new shard."""
         if self._num_shards is not None:
             place = self.records % self._num_shards
         else:
@@ -436,7 +436,7 @@ class _OpenShards:
         return place
 
     def finish(self) -> list[Shard]:
-        """Gives all shards their names and indices, and reads them back."""
+        """Give all shards their final names and indices, and verify them."""
         shards, count = [], len(self._opened)
         for place, (writer, path) in enumerate(self._opened):
             self._flush(place)

@@ -1,10 +1,11 @@
-"""Fast encoding of examples whose features are single numbers and strings, as rows of tables are.
+"""Encode examples of single numbers and strings fast, such as rows of tables.
 
     encoder = PlainEncoder.of(example, kinds=…, ids={})     # by the first such example
     encoder.encode(example)                                 # its message, or None
 
-An example takes some 2 µs, a quarter of what values of any kind take; the bytes are the same. What
-the encoder does not take (another key, type or range) goes the general way, which reports errors.
+An example takes about 2 µs, a quarter of the time for values of any kind, and gives the same bytes.
+Examples that the encoder cannot handle (another key, type or range) take the general path, which
+reports errors.
 """
 
 import dataclasses
@@ -23,15 +24,15 @@ _pack_float = struct.Struct("<f").pack
 
 @dataclasses.dataclass
 class _Field:
-    """A feature: how its values are encoded, and what was encoded before."""
+    """A feature with the kind of its values and a cache of encoded ones."""
 
     name: str
-    kind: str  # of its values as they are stored
-    ids: Mapping[bytes, int] | None  # of a vocabulary, whose strings become ids
+    kind: str  # the kind of the stored values
+    ids: Mapping[bytes, int] | None  # of a vocabulary, to convert strings to ids
     known: dict[Any, bytes] = dataclasses.field(default_factory=dict)
 
     def encode(self, value: Any) -> bytes | None:
-        """Return a value's entry in the message; None if it is for the general way to judge."""
+        """Return a value's entry in the message; None to leave it to the general path."""
         if self.kind == "float":
             return self._encode_float(value)
         if self.ids is not None and self.kind == "int":
@@ -63,10 +64,10 @@ class _Field:
 
 
 class PlainEncoder:
-    """Encodes examples of one set of features, each with a single value of a known kind.
+    """Encodes examples with one set of features, each with a single value of a known kind.
 
     Attributes:
-        count: the examples that were encoded.
+        count: the number of examples encoded.
         fields: the features, sorted by name.
         has_label: whether there is a class to count.
     """
@@ -90,10 +91,11 @@ class PlainEncoder:
         kinds: Mapping[str, str],
         ids: Mapping[str, Mapping[bytes, int]],
     ) -> "PlainEncoder | None":
-        """Return an encoder for examples such as one that was written; None if there is none.
+        """Return an encoder for examples like this one, or None if it has other features.
 
         Args:
-            kinds: the kinds of features that hold single values and no images, by name.
+            example: an example that was written.
+            kinds: the kinds of features with single values that are not images, by name.
             ids: the ids of vocabularies, by feature.
         """
         if not example or not all(name in kinds for name in example):
@@ -101,7 +103,7 @@ class PlainEncoder:
         return cls([_Field(name, kinds[name], ids.get(name)) for name in sorted(example)])
 
     def encode(self, example: Mapping[str, Any]) -> tuple[bytes, bytes | None] | None:
-        """Return an example's message and its name; None if it goes the general way.
+        """Return an example's message and its name; None if it needs the general path.
 
         The example must have the keys of this encoder.
         """

@@ -1,8 +1,7 @@
-"""The files of a dataset as they are written: shards with their record indices, which are read back
-before the manifest may name them; small files; and the manifest last of all.
+"""Write the files of a dataset: shards and indices, which are verified, small files, the manifest.
 
-Reading back shows that size and CRC-32C of both files are what was handed to the file system, and
-so every record's own, too. That the disk has them `fsync` is asked for before the manifest.
+Verification reads a shard back. If the size and CRC-32C of both files are right, every record's
+checksum is, too. The files are synced to the disk before the manifest is written last.
 """
 
 import contextlib
@@ -35,17 +34,17 @@ from trainer_utils.format.manifest import FileDigest
 from trainer_utils.format.naming import index_file
 from trainer_utils.format.tfrecord import BLOCK_BYTES, extend_crc32c
 
-_READ_BYTES = 1 << 20  # of a local file: what a core's cache holds, and few system calls
+_READ_BYTES = 1 << 20  # of a local file: fits into a core's cache, with few system calls
 _CLAIMS = f"{naming.WORKING_FOLDER}/writers"
 
 
 def working_folder(uri: str) -> str:
-    """Where a run keeps temporary files and summaries; removed when the dataset is published."""
+    """Return the folder for temporary files and summaries, which is removed on publishing."""
     return storage.join(uri, naming.WORKING_FOLDER)
 
 
 def write_shard(name: ShardName, fill: Callable[[ShardWriter], None], *, uri: str) -> Shard:
-    """Writes a shard, whose records `fill` appends, and its index; it is not read back yet."""
+    """Write a shard with the records that `fill` appends, and its index, without verification."""
     path = storage.join(uri, name.path)
     with _writing(path, uri) as stream:
         writer = ShardWriter(stream, gzip=name.gzip)
@@ -56,7 +55,7 @@ def write_shard(name: ShardName, fill: Callable[[ShardWriter], None], *, uri: st
 
 
 def finish_shard(name: ShardName, digest: ShardDigest, writer: ShardWriter, *, uri: str) -> Shard:
-    """Writes the index of a shard that is finished; returns what the manifest says of both."""
+    """Write the index of a finished shard; return the manifest entry of both."""
     data = writer.index.to_bytes()
     with _writing(storage.join(uri, index_file(name.path)), uri) as stream:
         stream.write(data)
@@ -65,11 +64,11 @@ def finish_shard(name: ShardName, digest: ShardDigest, writer: ShardWriter, *, u
 
 
 def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> None:
-    """Reads a shard and its index back; a CorruptShardError where they are not what was written."""
+    """Read a shard and its index back; raise CorruptShardError if they have changed."""
     path, index_path = storage.join(uri, shard.path), storage.join(uri, index_file(shard.path))
     RecordIndex.from_bytes(storage.read_bytes(index_path), path=index_path, shard=shard)
     size = crc = 0
-    # The same memory each time: new memory costs the system twice what the reading does.
+    # Reuse one buffer: new memory costs the system twice as much as reading.
     most = block_bytes if storage.is_remote(path) else min(block_bytes, _READ_BYTES)
     memory = np.empty(most, np.uint8)
     with storage.naming_file(path), storage.open_for_reading(path) as stream:
@@ -86,13 +85,15 @@ def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> N
 
 
 def files_of_shard(shard: Shard) -> list[str]:
-    """A shard and what belongs to it, by paths relative to the dataset; the shard comes first."""
+    """Return the paths of a shard and its index relative to the dataset, the shard first."""
     return [shard.path] + [index_file(shard.path)] * (shard.index_crc32c is not None)
 
 
 def copy_shard(shard: Shard, name: ShardName, *, source: str, uri: str) -> Shard:
-    """Puts a shard of the dataset `source` into that at `uri`, as hard links or as copies, which
-    are read back, but for those that a store makes of its own objects."""
+    """Copy a shard of the dataset `source` to `uri`, as hard links if possible.
+
+    Copies are verified, unless the store itself has copied its objects.
+    """
     copied = dataclasses.replace(shard, path=name.path, split=name.split)
     linked = []
     for old, new in zip(files_of_shard(shard), files_of_shard(copied), strict=True):
@@ -111,13 +112,13 @@ def copy_shard(shard: Shard, name: ShardName, *, source: str, uri: str) -> Shard
 
 
 def remove_shard(shard: Shard, *, uri: str) -> None:
-    """Removes a shard and what belongs to it."""
+    """Remove a shard and its index."""
     for path in files_of_shard(shard):
         storage.remove_file(storage.join(uri, path))
 
 
 def rename_shard(shard: Shard, name: ShardName, *, uri: str) -> Shard:
-    """Gives a shard, and what belongs to it, another name; returns what the manifest says of it."""
+    """Rename a shard and its index; return the new manifest entry."""
     renamed = dataclasses.replace(shard, path=name.path)
     for old, new in zip(files_of_shard(shard), files_of_shard(renamed), strict=True):
         storage.rename(storage.join(uri, old), storage.join(uri, new))
@@ -137,10 +138,13 @@ def describing_texts(
     vocabularies: Mapping[str, Sequence[str]],
     schema: str | None = None,
 ) -> dict[str, str]:
-    """Vocabularies, Datum's two JSON files and `schema.pbtxt`, by path relative to the dataset.
+    """Return vocabularies, Datum's two JSON files and `schema.pbtxt`, by relative path.
 
-    `records_by_shard` are, for each split, records by such a path; `vocabularies` the values of
-    features in the order of their ids; `schema` another one than the features show by themselves.
+    Args:
+        features: the features by name.
+        records_by_shard: for each split, the number of records by relative path.
+        vocabularies: the values of features in the order of their ids.
+        schema: the content of `schema.pbtxt`. None: derived from the features.
     """
     texts = {
         naming.vocabulary_file(feature): "".join(f"{value}\n" for value in values)
@@ -163,12 +167,17 @@ def publish(
     beside: Mapping[str, str] | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Makes a dataset of the shards at `uri`: writes its small files, and once all of it is on the
-    disk the manifest.
+    """Write the small files of a dataset with shards at `uri`, and finally the manifest.
 
-    `others` are further texts by path, such as the list of rejects; the manifest does not name
-    those of `beside`. `check` raises where somebody else writes there; it is called before the
-    manifest is written, and again before the working folder, which may be theirs, is removed.
+    Args:
+        uri: the uri of the dataset.
+        manifest: the manifest, except for `files`.
+        features: the features by name.
+        vocabularies: the values of features in the order of their ids.
+        others: further text files by path, such as the list of rejects. The manifest lists them,
+            but not the files in the next mapping.
+        check: raises if another writer is at work. It is called before the manifest is written, and
+            again before the working folder is removed, since that may belong to the other writer.
     """
     records_by_shard = {
         split: {shard.path: shard.records for shard in manifest.shards_of(split)}
@@ -198,14 +207,14 @@ def publish(
     storage.write_text(path, manifest.to_json(), temporary_folder=working, is_durable=True)
     storage.sync_folder(uri)
     check()
-    # Last of all: what lies here without a manifest is known for unfinished by this folder.
+    # Last of all: a folder without a manifest counts as unfinished by its working folder.
     remove_working_folder(uri)
 
 
 def remove_working_folder(uri: str) -> None:
-    """Removes what a run keeps while it writes, and first the file that says what it is of.
+    """Remove the working folder, beginning with the file that identifies the run.
 
-    If the process is killed meanwhile, nobody takes the rest for what can be gone on from.
+    If the process is killed meanwhile, no later run resumes from the rest.
     """
     if storage.exists(run := storage.join(working_folder(uri), naming.RUN_FILE)):
         storage.remove_file(run)
@@ -213,7 +222,7 @@ def remove_working_folder(uri: str) -> None:
 
 
 def check_is_free(uri: str) -> None:
-    """Refuses a place where something is, by a ConfigError; another writer there is named."""
+    """Raise ConfigError if there is something at `uri`; the message names another writer."""
     _check_is_free(uri, claim="")
 
 
@@ -226,27 +235,27 @@ def _check_is_free(uri: str, *, claim: str) -> None:
         folder, owner = storage.join(uri, _CLAIMS), ""
         others = sorted({*storage.list_names(folder, may_lack=True)} - {claim})
         if others:
-            with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+            with contextlib.suppress(FileNotFoundError):  # it ended in the meantime
                 owner = f" ({storage.read_text(storage.join(folder, others[0]))})"
             rule = f"a place where no other writer is{owner}"
             advice = (
                 "Name another place; if that writer was killed, remove what it left there first"
             )
         elif len(names) == 1 and (claim or not storage.list_files(uri)):
-            return  # where folders are real, a failed upload leaves that one
+            return  # after a failed upload to a store with real folders
     if names:
         raise ConfigError.of("uri", uri, allowed=rule, advice=advice)
 
 
 def upload_dataset(folder: str, uri: str) -> None:
-    """Copies all files of a local folder, the manifest last; nothing of them stays if one fails.
+    """Upload all files of a local folder, the manifest last; remove them all if one fails.
 
-    Whoever lists a store sees all that was put before. So a writer puts a claim, an object of its
-    own name, and lists then: where it sees another, it leaves. Of two that come at the same moment,
-    both may leave.
+    Listings of a store contain all earlier objects. So a writer first puts a claim, an object with
+    a unique name, and then lists the folder. If it finds another claim, it gives up. If two writers
+    start at the same moment, both may give up.
 
     Raises:
-        ConfigError: something is there, or another writer is writing there.
+        ConfigError: there is something at `uri`, or another writer is writing there.
     """
     check_is_free(uri)
     claims, claim, working = storage.join(uri, _CLAIMS), uuid.uuid4().hex, working_folder(uri)
@@ -266,7 +275,7 @@ def upload_dataset(folder: str, uri: str) -> None:
             if entry.name != naming.WORKING_FOLDER:
                 remove = storage.remove_tree if entry.is_folder else storage.remove_file
                 remove(storage.join(uri, entry.name))
-        with contextlib.suppress(OSError):  # last: whoever comes may begin now
+        with contextlib.suppress(OSError):  # last, since another writer may start now
             storage.remove_file(storage.join(claims, claim))
         raise
     storage.remove_tree(working)

@@ -1,4 +1,4 @@
-"""What becomes of Python values in examples, and of their features in the dataset that they make.
+"""Convert Python values to stored values, and derive the features of the resulting dataset.
 
     stored_value([[1, 2], [3]])                          # Steps('int', ((1, 2), (3,)), None)
     values = record.take({"label": stored_value(3)})     # {'label': (3,)}, for the encoder
@@ -6,18 +6,18 @@
 
 | value | stored as |
 |---|---|
-| `bool`, `int`, numpy's integers | int64 |
-| `float`, numpy's floats | float32 |
-| `str`, `bytes` | bytes, texts in UTF-8 |
-| a flat list of these; an array of rank 1 (or 0) of int64, float32 or texts | a list of them |
+| `bool`, `int`, numpy integers | int64 |
+| `float`, numpy floats | float32 |
+| `str`, `bytes` | bytes, strings in UTF-8 |
+| a flat list of these; an array of rank 1 (or 0) of int64, float32 or strings | a list of them |
 | any other array | a serialized tensor, which keeps dtype and shape |
 | a list of lists, or of arrays | steps of a `tf.train.SequenceExample` |
-| of an image: bytes | these, as they are |
-| of an image: `(h, w[, 1, 3 or 4]) uint8`, or a PIL image | a PNG file |
+| for an image feature: bytes | unchanged |
+| for an image feature: `(h, w[, 1, 3 or 4]) uint8`, or a PIL image | a PNG file |
 
-None is a value that is missing; so are Arrow's null, pandas' NA and NaT, and a single value under
-numpy's mask. An array some of whose values are missing is refused: it has no way to say so.
-Tensors of TensorFlow, Torch or JAX are arrays, scalars of Arrow what they hold.
+None is a missing value, and so are Arrow's null, pandas' NA and NaT, and a masked numpy scalar.
+An array with some missing values is rejected, since it cannot be stored.
+Tensors of TensorFlow, Torch or JAX count as arrays, and Arrow scalars as their Python values.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ from trainer_utils.format.tensors import TensorSpec, encode_tensor
 
 _PLAIN_DTYPES = ("int64", "float32", "string")
 _MOST_FLOAT = float(np.finfo(np.float32).max)
-_NO_STEPS = "steps"  # that have no value, and so no kind
+_NO_STEPS = "steps"  # steps without any value, and so without a kind
 _WIDER = {("float", "int"), ("steps of float", "steps of int")}
 Scalar = int | float | bytes
 Values = Mapping[str, Any]
@@ -48,7 +48,7 @@ Values = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plain:
-    """Values of one kind: `int`, `float`, `string`, or None of an empty list."""
+    """Values of one kind: `int`, `float` or `string`. An empty list has the kind None."""
 
     kind: str | None
     values: tuple[Scalar, ...]
@@ -65,7 +65,7 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Steps:
-    """A list of steps: their kind (None: no step has a value), values, and the shape of all."""
+    """A list of steps: their kind (None if all are empty), values, and common shape."""
 
     kind: str | None
     steps: tuple[tuple[Scalar, ...], ...]
@@ -76,8 +76,8 @@ Stored: TypeAlias = Plain | Tensor | Steps | None
 
 
 def stored_value(value: Any, *, is_image: bool = False) -> Stored:
-    """What is stored of a value, by the table above; an InputError says what can be."""
-    if hasattr(value, "as_py"):  # a scalar of Arrow
+    """Convert a value by the table above; raise InputError if it cannot be stored."""
+    if hasattr(value, "as_py"):  # an Arrow scalar
         value = value.as_py()
     if _is_missing(value):
         return None
@@ -99,7 +99,7 @@ def stored_value(value: Any, *, is_image: bool = False) -> Stored:
 
 
 def as_array(value: Any) -> npt.NDArray[Any]:
-    """An array of what is one in another library; an InputError, where values are missing."""
+    """Convert an array of any library to numpy; raise InputError if values are missing."""
     if _lacks_values(value):
         raise InputError(
             "expected an array with all of its values, got one in which some are missing (masked, "
@@ -114,18 +114,18 @@ def as_array(value: Any) -> npt.NDArray[Any]:
 def _is_missing(value: Any) -> bool:
     if isinstance(value, np.ma.MaskedArray):
         return not value.ndim and _lacks_values(value)
-    kind = type(value)  # by name, so that nobody without pandas imports it
+    kind = type(value)  # by name, to avoid importing pandas
     is_na = kind.__name__ in ("NAType", "NaTType") and kind.__module__.startswith("pandas.")
     return value is None or is_na
 
 
 def _lacks_values(array: Any) -> bool:
-    """Whether numpy would make values of what stands for none."""
-    if isinstance(array, np.ma.MaskedArray):  # whose mask has, of records, a flag a field
+    """Return whether an array has missing values, which numpy would convert to normal ones."""
+    if isinstance(array, np.ma.MaskedArray):  # masks of structured arrays have a flag per field
         return bool(np.ascontiguousarray(array.mask).view(np.bool_).any())
-    if hasattr(getattr(array, "dtype", None), "na_value"):  # of pandas' own, not numpy's
+    if hasattr(getattr(array, "dtype", None), "na_value"):  # a pandas dtype, not a numpy one
         return bool(array.isna().any())
-    nulls = getattr(array, "null_count", 0)  # of Arrow; of Polars it is a method
+    nulls = getattr(array, "null_count", 0)  # of Arrow; in Polars it is a method
     nulls = nulls() if callable(nulls) else nulls
     return isinstance(nulls, int) and nulls > 0
 
@@ -135,7 +135,7 @@ def _of_array(array: npt.NDArray[Any]) -> Plain | Tensor:
         spec = TensorSpec.of(array)
         if spec.dtype not in _PLAIN_DTYPES or array.ndim > 1:
             return Tensor(spec, encode_tensor(array))
-    except (DatasetError, UnicodeEncodeError) as error:  # the latter of half a surrogate pair
+    except (DatasetError, UnicodeEncodeError) as error:  # UnicodeEncodeError: an unpaired surrogate
         raise InputError(str(error)) from error
     kind, values = _one_kind(array.reshape(-1).tolist())
     return Plain(kind, values, is_list=array.ndim == 1)
@@ -155,7 +155,7 @@ def _steps(parts: Sequence[Any]) -> Steps:
 
 
 def _step(part: Any) -> tuple[list[Any], tuple[int, ...]]:
-    """The values of a step, end to end, and its shape."""
+    """Return the values of a step as a flat list, and its shape."""
     if isinstance(part, (list, tuple)) and not any(map(_is_nested, part)):
         return [*part], (len(part),)
     array = as_array(part)
@@ -167,7 +167,7 @@ def _is_nested(part: Any) -> bool:
 
 
 def _one_kind(values: Sequence[Any]) -> tuple[str | None, tuple[Scalar, ...]]:
-    """Values of a list as they are stored, ints among floats as floats."""
+    """Return the kind and the stored values of a list. Integers among floats become floats."""
     scalars = [*map(_scalar, values)]
     found = tuple(scalar for scalar in scalars if scalar is not None)
     kinds = {*map(_kind, found)}
@@ -180,8 +180,8 @@ def _one_kind(values: Sequence[Any]) -> tuple[str | None, tuple[Scalar, ...]]:
 
 
 def _scalar(value: Any) -> Scalar | None:
-    """A single value as it is stored; None where it is none."""
-    # To numpy a time difference is an integer, of a unit that would be lost.
+    """Convert a single value; return None if it is not one."""
+    # numpy treats timedelta64 as an integer, which would lose the unit.
     is_integer = isinstance(value, (bool, int, np.integer, np.bool_))
     if is_integer and not isinstance(value, np.timedelta64):
         number = int(value)
@@ -198,7 +198,7 @@ def _scalar(value: Any) -> Scalar | None:
             return value.encode()
         except UnicodeEncodeError as error:
             raise InputError(f"expected a text that UTF-8 holds, got {value[:40]!r}") from error
-    is_view = isinstance(value, memoryview) and value.itemsize == 1  # else of numbers
+    is_view = isinstance(value, memoryview) and value.itemsize == 1  # other views have numbers
     return bytes(value) if is_view or isinstance(value, (bytes, bytearray)) else None
 
 
@@ -207,12 +207,12 @@ def _kind(scalar: Scalar) -> str:
 
 
 def _image(value: Any) -> bytes:
-    """An image file: the one that is given, or a PNG of the pixels."""
+    """Return an image file: the given one, or a PNG of the pixels."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    if isinstance(value, dict) and "bytes" in value:  # as Hugging Face keeps one
+    if isinstance(value, dict) and "bytes" in value:  # the representation of Hugging Face
         return _image(value["bytes"])
-    if hasattr(value, "getbands") and hasattr(value, "convert"):  # of PIL
+    if hasattr(value, "getbands") and hasattr(value, "convert"):  # a PIL image
         mode = value.mode
         if mode.startswith(("I", "F")):
             raise InputError(f"expected an image of 8 bits a channel, got mode {mode!r}")
@@ -230,7 +230,7 @@ def _image(value: Any) -> bytes:
 
 
 def check_image(data: bytes) -> None:
-    """Refuses bytes that are no JPEG, PNG, GIF or BMP, by an InputError."""
+    """Raise InputError for bytes that are not JPEG, PNG, GIF or BMP."""
     if image_size(data) is None:
         raise InputError(f"expected a JPEG, PNG, GIF or BMP, got {_shown(data)}")
 
@@ -241,9 +241,10 @@ def _shown(value: Any) -> str:
 
 
 class FeatureRecord:
-    """The features of all examples so far; where it `may_widen`, a float may come after ints.
+    """The features of all examples so far.
 
-    `kinds` has by name `int`, `float` or `string`, or another word for what is no plain value.
+    `kinds` maps names to `int`, `float` or `string`, or another word for values that are not plain.
+    `may_widen` allows a float after integers.
     """
 
     def __init__(self, *, may_widen: bool = False) -> None:
@@ -251,12 +252,14 @@ class FeatureRecord:
         self._facts = DatasetFacts()
         self.kinds: dict[str, str] = {}
         self.tensors: dict[str, TensorSpec] = {}
-        self._steps: dict[str, tuple[int, ...] | None] = {}  # the shape of each step, if one
+        self._steps: dict[str, tuple[int, ...] | None] = {}  # the common shape of all steps, if any
 
     def take(self, example: Mapping[str, Stored]) -> tuple[Values, Values]:
-        """Checks an example, and keeps what it shows; returns what stands in it and in its feature
-        lists, by name. An InputError where a feature is not what it was before; nothing is kept
-        then."""
+        """Check and record an example; return its values and its feature lists, by name.
+
+        Raises:
+            InputError: a feature differs from earlier examples. Nothing is recorded then.
+        """
         kinds = {name: self._agreed(name, value) for name, value in example.items()}
         self.kinds |= {name: kind for name, kind in kinds.items() if kind is not None}
         values: dict[str, Any] = {}
@@ -282,14 +285,14 @@ class FeatureRecord:
                 if value.kind == "int" and kind == "float":
                     own = tuple(map(float, own))
                 self._add(self._facts.features, name, kind, own)
-                # One without a copy: an image is among the parts of its record as it was given.
+                # Single bytes are not copied: an image is a part of its record as given.
                 is_one = len(own) == 1 and isinstance(own[0], bytes)
                 values[name] = own[0] if is_one else own
         self._facts.records += 1
         return values, lists
 
     def plain_kinds(self, *, exclude: Collection[str]) -> dict[str, str]:
-        """Return the kinds of features that are numbers, or strings that are no images, by name."""
+        """Return the kinds of features with numbers, or strings that are not images, by name."""
         facts = self._facts.features
         return {
             name: kind
@@ -301,7 +304,7 @@ class FeatureRecord:
         }
 
     def add_plain(self, names: Collection[str], count: int) -> None:
-        """Keep what `count` further examples show that have one value of each of some features."""
+        """Record `count` further examples with one value for each of these features."""
         for name in names if count else ():
             known = self._facts.features[name]
             new = FeatureFacts(known.kind, count, count, 1, 1)
@@ -309,7 +312,7 @@ class FeatureRecord:
         self._facts.records += count
 
     def _agreed(self, name: str, value: Stored) -> str | None:
-        """What a feature is, this value and those before it; None where nothing says it."""
+        """Return the kind that all values of a feature so far agree on; None if unknown."""
         known, kind = self.kinds.get(name), _kind_of(value)
         if isinstance(value, Steps) and value.steps and name in self._steps:
             shape = self._steps[name]
@@ -336,7 +339,7 @@ class FeatureRecord:
         self, facts: dict[str, FeatureFacts], name: str, kind: str, values: tuple[Scalar, ...]
     ) -> None:
         known, images, count = facts.get(name), None, len(values)
-        may_be_images = known is None or known.images is not None  # else one was none already
+        may_be_images = known is None or known.images is not None  # else one was not an image
         if kind == "string" and name not in self.tensors and may_be_images:
             images = ImageFacts.of_values(values)
         new = FeatureFacts(kind, 1, count, count, count, images=images)
@@ -348,12 +351,12 @@ class FeatureRecord:
 
     @property
     def images(self) -> frozenset[str]:
-        """Features whose every value is an image."""
+        """Features with only images as values."""
         facts = self._facts.features
         return frozenset(name for name in facts if facts[name].images is not None)
 
     def features(self) -> dict[str, Feature]:
-        """All features, by name."""
+        """Return all features, by name."""
         features = features_of_facts(self._facts)
         for name, spec in self.tensors.items():
             dense = self._facts.features[name].present == self._facts.records
@@ -367,7 +370,7 @@ class FeatureRecord:
 
 
 def _kind_of(value: Stored) -> str | None:
-    """What of it must be the same in all examples; None where it says nothing."""
+    """Return the kind of a value, which must be the same in all examples; None if unknown."""
     if value is None:
         return None
     if isinstance(value, Tensor):

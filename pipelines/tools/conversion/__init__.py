@@ -1,4 +1,4 @@
-"""Raw images, texts and sounds to a balanced dataset, in one call."""
+"""Convert raw images, texts and audio files to a balanced dataset in one call."""
 
 METADATA_FILE = "metadata.sqlite"
-"""In the folder of a conversion: its ML Metadata."""
+"""The file of the ML Metadata in the folder of a conversion."""

@@ -1,4 +1,4 @@
-"""From raw images, texts or sounds to a balanced dataset in one call, its lineage kept.
+"""Convert raw images, texts or audio files to a balanced dataset in one call, with its lineage.
 
 uri = convert("photos/", "datasets/photos")               # uri.written, uri.rejected, uri.cached
 uri = convert("reviews.csv", "datasets/reviews", splits={"train": 0.8, "eval": 0.2})
@@ -59,36 +59,38 @@ from trainer_utils.step_display import say, show_step
 from trainer_utils.storage import exists, is_remote, join, read_bytes, write_atomically
 from trainer_utils.text_output import Part, as_text, human_bytes, list_counts, make_table
 
-_CHANGES = ("added", "changed", "removed", "kept")  # of inputs, by an update
+_CHANGES = ("added", "changed", "removed", "kept")  # numbers of inputs in the report of an update
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Converted(str):
-    """The uri of the balanced dataset, below `out` as it was given: a text that goes wherever a uri
-    goes, and that also knows what the run made.
+    """The uri of the balanced dataset, as a string with the results of the run as attributes.
+
+    The uri starts with `out` as it was passed to `convert`.
     """
 
-    uri: str  # the same
-    examples: str  # of the ExampleGen's own dataset, with the list of rejects
-    schema: str  # of SchemaExport's artifact
+    uri: str  # the uri itself
+    examples: str  # uri of the dataset of the ExampleGen, with the list of rejects
+    schema: str  # uri of the artifact of SchemaExport
     metadata: str | None  # the sqlite file; None without TFX
     kind: str  # `image`, `text` or `audio`
-    manifest: Manifest  # of the ExampleGen's own dataset: what became of each input
-    cached: bool  # whether nothing had changed, so that nothing was made
-    seconds: float
+    manifest: Manifest  # the manifest of the dataset of the ExampleGen, with the accounting
+    cached: bool  # whether nothing had changed and an earlier result was returned
+    seconds: float  # duration of the run
 
     def __new__(cls, uri: str, *_: Any, **__: Any) -> "Converted":
-        """The text itself; a dataclass sets the rest."""
+        """Create the string; the dataclass sets the attributes."""
         return super().__new__(cls, uri)
 
-    # Inputs, of these examples, bad ones (rejects.jsonl says why), and those left out on purpose.
+    # The number of inputs, of examples written, of bad inputs (rejects.jsonl has the reasons), and
+    # of inputs left out on purpose.
     found = property(lambda self: self.manifest.total.found)
     written = property(lambda self: self.manifest.total.written)
     rejected = property(lambda self: self.manifest.total.rejected)
     skipped = property(lambda self: self.manifest.total.skipped)
 
     def to_json(self) -> JsonObject:
-        """Where everything is, the accounting of the ExampleGen, and the balanced splits."""
+        """Return the uris, the accounting of the ExampleGen and the balanced splits, as JSON."""
         facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         del facts["manifest"]
         counts = {"total": self.manifest.total, **self.manifest.accounting}
@@ -103,7 +105,7 @@ class Converted(str):
         }
 
     def summary(self) -> str:
-        """What a person wants to know of it, as text."""
+        """Return a summary for a terminal."""
         how = "nothing changed: taken from cache" if self.cached else f"in {self.seconds:.1f} s"
         parts: list[Part] = [f"{self.manifest.total}; {how}"]
         if changes := self.manifest.config.get("update"):
@@ -133,52 +135,57 @@ def convert(
     beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> Converted:
-    """Runs an ExampleGen, ShardBalancer and SchemaExport; what did not change is not run again.
+    """Run an ExampleGen, ShardBalancer and SchemaExport, unless their results are up to date.
 
-    On a terminal and in a notebook it shows how far it is, and then what it made.
+    Progress and a summary of the result are shown on a terminal and in a notebook.
 
     Args:
-        source: a folder, a table, a list or an archive, as the ExampleGens take; or a pandas
-            DataFrame in the form of such a table, paths in it relative to the working directory
-            or whole. From Python also: a list of paths of images or sounds; dicts of values by
-            feature in a list or from a generator; a function that gives these, of a split's name or
-            of none (or pairs of a key and a dict, as Datum's generators); a dict of arrays, arrays,
-            `.npy` and `.npz`; a `tf.data.Dataset` of single examples; tables of Arrow and of
-            Hugging Face `datasets`; or a dict of splits with any of these.
-            `trainer_utils.writing.values` says what becomes of a value.
+        source: a folder, a table, a list or an archive, as for the ExampleGens. Or a pandas
+            DataFrame with the columns of such a table; its paths are absolute or relative to the
+            working directory. From Python also:
+            a list of paths of images or audio files;
+            a list or generator of dicts, with values by feature (or pairs of a key and a dict, as
+            Datum's generators yield them);
+            a function that returns these, called without arguments or with the name of a split;
+            an array, a dict of arrays, `.npy` and `.npz` files;
+            a `tf.data.Dataset` of single examples;
+            tables of Arrow and of Hugging Face `datasets`;
+            or a dict of splits with any of these.
+            `trainer_utils.writing.values` describes how values are stored.
         out: a folder for the artifacts; `out/latest` is a link to the newest dataset. Or a folder
-            in a bucket, `s3://bucket/out`, where there are no links.
+            in a bucket, `s3://bucket/out`, without the link.
         kind: `image`, `text` or `audio`. None: recognised from the files.
-        metadata: the sqlite file of ML Metadata. Several runs may share one, at once as well.
+        metadata: the sqlite file of ML Metadata. Runs may share it, even at the same time.
             None: `metadata.sqlite` in `out`; in a bucket a copy of it, for one run at a time.
-        splits: shares by split that a hash assigns, `{"train": 8, "eval": 2}` or of one,
-            `{"train": 0.8, "eval": 0.2}`. None: those that the inputs name, or train and eval 2:1.
-            Of a function that is called with a split: the names to call it with,
+        splits: shares by split, assigned by a hash: `{"train": 8, "eval": 2}`, or fractions,
+            `{"train": 0.8, "eval": 0.2}`. None: the splits of the inputs, or train and eval 2:1.
+            For a function that takes a split: the names to call it with,
             `("train", "val", "test")` by default.
-        update: whether shards of the newest dataset in `out` stay whose inputs are as they were;
-            those that follow are not shuffled among them. Of images and sounds; the first
-            conversion there is as any other.
-        restart: discard what an earlier run with the same inputs and settings has finished before
-            it failed or was interrupted, and do not resume it.
-        verify_output: read every byte of the datasets in `out` before they are taken from there,
-            and rebuild damaged ones. Without it, their sizes are compared, and the checksums of
-            files that were changed since.
-        replace: whether `out/latest` may lead to a dataset of another kind than now, such as texts
-            in place of photos. The earlier datasets in `out` stay.
-        beam_pipeline_args: as Beam takes them, `["--runner=DataflowRunner", …]`. None: all runs
-            in this process.
-        options: of ImageExampleGen, TextExampleGen or AudioExampleGen (`layout`, `vocabulary`,
-            …) and of ShardBalancer (`num_shards`, `target_shard_bytes`,
+        update: reuse shards of the newest dataset in `out` whose inputs have not changed. New
+            shards are not shuffled among them. For images and audio only; the first conversion is
+            a normal one.
+        restart: discard the results of an earlier, failed or interrupted run with the same inputs
+            and settings instead of resuming it.
+        verify_output: read every byte of the datasets in `out` before reusing them, and rebuild
+            damaged ones. Otherwise the sizes are compared, and the checksums of files modified
+            since.
+        replace: allow `out/latest` to lead to a dataset of another kind than before, such as texts
+            instead of photos. The earlier datasets in `out` stay.
+        beam_pipeline_args: arguments for Beam, `["--runner=DataflowRunner", …]`. None: run in this
+            process.
+        options: settings of ImageExampleGen, TextExampleGen or AudioExampleGen (`layout`,
+            `vocabulary`, …) and of ShardBalancer (`num_shards`, `target_shard_bytes`,
             `shard_multiple`, `balance`, `stratify_by`, `shuffle`, `memory_bytes`); `seed` and
-            `compression` are for both.
+            `compression` apply to both.
 
     Returns:
         The uri of the balanced dataset, a `str`, with `found`, `written`, `rejected`, `cached` and
         `seconds` as attributes.
 
     Raises:
-        InputError: the input is missing, malformed, of no one kind, or too much was rejected.
-        ConfigError: a setting is not allowed.
+        InputError: the input is missing or malformed, its kind is ambiguous, or too many inputs
+            were rejected.
+        ConfigError: a setting is invalid.
     """
     options |= {"kind": kind, "metadata": metadata, "splits": splits, "update": update}
     options["replace"] = replace
@@ -205,9 +212,9 @@ def prepare_all(
     beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> Conversion:
-    """Checks all that can be before anything is read; what is in Python becomes a table on disk.
+    """Check the arguments before any input is read; write Python sources to a table on disk.
 
-    Arguments and errors are those of `convert`; `out` is None for a dry run.
+    The arguments and errors are the same as for `convert`; a dry run passes `out=None`.
     """
     out = None if out is None else path_of("out", out)
     metadata = None if metadata is None else path_of("metadata", metadata)
@@ -220,7 +227,7 @@ def prepare_all(
         SETTINGS.get(kind or "", ExampleGenSettings).from_arguments(options)
         BalancerSettings.from_arguments(options)
         options["splits"] = splits
-        if out is None or is_remote(out):  # what is read in place lies on this machine
+        if out is None or is_remote(out):  # the ExampleGen reads the table on this machine
             folder = tempfile.mkdtemp(prefix="tfx-shards-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             source, options, roots = as_table(source, folder, options)
@@ -267,7 +274,7 @@ def _check_same_kind(kind: str, out: str) -> None:
 
 
 def _updating(conversion: Conversion, out: str) -> Conversion:
-    """The conversion that takes over what the newest dataset there has, if there is one."""
+    """Return the conversion that reuses the newest dataset in `out`, if there is one."""
     if conversion.kind == "text":
         rule = "False for texts and tables, which are converted as a whole"
         raise ConfigError.of("update", True, allowed=rule)
@@ -285,7 +292,7 @@ def _updating(conversion: Conversion, out: str) -> Conversion:
     assert isinstance(steps, FileConversion)
     assert steps.base is not None
     assert steps.base.dataset.manifest is not None
-    if steps.is_up_to_date():  # the run that made it is asked for again: it comes from the cache
+    if steps.is_up_to_date():  # repeat the run that wrote the dataset, which is in the cache
         if not (before := steps.base.dataset.manifest.config.get("update")):
             return conversion
         known = {open_dataset(uri, inspect=False).digest: uri for uri in made[1:]}
@@ -300,7 +307,7 @@ def _updating(conversion: Conversion, out: str) -> Conversion:
 
 
 def has_tfx() -> bool:
-    """Whether runs are tracked in ML Metadata, which TFX brings."""
+    """Return whether TFX is installed, which includes ML Metadata, so that runs are tracked."""
     return importlib.util.find_spec("tfx") is not None
 
 
@@ -312,7 +319,7 @@ def run_conversion(
     restart: bool = False,
     verify_output: bool = False,
 ) -> Converted:
-    """Runs what `prepare_all` has checked; arguments and errors are those of `convert`."""
+    """Run a conversion from `prepare_all`; arguments and errors are the same as for `convert`."""
     started = time.monotonic()
     out = path_of("out", out)
     metadata = None if metadata is None else path_of("metadata", metadata)
@@ -355,7 +362,7 @@ def run_conversion(
 
 
 def _track(store: str, pipeline: str, *steps: Any, is_cached: bool = False) -> None:
-    """Keeps a run in ML Metadata, where TFX is installed, which brings that."""
+    """Record a run in ML Metadata if TFX, which includes it, is installed."""
     if has_tfx():
         from pipelines.tools.conversion.tracking import Made, open_store, record_run
 
@@ -365,14 +372,14 @@ def _track(store: str, pipeline: str, *steps: Any, is_cached: bool = False) -> N
 
 @contextlib.contextmanager
 def _folder(name: str, place: str) -> Iterator[None]:
-    """Makes a folder for a run; one that fails leaves no empty folder there."""
+    """Create a folder for a run; remove empty folders if the run fails."""
     made = place
     while not os.path.lexists(above := os.path.dirname(made)):
         made = above
     was_there = os.path.lexists(place)
     try:
         os.makedirs(place, exist_ok=True)
-    except OSError as error:  # such as a file system that is read-only
+    except OSError as error:  # a read-only file system, for example
         rule = f"a folder that can be made ({error.strerror})"
         raise ConfigError.of(name, place, allowed=rule) from error
     try:
@@ -380,13 +387,13 @@ def _folder(name: str, place: str) -> Iterator[None]:
     except BaseException:
         of_run = os.path.join(place, "artifacts") if was_there else made
         for folder, _, _ in os.walk(of_run, topdown=False):
-            with contextlib.suppress(OSError):  # there is something in it
+            with contextlib.suppress(OSError):  # the folder is not empty
                 os.rmdir(folder)
         raise
 
 
 def point_to(out: str, uri: str) -> None:
-    """Makes `out/latest` lead to a dataset; nothing where the file system has no links."""
+    """Point `out/latest` to a dataset; do nothing if the file system has no links."""
     link, fresh = os.path.join(out, LATEST), os.path.join(out, f".{LATEST}-{uuid.uuid4().hex}")
     with contextlib.suppress(OSError):
         os.symlink(os.path.relpath(uri, out), fresh, target_is_directory=True)
@@ -395,7 +402,7 @@ def point_to(out: str, uri: str) -> None:
 
 @contextlib.contextmanager
 def _kept_here(store: str) -> Iterator[str]:
-    """The path of a store; of one in a bucket that of a copy, which is put back."""
+    """Yield the path of a store; a store in a bucket is copied here and uploaded at the end."""
     if not is_remote(store):
         yield store
         return
@@ -417,22 +424,22 @@ def balance(
     beam_pipeline_args: Sequence[str] | None = None,
     **settings: Any,
 ) -> str:
-    """Runs ShardBalancer on a dataset, in a pipeline of its own.
+    """Run ShardBalancer on a dataset, as a separate pipeline.
 
     Args:
-        examples: the uri of a dataset, or the folder that `convert` or this was given.
+        examples: the uri of a dataset, or the `out` folder of `convert` or `balance`.
         out: a local folder for the artifact and for `metadata.sqlite`; `out/latest` is a link to
             the newest dataset.
-        restart: discard what an earlier run has finished, and do not resume it.
-        beam_pipeline_args: as Beam takes them. None: all runs in this process.
-        settings: of ShardBalancer.
+        restart: discard the results of an earlier run instead of resuming it.
+        beam_pipeline_args: arguments for Beam. None: run in this process.
+        settings: settings of ShardBalancer.
 
     Returns:
         The uri of the new dataset.
 
     Raises:
-        ConfigError: a setting is not allowed.
-        DatasetError: an input is no dataset, not whole, or damaged.
+        ConfigError: a setting is invalid.
+        DatasetError: the input is not a dataset, or is incomplete or damaged.
     """
     out = path_of("out", out)
     check_balancing(out, settings)
@@ -451,10 +458,14 @@ def balance(
 
 
 def check_balancing(out: str, settings: Mapping[str, Any]) -> None:
-    """Refuses a place or settings of `balance` that cannot be.
+    """Raise ConfigError if `balance` would refuse the output folder or a setting.
+
+    Args:
+        out: the output folder of `balance`.
+        settings: settings of ShardBalancer.
 
     Raises:
-        ConfigError: it names the setting.
+        ConfigError: a setting is invalid; the message names it.
     """
     check_names("balance", settings, BalancerSettings.argument_names())
     BalancerSettings(**settings)

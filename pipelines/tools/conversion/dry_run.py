@@ -1,9 +1,9 @@
-"""What a conversion would make, without making it: the run's own plan, in words.
+"""Describe the result of a conversion without running it, from the plan of the run.
 
     print(plan_conversion(prepare("photos/", num_shards=4)))
 
-Of images and audio files a sample is opened: only the run itself finds every damaged one.
-Tables and texts are read once, by way of a temporary folder.
+Only a sample of the images and audio files is opened, so damaged files may remain undetected.
+Tables and texts are read once, using a temporary folder.
 """
 
 import collections
@@ -31,12 +31,21 @@ from trainer_utils.text_output import Part, Shown, human_bytes, make_table, quan
 
 _HEAD_BYTES = 512
 _MOST_OPENED = 64  # files whose first bytes are checked
-_MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
+_MESSAGE_BYTES = 100  # bytes of an example in addition to its file: names, sizes, label
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitEstimate:
-    """`records` at the most, `bytes` and `num_shards` about, the smallest and largest shard."""
+    """An estimate of a split.
+
+    Args:
+        records: maximum number of records.
+        rejected: number of inputs known to be rejected.
+        skipped: number of inputs that are skipped.
+        bytes: approximate size of the split.
+        num_shards: approximate number of shards.
+        shard_records: number of records of the smallest and the largest shard.
+    """
 
     records: int
     rejected: int
@@ -48,7 +57,7 @@ class SplitEstimate:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConversionPlan(Shown):
-    """What a run would do, as far as it is known: bad files show only when they are read."""
+    """The expected result of a run; damaged files outside the sample are unknown."""
 
     source: str
     kind: str
@@ -65,11 +74,11 @@ class ConversionPlan(Shown):
     problem: str = ""
 
     def to_json(self) -> JsonObject:
-        """All of it as JSON takes it."""
+        """Return all fields as plain JSON types."""
         return dataclasses.asdict(self)
 
     def parts(self) -> list[Part]:
-        """What a person sees, as `print_parts` takes it."""
+        """Return the parts that `print_parts` prints."""
         features = []
         for name, kind in self.features.items():
             number = self.classes.get(name)
@@ -104,10 +113,11 @@ class ConversionPlan(Shown):
 
 
 def plan_conversion(conversion: Conversion) -> ConversionPlan:
-    """Plans what `convert` would do.
+    """Plan a run of `convert` without running it.
 
     Raises:
-        InputError, ConfigError: as `convert`, as far as it is known without a run.
+        InputError: `convert` would raise it before its run.
+        ConfigError: `convert` would raise it before its run.
     """
     steps = conversion_of(conversion.selection, conversion.settings)
     kinds: dict[str, str] = {}
@@ -163,7 +173,7 @@ def plan_conversion(conversion: Conversion) -> ConversionPlan:
 
 
 def _problem(plan: Plan, max_reject_fraction: float) -> str:
-    """Return the error with which a run of this plan would end; empty if none is foreseen."""
+    """Return the error that a run of this plan would raise, or an empty string."""
     if len(plan.rejects) > max_reject_fraction * plan.found:
         return str(
             too_many_rejects(
@@ -176,7 +186,7 @@ def _problem(plan: Plan, max_reject_fraction: float) -> str:
 
 
 def _open_sample(steps: FileConversion, plan: FilePlan) -> tuple[int, int]:
-    """Return how many of the input files were opened, and how many begin like another kind."""
+    """Return the number of files opened, and of those whose first bytes are of another kind."""
     opened = bad = 0
     count = len(plan.rows)
     places = sorted({count * k // _MOST_OPENED for k in range(_MOST_OPENED)}) if count else []

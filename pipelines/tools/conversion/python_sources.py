@@ -1,9 +1,9 @@
-"""Rows of what Python holds: dicts, generators, arrays, frames, tables, others' datasets.
+"""Read rows from Python objects: dicts, generators, arrays, DataFrames, tables, other datasets.
 
     for split, row in rows_of({"train": [{"text": "good"}], "eval": generate}, {"columns": {}}):
         …                                          # 'train', {'text': 'good'}
 
-Other libraries are known by what their objects can do, and none is imported for it.
+Objects of other libraries are detected by their attributes, without importing the libraries.
 """
 
 import inspect
@@ -22,25 +22,27 @@ from trainer_utils.format import ConfigError, InputError, canonical_split
 Row: TypeAlias = Mapping[str, Any]
 Options: TypeAlias = dict[str, Any]
 
-_CALLED_SPLITS = ("train", "val", "test")  # as Datum calls its generators
+_CALLED_SPLITS = ("train", "val", "test")  # the splits that Datum passes to generators
 _OF_SPLIT = re.compile(r"(?P<name>\w+)_(?P<split>[a-z]+)")  # x_train
 
 
 def is_in_python(source: Any) -> bool:
-    """Whether it is no path to raw inputs: something that rows can be had of."""
+    """Return whether a source is a Python object or a file of arrays, not a path to raw inputs."""
     is_path = isinstance(source, (str, bytes, os.PathLike))
     return not is_path or str(source).endswith((".npy", ".npz"))
 
 
 def rows_of(source: Any, options: Options) -> Iterator[tuple[str | None, Row]]:
-    """Rows with the split that each is of; None where nothing says it.
+    """Return an iterator over rows, each with its split, or None if the source has no splits.
 
     Args:
-        source: as `convert` takes it.
-        options: of `convert`; `splits` as names is taken out, and what the source says is put in.
+        source: a source of `convert` from Python.
+        options: settings of `convert`, modified in place: `splits` is removed if it has names, and
+            `columns` and `vocabulary` are filled from the source.
 
     Raises:
-        InputError, ConfigError: it is nothing of the kind.
+        InputError: the source has no rows, or malformed ones.
+        ConfigError: the type of the source, or a name of a split, is not supported.
     """
     splits = options.get("splits")
     names = splits if splits is not None and not isinstance(splits, Mapping) else None
@@ -67,10 +69,10 @@ def rows_of(source: Any, options: Options) -> Iterator[tuple[str | None, Row]]:
 
 
 def _called(source: Callable[..., Any], names: Sequence[str]) -> Any:
-    """What a function gives: for each split, or where it asks for none, for all of them."""
+    """Call a function and return its result, by split if the function takes a split."""
     try:
         signature = inspect.signature(source)
-    except (TypeError, ValueError):  # of a class or of C
+    except (TypeError, ValueError):  # a class or a C function without a signature
         return source()
     parameters = signature.parameters.values()
     by_name = any(p.name == "split" or p.kind is p.VAR_KEYWORD for p in parameters)
@@ -100,7 +102,7 @@ def _load_arrays(path: str) -> Any:
 
 
 def _by_split(source: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
-    """Arrays called `x_train`, `y_train`, `x_test`, … by split, as Keras keeps its datasets."""
+    """Return arrays named `x_train`, `y_train`, `x_test`, …, as in Keras, by split, or None."""
     found: dict[str, dict[str, Any]] = {}
     for key, value in source.items():
         match = _OF_SPLIT.fullmatch(key) if isinstance(key, str) else None
@@ -116,12 +118,12 @@ def _by_split(source: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
 
 
 def _labels(array: Any) -> Any:
-    """Labels in a column of their own, `(n, 1)`, as a vector."""
+    """Return labels of shape `(n, 1)` as a vector, others unchanged."""
     return array.reshape(-1) if getattr(array, "ndim", 0) == 2 and array.shape[1] == 1 else array
 
 
 def _array_name(array: Any) -> str:
-    """`image` of pixels, `(n, height, width[, 1, 3 or 4]) uint8`; of any other array `x`."""
+    """Return `image` for pixels, `(n, height, width[, 1, 3 or 4]) uint8`, else `x`."""
     shape = array.shape[1:]
     is_image = array.dtype == np.uint8 and (
         (len(shape) == 2 and min(shape) > 1) or (len(shape) == 3 and shape[2] in (1, 3, 4))
@@ -130,13 +132,13 @@ def _array_name(array: Any) -> str:
 
 
 def _is_table(value: Any) -> bool:
-    """Whether it is rows by its kind, whatever else may be done with it."""
+    """Return whether a value is a table or an array by its attributes, even if it is callable."""
     names = ("to_parquet", "to_batches", "schema", "element_spec", "cast_column", "dtype")
     return any(hasattr(value, name) for name in names)
 
 
 def _are_splits(source: Mapping[str, Any]) -> bool:
-    """Whether a dict is of splits rather than of columns."""
+    """Return whether the keys of a dict are splits rather than columns."""
     if not source or not all(isinstance(key, str) for key in source):
         return False
     if all(canonical_split(key) is not None for key in source):
@@ -152,7 +154,7 @@ def _is_of_rows(value: Any) -> bool:
 
 
 def _rows(source: Any, options: Options, split: str | None) -> Iterable[Row]:
-    """The rows of one source, all of one split."""
+    """Return the rows of one source; all of them belong to one split."""
     if callable(source) and not _is_table(source):
         source = _called(source, [split] if split else [])
         source = source[split] if split and isinstance(source, Mapping) else source
@@ -160,7 +162,7 @@ def _rows(source: Any, options: Options, split: str | None) -> Iterable[Row]:
         source = _load_arrays(os.fspath(source))
     if hasattr(source, "cast_column") and hasattr(source, "features"):
         return _hugging_face_rows(source, options)
-    if hasattr(source, "to_parquet") and hasattr(source, "iloc"):  # of pandas
+    if hasattr(source, "to_parquet") and hasattr(source, "iloc"):  # a pandas DataFrame
         frame = source.set_axis([str(name) for name in source.columns], axis=1)
         rows: list[Row] = frame.astype(object).where(frame.notna(), None).to_dict("records")
         return rows
@@ -194,7 +196,7 @@ def _rows(source: Any, options: Options, split: str | None) -> Iterable[Row]:
 
 
 def _second(row: Any) -> Any:
-    """A row; of a pair of a key and a row, as Datum's generators give them, that."""
+    """Return a row, without the key if it is a pair (key, row) of a Datum generator."""
     is_pair = isinstance(row, tuple) and len(row) == 2 and isinstance(row[1], Mapping)
     return row[1] if is_pair else row
 
@@ -214,7 +216,7 @@ def _column_rows(columns: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _element(element: Any) -> Row:
-    """An element of a `tf.data.Dataset`: a dict, or features and a label."""
+    """Return an element of a `tf.data.Dataset`, a dict or features with a label, as a row."""
     is_pair = isinstance(element, tuple) and len(element) == 2
     features, *labels = element if is_pair else (element,)
     if not isinstance(features, Mapping):
@@ -230,8 +232,8 @@ def _arrow_rows(batch: Any) -> Iterator[Row]:
 
 
 def _cells(column: Any) -> Sequence[Any]:
-    """The cells of an Arrow array; lists of lists of numbers are arrays, of their dtype."""
-    if hasattr(column, "to_numpy_ndarray"):  # tensors of one shape
+    """Return the cells of an Arrow array; lists of lists of numbers become numpy arrays."""
+    if hasattr(column, "to_numpy_ndarray"):  # tensors of the same shape
         tensors: Sequence[Any] = column.to_numpy_ndarray()
         return tensors
     values: Sequence[Any] = column.to_pylist()
@@ -240,17 +242,17 @@ def _cells(column: Any) -> Sequence[Any]:
         kind, depth = kind.value_type, depth + 1
     if depth < 2 or not values:
         return values
-    import pyarrow as pa  # which the column is of
+    import pyarrow as pa  # already imported, since the column is an Arrow array
 
     try:
         dtype = pa.nulls(0, kind).to_numpy(zero_copy_only=False).dtype
         return [None if value is None else np.array(value, dtype) for value in values]
     except (NotImplementedError, TypeError, ValueError):
-        return values  # ragged, and refused with the row's number
+        return values  # ragged lists are refused later, with the number of the row
 
 
 def _hugging_face_rows(dataset: Any, options: Options) -> Iterator[Row]:
-    """Rows of a `datasets.Dataset`; the names of its classes are the vocabulary."""
+    """Return the rows of a `datasets.Dataset`; the names of its classes become the vocabulary."""
     names: dict[str, Sequence[str]] = {}
     for column, feature in dataset.features.items():
         kind = type(feature).__name__

@@ -1,11 +1,11 @@
-"""What `convert` is given from Python, as one Parquet file that an ExampleGen reads.
+"""Write a Python source of `convert` to one Parquet file that an ExampleGen reads.
 
     path, options, roots = as_table(frame, "out/source", options={})
     path                  # 'out/source/rows.parquet'
 
-Tables are written by Arrow, which is what pandas does too; all else goes row by row, by the rules
-of `trainer_utils.writing.values`, in bounded memory. Other libraries are known by what objects
-can do, and none is imported for it.
+Arrow tables and pandas DataFrames are written by Arrow. Other sources are written row by row in
+bounded memory, by the rules of `trainer_utils.writing.values`. Objects of other libraries are
+detected by their attributes, without importing the libraries.
 """
 
 import filecmp
@@ -48,11 +48,16 @@ _TYPES = {"int": pa.int64(), "float": pa.float64()}
 def as_table(
     source: Any, folder: str, options: Mapping[str, Any]
 ) -> tuple[str, Options, list[str]]:
-    """Keeps a source as Parquet; an equal file is left alone, so that the cache holds.
+    """Write a source as Parquet; an identical file is not replaced, so that the cache stays valid.
+
+    Args:
+        source: a source of `convert` from Python.
+        folder: the folder for the file.
+        options: settings of `convert`.
 
     Returns:
-        The file's path; the options with kinds of columns, names of classes and dtypes of tensors
-        that the source says; and the image roots where files are named from the working folder.
+        The path of the file; the options with the kinds of columns, names of classes and dtypes of
+        tensors of the source; and the folders that contain the files named in the table.
     """
     options = {**options, "columns": dict(options.get("columns") or {})}
     path = Path(folder, "rows.parquet")
@@ -79,9 +84,9 @@ def as_table(
 
 
 def _roots(path: Path, columns: Mapping[str, str]) -> list[str]:
-    """Return the folders that contain all files which a table names, inner ones first.
+    """Return the folders that contain all files named in a table, inner ones first.
 
-    The working folder is among them if a file is named from there. None is the root of a disk.
+    They include the working folder if a path is relative, but never the root of a disk.
     """
     file = pq.ParquetFile(path)
     texts = (pa.string(), pa.large_string())
@@ -111,8 +116,8 @@ def _values(file: pq.ParquetFile, name: str) -> list[str | None]:
 
 
 def _arrow_table(source: Any) -> "pa.Table | pa.RecordBatchReader | None":
-    """A table that Parquet has a form for as it is; None of what goes row by row."""
-    if hasattr(source, "to_parquet") and hasattr(source, "iloc"):  # of pandas
+    """Return a source as a table that Parquet can store directly, or None."""
+    if hasattr(source, "to_parquet") and hasattr(source, "iloc"):  # a pandas DataFrame
         names = [str(name) for name in source.columns]
         if len(set(names)) < len(names):
             raise InputError(f"source: expected columns of different names, got {names}")
@@ -132,17 +137,17 @@ def _arrow_table(source: Any) -> "pa.Table | pa.RecordBatchReader | None":
 
 
 def _is_nested(kind: pa.DataType) -> bool:
-    """Whether a type is of arrays: lists of lists, or tensors."""
+    """Return whether values of a type are arrays: lists of lists, or tensors."""
     inner = getattr(kind, "value_type", None) if pa.types.is_nested(kind) else None
     return isinstance(kind, pa.ExtensionType) or (inner is not None and pa.types.is_nested(inner))
 
 
 def _write_rows(rows: Iterable[tuple[str | None, Row]], path: Path, options: Options) -> None:
-    """Writes rows; what a column is, ints or floats after all, shows at the end alone."""
+    """Write rows in two passes, because the type of a column is known only after the last row."""
     columns = options["columns"]
     media = {name: kind for name, kind in columns.items() if kind in MEDIA}
     media = {name: name for name in MEDIA if name not in columns} | media
-    files: dict[str, bool] = {}  # of each of these: whether its values are files, or paths
+    files: dict[str, bool] = {}  # whether a media column has the bytes of files, or paths
     record = FeatureRecord(may_widen=True)
     lists: set[str] = set()
     binary: set[str] = set()
@@ -182,7 +187,7 @@ def _write_rows(rows: Iterable[tuple[str | None, Row]], path: Path, options: Opt
     kinds = {name: media[name] for name in files if name in binary}
     kinds |= dict.fromkeys((n for n in record.kinds if n in record.images), "image")
     texts = binary - {*kinds, *tensors}
-    if len(kinds) == 1 and kinds.keys() <= record.images:  # which says what it is
+    if len(kinds) == 1 and kinds.keys() <= record.images:  # a single image column needs no kind
         kinds = {}
     options["columns"] = {**kinds, **dict.fromkeys(sorted(texts), "string"), **columns}
 
@@ -225,7 +230,7 @@ def _take(
     files: dict[str, bool],
     lists: set[str],
 ) -> Mapping[str, Any]:
-    """A row as it is stored: bytes or a tuple of values for each feature that has any."""
+    """Return a row in stored form: bytes or a tuple of values for each feature with a value."""
     if not isinstance(row, Mapping) or not all(isinstance(name, str) for name in row):
         raise InputError(
             "expected dicts of values by feature, or pairs of a key and such a dict, "
@@ -259,7 +264,7 @@ def _take(
 
 
 def _is_text(value: Any) -> bool:
-    """Whether UTF-8 holds it; a number is no binary either."""
+    """Return whether all bytes of a value are UTF-8; numbers and strings count as text."""
     try:
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, bytes):

@@ -1,9 +1,9 @@
-"""Tells whether an input is of images, of texts or of sounds, so that nobody has to say so.
+"""Recognise whether an input contains images, texts or audio.
 
 recognise("photos/", {})       # ('image', '2,000 images')
 
-Names are looked at, the first rows of tables, and the first bytes of some files whose names say
-nothing. Where that leaves a doubt it is an error: a wrong guess would cost a whole run.
+The evidence is the names, the first rows of tables, and the first bytes of up to 64 files without a
+known ending. An ambiguous input is an error, because a wrong guess would cost a whole run.
 """
 
 import collections
@@ -39,10 +39,10 @@ _LAYOUTS = {
     **dict.fromkeys(("voc", "coco", "segmentation", "tar"), "image"),
     **dict.fromkeys(("lines", "json"), "text"),
 }
-_MOST_FILES = 100_000  # names that are read
+_MOST_FILES = 100_000  # names to read
 _MOST_OPENED = 64
 _MOST_SHOWN = 3  # names in a message
-_HEAD_BYTES, _ROWS = 256 << 10, 50  # of a table
+_HEAD_BYTES, _ROWS = 256 << 10, 50  # the part of a table to read
 _KIND_BY_ENDING = {
     **dict.fromkeys((".json", ".xml", ".yaml", ".yml", ".toml", ".pbtxt"), "beside"),
     **dict.fromkeys((".txt", ".text", ".md", ".rst", ".html", ".htm", ".tex"), "text"),
@@ -60,15 +60,19 @@ _NOUNS = {
     "records": "file of TFRecords",
     "other": "other file",
 }
-_NOISE = 0.05  # of the files: a few that do not belong there leave no doubt
+_NOISE = 0.05  # a kind with at most this share of the files is ignored as stray files
 _NAMES = {"image_uri": "image", "image": "image", "audio_uri": "audio", "audio": "audio"}
 
 
 def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
-    """The kind of an input, one of `KINDS`, and what it was recognised by.
+    """Return the kind of an input, one of `KINDS`, and the evidence for it.
+
+    Args:
+        source: the path or address of the input.
+        options: settings of `convert`; some of them imply the kind.
 
     Raises:
-        InputError: there is nothing, or several kinds of things.
+        InputError: the input is missing or empty, or its kind is ambiguous.
     """
     names, is_all = check_source(source, options)
     if kind := _kind_by_options(options):
@@ -89,7 +93,7 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
         posixpath.splitext(posixpath.basename(n))[0] for kind in media for n in found.get(kind, ())
     }
     texts = [
-        name  # of a name of its own: others are boxes or captions of an image, or a transcript
+        name  # a text named like an image or clip contains its boxes, caption or transcript
         for name in found.get("text", ())
         if posixpath.splitext(posixpath.basename(name))[0] not in stems
     ]
@@ -118,10 +122,14 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
 
 
 def check_source(source: str, options: Mapping[str, object]) -> tuple[list[str], bool]:
-    """Return names of files at a source, of a huge folder some, and whether these are all.
+    """Return the names of files at a source, at most 100,000, and whether these are all.
+
+    Args:
+        source: the path or address of the input.
+        options: settings of `convert`, such as `ignore` and `follow_links`.
 
     Raises:
-        InputError: there is nothing, or a dataset of TFRecords already.
+        InputError: the source is missing or empty, or is already a dataset of TFRecords.
     """
     if not exists(source):
         raise InputError(f"source {source!r}: expected a file or a folder, found none", path=source)
@@ -179,7 +187,7 @@ def _refused_records(path: str) -> InputError:
 
 
 def _kind_beside(source: str) -> str | None:
-    """The kind of the files that `train.csv` means where there is `train/`, as Datum has them."""
+    """Return the kind of the files in `train/` next to `train.csv`, Datum's layout, or None."""
     folder = posixpath.splitext(source.removesuffix(".gz"))[0]
     if not canonical_split(posixpath.basename(folder)) or not is_folder(folder):
         return None
@@ -188,7 +196,7 @@ def _kind_beside(source: str) -> str | None:
 
 
 def _names_below(base: str, options: Mapping[str, object]) -> tuple[list[str], bool]:
-    """Return names below a folder, without junk and ignored files, and whether these are all."""
+    """Return names under a folder, without junk and ignored files, and whether these are all."""
     ignore, follow_links = options.get("ignore") or (), bool(options.get("follow_links"))
     walk = walk_files(base, follow_links=follow_links)
     seen = (file for file in walk if not is_clutter(file.path.split("/")))
@@ -221,7 +229,7 @@ def _by_kind(base: str, names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _kind(name: str) -> str | None:
-    """What a name says."""
+    """Return the kind of a file by its name, or None."""
     if is_archive(name):
         return "archive"
     return _KIND_BY_ENDING.get(posixpath.splitext(name.lower().removesuffix(".gz"))[1])
@@ -242,9 +250,9 @@ def _describe(found: Mapping[str, list[str]], is_all: bool) -> str:
 
 
 def kind_in_table(path: str) -> str | None:
-    """What the first rows of a table name or hold: `image` before `audio`; None of either.
+    """Return the kind of files in the first rows of a table, `image` before `audio`, or None.
 
-    What cannot be read is nobody's: the ExampleGen will say what is wrong with it.
+    An unreadable table has the kind None: the ExampleGen reports the error.
     """
     columns = collections.defaultdict[str, list[Any]](list)
     try:
@@ -265,22 +273,22 @@ def _kind_of_column(name: str, values: Sequence[Any]) -> str | None:
     if not all(isinstance(value, str) for value in values):
         return None
     if any(value.lower().startswith(("http://", "https://")) for value in values):
-        return None  # nothing is downloaded: to us it is a text
+        return None  # nothing is downloaded, so a URL is text
     endings = {posixpath.splitext(value)[1].lower() for value in values}
     for kind, known in EXTENSIONS.items():
         if endings <= known:
             return kind
-    # Names without an ending, as Datum has them; a caption is no name.
+    # Datum has names without an ending; a value with spaces is a caption, not a name.
     return _NAMES.get(name.lower()) if all(" " not in value for value in values) else None
 
 
 def _rows(path: str) -> Iterator[Mapping[str, Any]]:
     kind = SUFFIXES.get(posixpath.splitext(path.lower())[1])
-    if kind is None:  # a compressed one is of texts
+    if kind is None:  # a compressed table contains texts
         return
     with open_for_reading(path) as stream:
         if kind == "parquet":
-            import pyarrow.parquet as pq  # whose errors are ValueErrors
+            import pyarrow.parquet as pq  # its errors are ValueErrors
 
             for batch in pq.ParquetFile(stream).iter_batches(batch_size=_ROWS):
                 yield from (dict(flatten_object(row)) for row in batch.to_pylist())
@@ -289,13 +297,14 @@ def _rows(path: str) -> Iterator[Mapping[str, Any]]:
     lines = head.decode("utf-8-sig", "replace")
     lines = lines if len(head) < _HEAD_BYTES else lines.rpartition("\n")[0]
     if kind == "jsonl":
-        for line in filter(str.strip, lines.split("\n")):  # splitlines() splits inside of texts too
+        for line in filter(str.strip, lines.split("\n")):  # splitlines() would split inside strings
             if isinstance(value := json.loads(line), dict):
                 yield dict(flatten_object(value))
         return
     reader = csv.reader(io.StringIO(lines, newline=""), delimiter="\t" if kind == "tsv" else ",")
     rows = [[field.strip() for field in row] for row in itertools.islice(reader, _ROWS) if row]
     has_names = bool(rows) and not any(_kind_of_column("", [field]) for field in rows[0] if field)
-    names = rows[0] if has_names else list(map(str, range(len(rows[0]) if rows else 0)))  # AutoML's
+    # Tables of AutoML have no header.
+    names = rows[0] if has_names else list(map(str, range(len(rows[0]) if rows else 0)))
     for row in rows[1 if has_names else 0 :]:
         yield dict(zip(names, row, strict=False))

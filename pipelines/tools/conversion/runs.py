@@ -1,10 +1,9 @@
-"""What `convert` and `balance` do: the components' steps, one after the other, in folders as TFX
-numbers them.
+"""Run the steps of `convert` and `balance` in order, in output folders numbered as by TFX.
 
 uris, cached = convert_in(conversion, "/data/out")
 uris["ShardBalancer"]
 
-`artifacts/conversion.json` keeps the outputs of each run by its key; the lineage of a dataset is in
+`artifacts/conversion.json` keeps the outputs of each run by its key. The lineage of a dataset is in
 its own `lineage.json`.
 """
 
@@ -64,13 +63,13 @@ _READ_BYTES = 1 << 20
 def convert_in(
     conversion: Conversion, root: str, *, restart: bool = False, verify: bool = False
 ) -> tuple[dict[str, str], bool]:
-    """Return the uri that each component gave, by its name; and whether nothing had changed.
+    """Return the output uri of each component by name, and whether all came from the cache.
 
     Args:
-        conversion: what is to be done.
-        root: the folder whose `artifacts` gets the datasets.
-        restart: discard what an earlier run has finished, and do not resume it.
-        verify: read every byte of datasets of before, and rebuild damaged ones.
+        conversion: the conversion to run.
+        root: the output folder; the datasets are written to its `artifacts`.
+        restart: discard the results of an earlier run instead of resuming it.
+        verify: read every byte of earlier datasets before reusing them, and rebuild damaged ones.
     """
     try:
         return _convert_in(conversion, root, restart=restart, verify=verify)
@@ -80,7 +79,7 @@ def convert_in(
 
 
 class _DamagedExamplesError(Exception):
-    """A dataset of an earlier run that was to be balanced is damaged; the next run rebuilds it."""
+    """The cached dataset to balance is damaged; the next run rebuilds it."""
 
 
 def _convert_in(
@@ -116,7 +115,7 @@ def _convert_in(
             check_trainable(manifest)
             balanced = _balance([examples], record, balancing, beam, restart=restart)
         except (ConfigError, InputError):
-            # It would fail again in the same way, and nobody asked for this dataset by itself.
+            # Resuming would fail in the same way, and nobody requested this intermediate dataset.
             if record.unfinished.pop(own_key, None) is not None:
                 record.write()
                 remove_tree(examples)
@@ -150,7 +149,15 @@ def balance_in(
     *,
     restart: bool = False,
 ) -> str:
-    """Return the uri of the dataset that was made of the one at `examples`."""
+    """Balance a dataset and return the uri of the new one.
+
+    Args:
+        examples: the uri of the dataset to balance.
+        settings: settings of ShardBalancer.
+        root: the output folder; the dataset is written to its `artifacts`.
+        beam: arguments for Beam.
+        restart: discard the results of an earlier run instead of resuming it.
+    """
     folder = join(root, "artifacts")
     with _alone(folder):
         balancing = BalancerSettings(**settings)
@@ -159,9 +166,9 @@ def balance_in(
 
 @contextlib.contextmanager
 def _alone(folder: str) -> Iterator[None]:
-    """Waits for the end of other runs of this machine that write below a folder.
+    """Wait for other runs on this machine that write to a folder, and lock the folder.
 
-    They would take the same number for an output.
+    Concurrent runs would choose the same number for an output.
     """
     if is_remote(folder):
         yield
@@ -172,10 +179,13 @@ def _alone(folder: str) -> Iterator[None]:
 
 
 def check_trainable(manifest: Manifest) -> None:
-    """Refuses a dataset whose split `train` has no example left.
+    """Raise InputError if the split `train` of a dataset is empty.
+
+    Args:
+        manifest: the manifest of the dataset.
 
     Raises:
-        InputError: it says what became of the inputs of each split.
+        InputError: `train` has no examples; the message has the accounting of each split.
     """
     counts = manifest.accounting
     if "train" in counts and not counts["train"].written:
@@ -208,13 +218,13 @@ def _digest(key: str, max_reject_fraction: float, balancing: BalancerSettings | 
 
 @dataclasses.dataclass
 class _Record:
-    """The runs of a folder, as `conversion.json` keeps them.
+    """The runs in a folder, as stored in `conversion.json`.
 
     Args:
         folder: the folder of the artifacts.
-        runs: the outputs of each whole run by component, relative to the folder; by the run's key.
-        unfinished: the dataset of the ExampleGen of a run that failed after it; by its own key.
-        damaged: the datasets of which a read has failed: the next run reads every byte of them.
+        runs: by key of a finished run, its outputs by component, relative to the folder.
+        unfinished: by key of an ExampleGen whose run failed later, its dataset.
+        damaged: datasets with a failed read; the next run reads every byte of them.
     """
 
     folder: str
@@ -224,7 +234,7 @@ class _Record:
 
     @classmethod
     def read(cls, folder: str) -> "_Record":
-        """Read what is there; another program's file counts as none."""
+        """Read the file of a folder; a missing or malformed file counts as empty."""
         path = join(folder, _RUN_FILE)
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
             known = json.loads(read_text(path)) if exists(path) else {}
@@ -234,7 +244,7 @@ class _Record:
         return cls(folder)
 
     def write(self) -> None:
-        """Write it, for the next run."""
+        """Write the file for the next run, or remove it if the record is empty."""
         known = {"runs": self.runs, "unfinished": self.unfinished, "damaged": self.damaged}
         path = join(self.folder, _RUN_FILE)
         if not any(known.values()):
@@ -247,15 +257,15 @@ class _Record:
     def whole_outputs(
         self, key: str, own_key: str, example_gen: str, *, verify: bool
     ) -> dict[str, str]:
-        """Return the uris of outputs of an earlier run of the same that are there and not damaged.
+        """Return the uris of intact outputs of an earlier run of the same conversion.
 
-        The balanced dataset is of no use without that of the ExampleGen, nor the schema without
-        either.
+        The outputs depend on each other in order: the dataset of the ExampleGen, the balanced
+        dataset, the schema. Those after a missing or damaged one are not returned.
         """
         before = self.runs.get(key, {})
         given = {example_gen: self.unfinished.get(own_key, ""), **before}
         whole: dict[str, str] = {}
-        # Shards of one may be links to those of the other.
+        # Shards of one dataset may be links to shards of the other.
         if suspects := [path for path in given.values() if path in self.damaged]:
             self.damaged = [path for path in self.damaged if path not in suspects]
             self.write()
@@ -271,14 +281,14 @@ class _Record:
         return whole | {name: uri for name, uri in exported.items() if is_folder(uri)}
 
     def note_damage(self, uri: str) -> None:
-        """Have the next run read every byte of a dataset before it takes it."""
+        """Make the next run read every byte of a dataset before reusing it."""
         path = uri[len(self.folder) + 1 :]
         if path not in self.damaged:
             self.damaged.append(path)
             self.write()
 
     def discard_unfinished(self) -> None:
-        """Remove the dataset that a failed run has left, unless a whole run refers to it."""
+        """Remove datasets that failed runs left, unless a finished run refers to them."""
         used = {path for outputs in self.runs.values() for path in outputs.values()}
         for path in set(self.unfinished.values()) - used:
             uri = join(self.folder, path)
@@ -290,10 +300,10 @@ class _Record:
 
 
 def note_failed_read(path: str) -> None:
-    """Have the next `convert` into a folder check a dataset there, of which a file is damaged.
+    """Make the next `convert` into the same folder check a dataset with a damaged file.
 
     Args:
-        path: the dataset, or a file of it. One that `convert` has not written is passed over.
+        path: the dataset, or a file of it. Datasets not written by `convert` are ignored.
     """
     place = os.path.realpath(path)
     if is_remote(path) or _ARTIFACTS not in place:
@@ -301,22 +311,22 @@ def note_failed_read(path: str) -> None:
     root, _, inner = place.rpartition(_ARTIFACTS)
     folder, parts = f"{root}{_ARTIFACTS}".rstrip("/"), inner.split("/")
     if len(parts) >= 3 and exists(join(folder, _RUN_FILE)):
-        with contextlib.suppress(OSError), _alone(folder):  # a folder that cannot be written to
+        with contextlib.suppress(OSError), _alone(folder):  # the folder may be read-only
             _Record.read(folder).note_damage(join(folder, "/".join(parts[:3])))
 
 
 def _problem_of(uri: str, *, verify: bool = False) -> str | None:
-    """Return what is wrong with a dataset, by the names, sizes and times of its files.
+    """Return the first problem of a dataset, or None, by the names, sizes and times of its files.
 
-    A file that was changed after the manifest was written is compared with its checksum, and with
-    `verify` every file is.
+    The checksum of a file modified after the manifest is compared too. With `verify` every byte of
+    the dataset is read.
     """
     if verify:
         problems = verify_dataset(uri, processes=usable_cores()).problems
         return str(problems[0].message) if problems else None
     files = list_dataset(uri)
     try:
-        manifest = files.layout().manifest  # which is compared with the shards
+        manifest = files.layout().manifest  # compares the manifest with the shards
     except DatasetError as error:
         if is_fault(error):
             raise
@@ -349,13 +359,13 @@ def _crc_of(path: str) -> int:
 
 
 def _next_output(record: _Record, component: str, output: str) -> str:
-    """Return a folder as TFX names them, by number, or the one that an ended run has left."""
+    """Return the next numbered output folder, as TFX names them, or one left by a killed run."""
     folder = record.folder
     place = join(folder, f"{component}/{output}")
     make_folder(place)
     names = list_names(place) if exists(place) else ()  # a bucket has no empty folders
     numbers = [int(name) for name in names if name.isdecimal()]
-    made = [path for run in record.runs.values() for path in run.values()]  # or removed
+    made = [path for run in record.runs.values() for path in run.values()]  # may be removed by now
     made += record.unfinished.values()
     known = [int(p.rpartition("/")[2]) for p in made if p.startswith(f"{component}/{output}/")]
     last = max(numbers, default=0)

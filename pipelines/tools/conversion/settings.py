@@ -1,4 +1,4 @@
-"""What a conversion is asked to do, checked before anything is read.
+"""Check the settings of a conversion before any input is read.
 
 conversion = prepare("photos/", num_shards=8, layout="folder")
 check_places(conversion.source, "out/", None)
@@ -33,15 +33,22 @@ SETTINGS: Mapping[str, type[ExampleGenSettings]] = {
     "audio": AudioSettings,
 }
 _BALANCER = BalancerSettings.argument_names()
-_SHARED = {*_BALANCER} & {*ImageSettings.argument_names()}  # both components take them
+_SHARED = {*_BALANCER} & {*ImageSettings.argument_names()}  # settings of both components
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """What is to be done: options of the ExampleGen and of ShardBalancer, checked.
+    """The checked settings of a conversion.
 
-    `seen` is what the kind was recognised by; `splits` are shares for a hash, None: as inputs say;
-    `out` is the folder of the outputs, None for a dry run.
+    Args:
+        source: the path or address of the inputs.
+        kind: `image`, `text` or `audio`.
+        seen: the evidence for the kind, for messages.
+        splits: shares by split, assigned by a hash; None: the splits of the inputs.
+        example_gen: settings of the ExampleGen.
+        balancer: settings of ShardBalancer.
+        beam_pipeline_args: arguments for Beam.
+        out: the output folder; None for a dry run.
     """
 
     source: str
@@ -55,12 +62,12 @@ class Conversion:
 
     @property
     def settings(self) -> ExampleGenSettings:
-        """Of the ExampleGen."""
+        """The settings of the ExampleGen."""
         return SETTINGS[self.kind].from_arguments(self.example_gen)
 
     @property
     def selection(self) -> InputSelection:
-        """Which inputs are meant, and how they are split."""
+        """The selected inputs and their splits."""
         partition = None if self.splits is None else Partition(tuple(self.splits.items()))
         return InputSelection(
             base=self.source, patterns=ALL_FILES, partition=partition, unlisted=self.out
@@ -75,11 +82,18 @@ def prepare(
     beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> Conversion:
-    """Works out and checks what `convert` would do, which it takes these arguments from.
+    """Check arguments of `convert` and return the conversion.
+
+    Args:
+        source: the path or address of the inputs.
+        kind: as for `convert`.
+        splits: as for `convert`.
+        beam_pipeline_args: as for `convert`.
+        options: settings of the ExampleGen and of ShardBalancer.
 
     Raises:
-        InputError: the input is missing, or of no one kind.
-        ConfigError: a setting is not allowed.
+        InputError: the input is missing, or its kind is ambiguous.
+        ConfigError: a setting is invalid.
     """
     source = path_of("source", source)
     if kind not in (None, *KINDS):
@@ -100,7 +114,7 @@ def prepare(
     balancing = BalancerSettings(**balancer)
     if shares is not None:
         balancing.check_splits(list(shares))
-    if not is_remote(source):  # a link is as good as the file: only links within a folder are not
+    if not is_remote(source):  # follow a link to the source; links inside it have their own setting
         source = os.path.realpath(source) if os.path.islink(source) else os.path.abspath(source)
     return Conversion(
         source=source,
@@ -114,10 +128,14 @@ def prepare(
 
 
 def check_options(options: Mapping[str, object], *, kind: str | None = None) -> None:
-    """Refuses options that the components of a kind, or of any, do not have.
+    """Raise ConfigError for options that no component of this kind has.
+
+    Args:
+        options: settings by name.
+        kind: the kind of the inputs; None: allow the options of all kinds.
 
     Raises:
-        ConfigError: it names the option, its value, and the nearest that there is.
+        ConfigError: an option is unknown; the message has its value and the closest known name.
     """
     kinds = KINDS if kind is None else (kind,)
     known = [*dict.fromkeys(name for one in kinds for name in SETTINGS[one].argument_names())]
@@ -139,14 +157,19 @@ def _check_beam(arguments: Sequence[str] | None) -> None:
     ):
         rule = "flags as Beam takes them, such as ['--runner=DataflowRunner']"
         raise ConfigError.of("beam_pipeline_args", arguments, allowed=rule)
-    asks_for_beam(arguments or ())  # and has it
+    asks_for_beam(arguments or ())  # raises if Beam is needed but not installed
 
 
 def check_places(source: str, out: str, metadata: str | None) -> None:
-    """Refuses places that cannot be written to, or that the next run would take for inputs.
+    """Raise ConfigError for outputs that cannot be written or that the next run would read.
+
+    Args:
+        source: the path or address of the inputs.
+        out: the output folder.
+        metadata: the sqlite file of ML Metadata, or None.
 
     Raises:
-        ConfigError: it names the place.
+        ConfigError: an output is not allowed; the message names it.
     """
     for name, place in (("out", out), ("metadata", metadata or "")):
         if "\0" in place:
@@ -165,5 +188,5 @@ def check_places(source: str, out: str, metadata: str | None) -> None:
             advice="The next run would take the dataset for input",
         )
     if is_remote(out):
-        exists(out)  # raises where there is no such store, or no credentials for it
+        exists(out)  # raises if the store is missing or there are no credentials for it
     check_folder("out", out)

@@ -1,9 +1,9 @@
-"""What runs made, kept in ML Metadata as TFX's launcher keeps it; TFX itself is not imported.
+"""Record runs in ML Metadata in the form of TFX's launcher, without importing TFX.
 
     with open_store("out/metadata.sqlite") as store:
         record_run(store, "tfx-shards-convert", [Made("ImageExampleGen", {}, {"examples": uri})])
 
-Settings and numbers are those that the datasets tell of themselves.
+Settings and numbers are read from the datasets.
 """
 
 import contextlib
@@ -26,18 +26,19 @@ from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.location import read_manifest, read_origin
 from trainer_utils.format.json_text import Json
 
-_REFUSALS = {  # what sqlite says of the disk, and the system's number of it
+_REFUSALS = {  # messages of sqlite about the disk, and the error numbers of the system
     "database or disk is full": errno.ENOSPC,
     "disk I/O error": errno.EIO,
     "readonly database": errno.EROFS,
 }
 _EXAMPLES, _OTHERS = "Examples", {"datum_schema": "Schema", "datum_dataset": "Dataset"}
-_PROPERTIES = {"span": mlmd.INT, "version": mlmd.INT, SPLIT_NAMES: mlmd.STRING}  # of Examples
+# The properties of the artifact type Examples.
+_PROPERTIES = {"span": mlmd.INT, "version": mlmd.INT, SPLIT_NAMES: mlmd.STRING}
 
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-    """A component, and the uris of what it read and made, by the name of the input or output."""
+    """A run of a component, with the uris of its inputs and outputs by name."""
 
     component: str
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -46,10 +47,13 @@ class Made:
 
 @contextlib.contextmanager
 def open_store(path: str) -> Iterator[MetadataStore]:
-    """The store in a sqlite file, made where it is not there; one process at a time has it.
+    """Open the store in a sqlite file, creating it if missing, locked for one process at a time.
+
+    Args:
+        path: the sqlite file.
 
     Raises:
-        OSError: with the file's name, what ML Metadata says of a disk.
+        OSError: the disk is full, read-only or failing; the error has the name of the file.
     """
     config = mlmd.ConnectionConfig()
     config.sqlite.filename_uri = path
@@ -57,7 +61,7 @@ def open_store(path: str) -> Iterator[MetadataStore]:
     try:
         with folder_lock(os.path.dirname(path)):
             yield MetadataStore(config)
-    except Exception as error:  # a RuntimeError, or one of ML Metadata's own
+    except Exception as error:  # a RuntimeError, or an error class of ML Metadata
         if (number := _refusal_of(error)) is not None:
             raise OSError(number, os.strerror(number), path) from error
         raise
@@ -72,13 +76,13 @@ def _refusal_of(error: Exception) -> int | None:
 def record_run(
     store: MetadataStore, pipeline: str, steps: Sequence[Made], *, is_cached: bool = False
 ) -> None:
-    """Keeps a run of a pipeline.
+    """Record a run of a pipeline.
 
     Args:
-        store: of `open_store`.
-        pipeline: its name.
-        steps: in the order in which they ran.
-        is_cached: whether nothing had to be made.
+        store: a store from `open_store`.
+        pipeline: the name of the pipeline.
+        steps: the runs of components, in order.
+        is_cached: whether all outputs came from the cache.
     """
     now = datetime.datetime.now(datetime.timezone.utc).isoformat()
     run = [_context(store, "pipeline", pipeline), _context(store, "pipeline_run", now)]
@@ -117,7 +121,7 @@ def _context(store: MetadataStore, kind: str, name: str) -> mlmd.Context:
 
 
 def _artifact(store: MetadataStore, kind: str, uri: str, is_new: bool) -> mlmd.Artifact:
-    """What the store has at a uri, else what is there."""
+    """Return the artifact of the store at a uri, or a new one from the dataset there."""
     known = [one for one in store.get_artifacts_by_uri(uri) if one.type == kind]
     if known and not is_new:
         found: mlmd.Artifact = known[-1]
@@ -143,7 +147,7 @@ def _artifact(store: MetadataStore, kind: str, uri: str, is_new: bool) -> mlmd.A
 
 
 def _fill(properties: Any, values: Mapping[str, Any]) -> None:
-    """Sets properties: numbers and texts as they are, all else as JSON; None is none."""
+    """Set properties: numbers and strings unchanged, other values as JSON; None is skipped."""
     for name, value in values.items():
         if isinstance(value, int):
             properties[name].int_value = value

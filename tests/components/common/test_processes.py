@@ -1,4 +1,4 @@
-"""Processes of a pool: how they end, and that the program that calls them stays as it is."""
+"""Processes of a pool end in every case, and do not change the calling program."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 import pool_work as work  # noqa: E402
 
-SECONDS = 120  # after which a process counts as hanging
+SECONDS = 120  # a process that takes longer hangs
 QUEUED = [bytes(100_000)] * 3000  # 300 MB, more than any pipe holds
 
 
@@ -29,7 +29,7 @@ def pool():
 
 
 def run_script(script: str, *arguments: object) -> "subprocess.Popen[str]":
-    """Start a program without a guard round its main part, in a session of its own."""
+    """Start a program without an `if __name__` guard, in a new session."""
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{HERE}"},

@@ -1,4 +1,4 @@
-"""Tables that say the same in every form, and the columns they hold."""
+"""Build tables in several formats with the same content."""
 
 import io
 from typing import Any

@@ -1,4 +1,4 @@
-"""Chats become tokens with a mask of what the assistant wrote."""
+"""Chats become tokens with a mask of the assistant's tokens."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def parts(template: ChatTemplate, chat: list[dict]) -> tuple[str, list[str]]:
     return text, [text[slice(*span)] for span in spans]
 
 
-def test_a_plain_template_is_roles_and_contents():
+def test_plain_template_renders_roles_and_contents():
     chat = [*CHAT[:2], {"role": "assistant", "content": None, "tool_calls": [CALL]}]
     text, own = parts(ChatTemplate(), chat)
     call = json.dumps(CALL)
@@ -47,18 +47,18 @@ def test_a_plain_template_is_roles_and_contents():
     assert own == ["2, größer.\n\n", f"{call}\n\n"]
 
 
-def test_messages_of_sharegpt_are_renamed():
+def test_sharegpt_roles_are_renamed():
     chat = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]
     assert parts(ChatTemplate(), chat) == ("user:\nHi\n\nassistant:\nHello\n\n", ["Hello\n\n"])
 
 
-def test_a_template_without_marks_masks_what_each_answer_adds():
+def test_template_without_marks_masks_each_answer():
     text, own = parts(ChatTemplate(CHATML), CHAT)
     assert text.startswith("<|im_start|>user\n1 + 1?<|im_end|>\n<|im_start|>assistant\n2, ")
     assert own == ["2, größer.<|im_end|>\n", "Yes.<|im_end|>\n"]
 
 
-def test_a_template_with_marks_masks_what_is_between():
+def test_template_with_marks_masks_the_text_between_them():
     template = ChatTemplate(MARKED, {"bos_token": "<s>", "eos_token": "</s>"})
     text, own = parts(template, CHAT)
     assert text == "<s>Q: 1 + 1?\nA: 2, größer.</s>Q: Sure?\nA: Yes.</s>"
@@ -75,7 +75,7 @@ def test_a_template_with_marks_masks_what_is_between():
         (ChatTemplate(CHATML.replace("content'] +", "content'] | upper | last +")), [], ""),
     ],
 )
-def test_a_chat_that_a_template_refuses_is_an_error(template, chat, problem):
+def test_chat_that_the_template_rejects_raises(template, chat, problem):
     if not problem:
         assert template.render(chat) == ("", [])
         return
@@ -83,14 +83,14 @@ def test_a_chat_that_a_template_refuses_is_an_error(template, chat, problem):
         template.render(chat)
 
 
-def test_a_template_that_changes_earlier_messages_is_refused():
+def test_template_that_changes_earlier_messages_raises():
     changing = "{{ messages | length }}" + CHATML
     with pytest.raises(ChatError, match=r"put {% generation %}"):
         ChatTemplate(changing).render(CHAT)
 
 
 def make_tokenizer(folder: Path, **files: str) -> str:
-    """Return the path of a tokenizer of bytes, with files next to it."""
+    """Write a byte tokenizer and files next to it; return its path."""
     tokenizers = pytest.importorskip("tokenizers")
     folder.mkdir()
     alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
@@ -116,14 +116,14 @@ def test_a_template_is_found_next_to_the_tokenizer(tmp_path):
     assert load_template("gpt2").source == load_template(str(tmp_path / "x.json")).source == ""
 
 
-def test_a_template_that_jinja_does_not_read_is_refused(tmp_path):
+def test_invalid_jinja_template_raises(tmp_path):
     path = make_tokenizer(tmp_path / "a", chat_template__jinja="{% for %}")
     with pytest.raises(ConfigError, match="chat template Jinja reads"):
         load_template(path)
 
 
 def tokens_and_mask(path: str, record: dict) -> tuple[str, str]:
-    """Return the text of the tokens, and that of those that the mask has."""
+    """Return the text of all tokens, and the text of the masked tokens."""
     import tokenizers
 
     tokenizer = tokenizers.Tokenizer.from_file(path)
@@ -151,7 +151,7 @@ def test_tokens_of_chats_have_a_mask_of_the_assistant(tmp_path):
     )
 
 
-def test_a_chat_that_the_template_refuses_is_a_reject(tmp_path):
+def test_chat_that_the_template_rejects_is_a_reject(tmp_path):
     config = json.dumps({"chat_template": MARKED, "bos_token": "<s>", "eos_token": "</s>"})
     path = make_tokenizer(tmp_path / "a", tokenizer_config__json=config)
     rows = [{"messages": CHAT}, {"messages": [{"role": "tool", "content": "x"}]}]
@@ -163,7 +163,7 @@ def test_a_chat_that_the_template_refuses_is_a_reject(tmp_path):
     assert (reject["source"], reject["code"]) == ("train.jsonl:2", "BAD_CHAT")
 
 
-def test_packs_of_chats_count_the_assistant_alone(tmp_path):
+def test_packed_chats_count_only_the_assistant(tmp_path):
     path = make_tokenizer(tmp_path / "a", chat_template__jinja=CHATML)
     data = json.dumps({"messages": CHAT}) + "\n"
     source = write_files(tmp_path / "in", {"train.jsonl": data})
@@ -175,7 +175,7 @@ def test_packs_of_chats_count_the_assistant_alone(tmp_path):
         pack = trainer_utils.PackOptions(length=length, eos=eos)
         batches = trainer_utils.iterate(str(tmp_path / "out"), "train", batch_size=1, pack=pack)
         batch = next(iter(batches))
-        # A weight belongs to the target, which is the next token.
+        # A weight applies to the target, which is the next token.
         ends = [0.0] if eos is None else [float(mask[-1]), 0.0]
         expected = [*mask[1:].astype(float), *ends]
         assert batch["loss_mask"][0, : len(expected)].tolist() == expected

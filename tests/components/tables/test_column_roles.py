@@ -1,4 +1,4 @@
-"""Labels, and the ids that they become; columns of texts."""
+"""Labels, their ids, and text columns."""
 
 import unicodedata
 
@@ -16,7 +16,7 @@ LABELS = st.lists(TEXTS.map(lambda text: unicodedata.normalize("NFC", text)), mi
 
 
 @given(LABELS)
-def test_an_id_is_the_place_among_the_labels_sorted_by_their_bytes(labels):
+def test_label_ids_follow_the_byte_order_of_labels(labels):
     vocabulary = make_vocabularies({"label": labels}, given={})["label"]
     assert list(vocabulary) == sorted({*labels}, key=lambda label: label.encode())
     ids = label_ids(pa.array([*labels, None]), vocabulary).to_pylist()
@@ -25,21 +25,21 @@ def test_an_id_is_the_place_among_the_labels_sorted_by_their_bytes(labels):
     assert lists == [ids[:-1], []]
 
 
-def test_a_given_one_keeps_its_order_and_gives_no_id_to_others():
+def test_given_vocabulary_keeps_order_and_excludes_others():
     made = make_vocabularies({"label": {"a", "b"}}, given={"label": ("b", "c")})
     assert made == {"label": ("b", "c")}
     assert label_ids(pa.array(["a", "b", "c"]), made["label"]).to_pylist() == [None, 0, 1]
 
 
 @pytest.mark.parametrize("form", ["NFD", "NFKD"])
-def test_a_label_in_two_forms_of_unicode_is_two_classes_only_where_the_user_says_so(form):
+def test_labels_in_two_unicode_forms_need_a_vocabulary(form):
     labels = ("caf\u00e9", unicodedata.normalize(form, "caf\u00e9"))
     with pytest.raises(InputError, match=r"'cafe\\u0301' and 'caf\\xe9', which look alike"):
         make_vocabularies({"label": {*labels, "dog"}}, given={})
     assert make_vocabularies({"label": {*labels}}, given={"label": labels}) == {"label": labels}
 
 
-def test_a_column_of_lists_holds_no_texts():
+def test_list_column_as_text_raises():
     rows = Rows({"text": pa.array([["a", "b"], ["c"]])}, found=2)
     with pytest.raises(InputError, match="text"):
         TextRules().apply(rows, ["text"])

@@ -1,6 +1,6 @@
-"""Tables of delimited texts: headers, delimiters, quotes and empty fields.
+"""Delimited tables: headers, delimiters, quotes and empty fields.
 
-Rows, from file to columns, are those of Python's `csv`, whatever is read at a time.
+The rows must equal the rows of Python's `csv` for every block size.
 """
 
 import csv
@@ -29,14 +29,14 @@ ROWS = st.lists(st.lists(FIELDS, min_size=2, max_size=4), max_size=8)
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen() -> Iterator[None]:
-    """For each error pyarrow looks through all objects of the process that are not frozen."""
+    """Freeze all objects: for each error, pyarrow scans every object that is not frozen."""
     gc.freeze()
     yield
     gc.unfreeze()
 
 
 class OneFile:
-    """Inputs of one file."""
+    """Inputs with a single file."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -48,7 +48,7 @@ class OneFile:
 def rows_of(
     data: bytes, *, block_bytes: int, piece_bytes: int, quoting: str = "csv"
 ) -> list[list[str] | None]:
-    """Each row's fields; None for one with too few or too many."""
+    """Return the fields of each row, or None for a row with too few or too many."""
 
     def cut(stream, whole, **given):
         return pieces.cut(stream, whole, piece_bytes=piece_bytes, **given)
@@ -104,7 +104,7 @@ MARK = st.sampled_from(["", "\ufeff"])
     mark=MARK,
     **SIZES,
 )
-def test_what_pythons_writer_wrote_is_read_as_it_stands(rows, end, quoting, mark, block, piece):
+def test_output_of_python_csv_writer_is_read_unchanged(rows, end, quoting, mark, block, piece):
     text = written(rows, end, quoting)
     data = (mark + HEADER + text).encode()
     assert rows_of(data, block_bytes=block, piece_bytes=piece) == expected(text)
@@ -112,9 +112,7 @@ def test_what_pythons_writer_wrote_is_read_as_it_stands(rows, end, quoting, mark
 
 @settings(deadline=None, max_examples=200)
 @given(tokens=st.lists(st.sampled_from(TOKENS), max_size=40), mark=MARK, **SIZES)
-def test_quotes_that_stand_anywhere_are_read_as_python_reads_them_or_refused(
-    tokens, mark, block, piece
-):
+def test_any_quotes_are_read_like_python_csv_or_refused(tokens, mark, block, piece):
     text = "".join(tokens)
     data = (mark + HEADER + text).encode()
     found = rows_or_refusal(data, block_bytes=block, piece_bytes=piece)
@@ -127,7 +125,7 @@ def test_quotes_that_stand_anywhere_are_read_as_python_reads_them_or_refused(
 
 @settings(deadline=None, max_examples=200)
 @given(tokens=st.lists(st.sampled_from(TOKENS), max_size=40), mark=MARK, **SIZES)
-def test_without_quoting_every_quote_is_a_character(tokens, mark, block, piece):
+def test_without_quoting_quotes_are_ordinary_characters(tokens, mark, block, piece):
     text = "".join(tokens)
     data = (mark + HEADER + text).encode()
     found = rows_of(data, block_bytes=block, piece_bytes=piece, quoting="none")
@@ -144,7 +142,7 @@ def test_text_after_a_closing_quote_is_refused_with_a_cure(row):
     assert found == [["1", "2", "3"], row.split(",")]
 
 
-def test_the_first_row_names_the_columns_whatever_stands_round_it(convert):
+def test_blank_lines_and_spaces_around_the_header_are_ignored(convert):
     dataset = convert({"t.csv": '\n\r\n text ,"the ""best"" label",größe\na,b,1\n'})
     assert dataset.by_id() == {
         "t.csv:1": {"text": [b"a"], 'the "best" label': [b"b"], "größe": [1]}
@@ -161,7 +159,7 @@ def test_a_table_may_have_any_delimiter(convert, delimiter):
     }
 
 
-def test_an_empty_field_is_missing_and_a_quoted_one_is_an_empty_text(convert):
+def test_empty_field_is_missing_and_quoted_one_is_empty_string(convert):
     dataset = convert({"t.csv": 'a,b,n\n,x,1\n"",y,2\n'})
     assert dataset.by_id() == {
         "t.csv:1": {"b": [b"x"], "n": [1]},
@@ -169,9 +167,9 @@ def test_an_empty_field_is_missing_and_a_quoted_one_is_an_empty_text(convert):
     }
 
 
-# Headers are believed where they can be nothing else; else one question, and no row is lost -------
+# A clear header is accepted. In doubt, one question is asked, and no row is lost ------------------
 
-# First rows of tables as people publish them, each with rows below it.
+# First rows of published tables, each with rows below it.
 HEADERS = {
     "reviews": (["text", "label"], [["A lovely film", "pos"], ["A bore", "neg"]]),
     "IMDB": (["review", "sentiment"], [["One of the best", "positive"], ["Bad", "negative"]]),
@@ -214,7 +212,7 @@ ROWS = {
 }
 
 
-def test_a_header_is_believed_and_a_row_of_values_is_not():
+def test_headers_are_accepted_and_rows_of_values_are_not():
     for case, (first, rows) in HEADERS.items():
         assert judge_header(first, rows)[0] is None, case
     for case, (first, rows) in ROWS.items():
@@ -233,7 +231,7 @@ FILES: dict[str, dict[str, bytes | str]] = {
 }
 
 
-def test_tables_without_a_header_ask_one_question_and_the_answer_keeps_every_row(convert):
+def test_table_without_header_asks_for_names_and_keeps_all_rows(convert):
     for files in FILES.values():
         with pytest.raises(InputError, match=r"column_names=\['text', 'label'\].*header=True"):
             convert(files)
@@ -242,7 +240,7 @@ def test_tables_without_a_header_ask_one_question_and_the_answer_keeps_every_row
         assert len(dataset.vocabulary()) == 2
 
 
-def test_the_first_row_is_a_header_where_the_user_says_so(convert):
+def test_header_setting_makes_the_first_row_a_header(convert):
     for first, columns in (("text,,label", None), ("a,a,b", None), ("1,2,3", {"1", "2", "3"})):
         files = {"t.csv": f"{first}\n0,good,pos\n1,bad,neg\n"}
         with pytest.raises(InputError):
@@ -265,7 +263,7 @@ def test_the_first_row_is_a_header_where_the_user_says_so(convert):
         ),
     ],
 )
-def test_a_header_that_another_character_divides_is_no_name(convert, delimiter, names):
+def test_header_with_another_delimiter_raises(convert, delimiter, names):
     lines = [names, *([str(number)] * len(names) for number in range(3))]
     files = {"t.csv": "".join(f"{delimiter.join(line)}\n" for line in lines)}
     with pytest.raises(InputError, match="Name what divides them") as refused:
@@ -283,7 +281,7 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
-def test_the_index_that_pandas_writes_without_a_name_is_called_index(convert, frame):
+def test_unnamed_pandas_index_is_named_index(convert, frame):
     dataset = convert({"t.csv": frame.to_csv()})
     expected = frame.rename_axis("index").reset_index().to_dict("records")
     values = [
@@ -295,7 +293,7 @@ def test_the_index_that_pandas_writes_without_a_name_is_called_index(convert, fr
     assert found == [pytest.approx(row) for row in values]
 
 
-def test_a_first_row_without_a_first_value_is_no_header(convert):
+def test_first_row_with_empty_first_field_is_not_a_header(convert):
     for row in (",A lovely film,pos\n", ",5,3\n", ",index,5\n"):
         with pytest.raises(InputError, match=r"header=True"):
             convert({"t.csv": row + "1,A bore,neg\n2,Nice,pos\n"})

@@ -11,7 +11,7 @@ from tests.components.plain_runs import convert, read_records, write_files
 from tests.components.tables.table_files import parquet_of
 from trainer_utils.format import InputError
 
-# As `datasets` 3.6 writes them: datasets.Features(...).to_dict() in schema.metadata["huggingface"].
+# From `datasets` 3.6: datasets.Features(...).to_dict() in schema.metadata["huggingface"].
 FEATURES = {
     "text": {"dtype": "string", "_type": "Value"},
     "label": {"names": ["neg", "pos"], "_type": "ClassLabel"},
@@ -44,7 +44,7 @@ def test_class_names_are_found_in_every_form():
 
 
 @pytest.mark.parametrize("value", [b"", b"nope", b"[]", b"{}", b'{"info": {"features": null}}'])
-def test_metadata_of_another_form_names_no_classes(value):
+def test_unknown_metadata_gives_no_class_names(value):
     assert class_names({b"huggingface": value}) == {}
     assert class_names(None) == {}
 
@@ -74,7 +74,7 @@ def test_a_split_without_labels_is_kept_without_them(tmp_path):
     assert [record["label"] for record in records["train"]] == [[0], [1]]
 
 
-def test_a_missing_label_in_a_labelled_split_is_a_reject(tmp_path):
+def test_missing_label_in_a_labelled_split_is_a_reject(tmp_path):
     files = {"train.parquet": labelled(0, -1, None, 1)}
     source = write_files(tmp_path / "in", files)
     converted = convert(source, tmp_path / "out", max_reject_fraction=0.5)
@@ -107,7 +107,7 @@ def test_lists_of_classes_become_lists_of_ids(tmp_path):
         ),
     ],
 )
-def test_classes_that_do_not_fit_are_refused_with_a_cure(tmp_path, files, problem):
+def test_class_names_that_do_not_fit_raise_with_a_fix(tmp_path, files, problem):
     source = write_files(tmp_path / "in", files)
     with pytest.raises(InputError, match=problem) as info:
         convert(source, tmp_path / "out")

@@ -1,4 +1,4 @@
-"""Rows of JSON: lines, documents, and the columns of their objects."""
+"""Rows of JSON: lines, documents, and the columns of objects."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ from trainer_utils.format import InputError
 
 REPOSITORY = Path(__file__).parents[3]
 
-# What Arrow's reader of JSON does not survive is read in a process of its own.
+# Runs in a separate process, since Arrow's JSON reader could crash it.
 CRASHES = """
 import json, sys
 from components.tables import json_rows
@@ -25,7 +25,7 @@ print(json.dumps([rows.found, rows.columns["text"].to_pylist(), [row.line for ro
 
 
 @pytest.mark.e2e
-def test_a_line_of_json_that_arrow_does_not_survive_is_rejected():
+def test_json_line_that_crashes_arrow_is_rejected():
     deep = ['{"a":' * 10**6 + "1" + "}" * 10**6, "[" * 10**6]
     for lines, bad in (
         (["null", '{"text": "a"}', '{"text": "b"}'], [0]),
@@ -42,7 +42,7 @@ def test_a_line_of_json_that_arrow_does_not_survive_is_rejected():
         assert json.loads(done.stdout) == [len(lines), ["a", "b"], bad]
 
 
-def test_no_text_is_made_of_what_is_no_number(convert):
+def test_nan_and_infinity_among_strings_raise(convert):
     for value in ("NaN", "-Infinity", "[NaN]", '[Infinity, "b"]'):
         first = '["a"]' if "[" in value else '"a"'
         data = f'{{"text": "t", "x": {first}}}\n{{"text": "u", "x": {value}}}\n'
@@ -59,7 +59,7 @@ def test_a_packed_file_of_json_gives_the_same_rows(convert):
             assert sorted(convert({name: packed}).texts().values()) == texts
 
 
-def test_a_file_of_json_that_is_not_whole_is_refused(convert):
+def test_truncated_json_file_raises(convert):
     for end in ("", "}", "]}", "},", ",}", '"', '}, "b": 1 2}'):
         data = '{"a": {"text": "x", "n": [1]}, "c": {"text": "y"' + end
         with pytest.raises(InputError, match=r"'t\.json': expected JSON"):
@@ -75,7 +75,7 @@ MIXTURES = {
 
 
 @pytest.mark.parametrize("values", MIXTURES.values(), ids=MIXTURES)
-def test_numbers_among_texts_are_the_same_texts_wherever_a_file_is_cut(convert, values):
+def test_numbers_among_strings_do_not_depend_on_the_cut(convert, values):
     lines = [f'{{"text": {v}, "x": {v}, "label": {v}}}\n' for v in values]
     numbers = sum('"' not in value for value in values)
     together = convert({"t.jsonl": "".join(lines)})

@@ -62,13 +62,13 @@ def test_an_empty_chat_is_a_chat(tmp_path):
 VALUES = [{"b": [1, {"c": None}]}, {"b": []}, None, 5, "x", [1, "y", 2.5]]
 
 
-def test_any_value_is_kept_as_json_where_asked(tmp_path):
+def test_any_value_can_be_kept_as_json(tmp_path):
     data = lines([{"a": value, "n": 1} for value in VALUES])
     found = texts_in(tmp_path, {"train.jsonl": data}, "a", columns={"a": "json"})
     assert found == VALUES
 
 
-def test_structs_of_parquet_are_kept_as_json_where_asked(tmp_path):
+def test_parquet_structs_can_be_kept_as_json(tmp_path):
     kind = pa.struct(
         [
             ("when", pa.timestamp("s")),
@@ -97,13 +97,13 @@ def test_structs_of_parquet_are_kept_as_json_where_asked(tmp_path):
     ],
     ids=str,
 )
-def test_a_value_that_is_no_feature_is_refused_with_a_cure(tmp_path, files):
+def test_value_that_cannot_be_a_feature_raises_with_a_fix(tmp_path, files):
     source = write_files(tmp_path / "in", files)
     with pytest.raises(InputError, match=r"columns={'x': 'json'} \(--column x=json\)"):
         convert(source, tmp_path / "out")
     assert texts_in(tmp_path, files, "x", columns={"x": "json"})[0] is not None
 
 
-def test_a_list_of_messages_alone_is_a_chat():
+def test_only_a_list_of_messages_is_a_chat():
     assert all(map(is_chat, [*CHATS, *SHAREGPT]))
     assert not any(map(is_chat, [[], None, "x", {}, [{"role": "user"}], [CHATS[0][0], "x"]]))

@@ -1,4 +1,4 @@
-"""Of which kind a column is, decided by all of its values."""
+"""The type of a column is inferred from all of its values."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ from trainer_utils.format import InputError
 
 
 def check_columns(rows: dict[str, Any], columns: dict[str, tuple[list[Any], list[Any]]]) -> None:
-    """Each column is as expected, by values and types: 1 and 1.0 are not the same."""
+    """Assert that the columns have the expected values and types; 1 and 1.0 differ."""
     found = {
         name: [row.get(name) for row in list(rows.values())[: len(expected)]]
         for name, (_, expected) in columns.items()
@@ -28,7 +28,7 @@ def check_columns(rows: dict[str, Any], columns: dict[str, tuple[list[Any], list
 
 
 def as_rows(columns: dict[str, tuple[list[Any], list[Any]]]) -> list[dict[str, Any]]:
-    """The values of columns as rows; those of short columns are missing at the end."""
+    """Return columns as rows, with short columns padded by None."""
     count = max(len(values) for values, _ in columns.values())
     padded = {
         name: [*values, *[None] * (count - len(values))] for name, (values, _) in columns.items()
@@ -66,14 +66,14 @@ TEXT_COLUMNS: dict[str, tuple[list[str], list[Any]]] = {
 
 
 @pytest.mark.parametrize("layout", ["csv", "json"])
-def test_a_column_of_texts_is_what_all_of_its_values_are(convert, layout):
+def test_type_of_a_string_column_fits_all_values(convert, layout):
     rows = as_rows(TEXT_COLUMNS)
     keyed = json.dumps({number: {"label": row} for number, row in enumerate(rows)})
     data = table(rows, "csv") if layout == "csv" else keyed
     check_columns(in_order(convert({f"t.{layout}": data}).by_id()), TEXT_COLUMNS)
 
 
-# Texts that some reader of numbers takes, but that no program writes for a number.
+# Strings that some parser accepts as numbers, but that no program writes for a number.
 CODES = [
     *("08123", "007", "-01", "00", "+5", " +5 ", "\u00a05", "1_000", "1,000", "0x10", "0b1"),
     *("1e5", "12E3", "nan", "NaN", "inf", "Infinity", "-0", "5.", "+.5", "+0.5", "00.5", "1.2.3"),
@@ -83,8 +83,8 @@ CODES = [
 
 
 @pytest.mark.parametrize("layout", ["csv", "tsv", "jsonl", "json", "parquet"])
-def test_what_would_not_be_written_so_again_is_text_and_so_is_its_whole_column(convert, layout):
-    """Each code stands in a column of its own, among numbers."""
+def test_one_code_makes_the_whole_column_strings(convert, layout):
+    """Put each code into a separate column, among numbers."""
     columns = {f"x{index}": ["12", code, "7", "-40"] for index, code in enumerate(CODES)}
     names = ["m", *columns]
     rows = [
@@ -108,7 +108,7 @@ def test_what_would_not_be_written_so_again_is_text_and_so_is_its_whole_column(c
     assert kinds == dict.fromkeys(CODES, "string")
 
 
-# What Arrow's reader takes for what it is, or for something near.
+# Columns that Arrow reads with the right type or a similar one.
 JSON_COLUMNS: dict[str, tuple[list[Any], list[Any]]] = {
     "mixed numbers": ([1, 2.5], [[1.0], [2.5]]),
     "exact": ([2**53 + 1, -(2**53) - 1], [[2**53 + 1], [-(2**53) - 1]]),
@@ -125,7 +125,7 @@ JSON_COLUMNS: dict[str, tuple[list[Any], list[Any]]] = {
     "late number": ([None, None, 3], [None, None, [3]]),
     "escapes": (["\U0001f600", "é", '"\\\n'], [["😀".encode()], ["é".encode()], [b'"\\\n']]),
 }
-# And what it cannot read, or not exactly.
+# Columns that Arrow cannot read, or not exactly.
 MIXED_COLUMNS: dict[str, tuple[list[Any], list[Any]]] = {
     "number first": ([1, "a"], [[b"1"], [b"a"]]),
     "text first": (["a", 1.5], [[b"a"], [b"1.5"]]),
@@ -137,10 +137,10 @@ MIXED_COLUMNS: dict[str, tuple[list[Any], list[Any]]] = {
 }
 
 
-def test_a_field_of_lines_of_json_is_what_all_of_its_values_are(convert):
+def test_type_of_a_json_field_fits_all_values(convert):
     for columns, end in (
         (JSON_COLUMNS, "\n"),
-        (JSON_COLUMNS, "\n\n"),  # which Arrow is not asked to count
+        (JSON_COLUMNS, "\n\n"),  # blank lines, so that Arrow's result is not used
         *(({name: column}, "\n") for name, column in MIXED_COLUMNS.items()),
         (JSON_COLUMNS | MIXED_COLUMNS, "\n"),
     ):
@@ -148,10 +148,10 @@ def test_a_field_of_lines_of_json_is_what_all_of_its_values_are(convert):
         check_columns(in_order(convert({"t.jsonl": lines}).by_id()), columns)
 
 
-MISSING = ["NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None"]  # as pandas 2 has it
+MISSING = ["NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None"]  # the words of pandas 2
 
 
-def test_words_for_a_missing_value_among_numbers_are_such_and_words_among_words(convert):
+def test_missing_value_words_count_only_among_numbers(convert):
     columns = {
         "ints": ["7", *MISSING, "-2"],
         "floats": [*MISSING, "1.5", "3"],
@@ -174,7 +174,7 @@ def test_words_for_a_missing_value_among_numbers_are_such_and_words_among_words(
     assert in_order(found)["t.csv:1"] == {**found["t.csv:1"], "ints": [7.0], "floats": [b"NA"]}
 
 
-def test_what_a_column_is_may_be_said(convert):
+def test_column_types_can_be_set(convert):
     text = "words,stars,zip,code,note,mood\na,1,007,5,x,1\nb,2,123,6,y,2\n"
     kinds = dict(words="text", stars="float", zip="string", code="label", note="ignore")
     dataset = convert({"t.csv": text}, columns=kinds, lowercase=True)
@@ -186,13 +186,13 @@ def test_what_a_column_is_may_be_said(convert):
     assert dataset.vocabulary("code") == ["5", "6"]
 
 
-# Texts that are numbers, against Python's own `int` and `float` -----------------------------------
+# Strings that are numbers, compared with Python's `int` and `float` -------------------------------
 
 FLOAT32 = float(np.finfo(np.float32).max)
 
 
 @given(st.integers(-(2**63), 2**63 - 1) | st.floats(-FLOAT32, FLOAT32))
-def test_every_number_as_python_writes_it_is_one_in_lists_and_in_tables(number):
+def test_every_python_number_is_read_as_a_number(number):
     text = repr(number)
     kind = "int" if isinstance(number, int) else "float"
     for values in ([text], [text, "1" if kind == "int" else "0.25"]):
@@ -205,8 +205,8 @@ def test_every_number_as_python_writes_it_is_one_in_lists_and_in_tables(number):
 
 
 @given(st.text(st.sampled_from("0123456789+-_.,eExn aif \uff11\u0663"), min_size=1, max_size=8))
-def test_what_is_taken_for_a_number_can_be_written_again_as_it_was(text):
-    """Python's own reading is the truth: a number that it reads, and writes in the same way."""
+def test_strings_read_as_numbers_can_be_written_back(text):
+    """Compare with Python: a number is a string that Python reads, and writes in the same way."""
     facts = column_facts(pa.array([text]), np.arange(1), are_texts=True)
     try:
         decided = decide_column("x", [(0, facts)], given=None, is_text=False, place=lambda *_: "")

@@ -59,7 +59,7 @@ def test_a_column_of_parquet_keeps_its_type(convert, names):
     assert found == {name: expected for name, (_, expected) in columns.items()}
 
 
-def test_a_value_that_is_missing_in_a_list_is_an_error_that_names_the_column(convert):
+def test_null_in_a_list_raises_and_names_the_column(convert):
     for values in ([[1, None], [2]], [["a"], [None, "b"]]):
         for name, data in {
             "t.jsonl": "".join(json.dumps({"n": 1, "x": value}) + "\n" for value in values),
@@ -79,11 +79,11 @@ def read(data: bytes, ignored: str = "") -> dict[str, list[Any]]:
 GROUPS = 3
 
 
-def test_a_time_that_would_be_another_is_an_error_and_may_be_left_out():
+def test_inexact_time_raises_and_its_column_can_be_ignored():
     for times in (
         pa.array([-(2**50)] * 3, pa.timestamp("ms")),  # before year 1
         pa.array([2**50] * 3, pa.timestamp("ms")),  # after year 9999
-        pa.array([1] * 3, pa.time64("ns")),  # of a nanosecond
+        pa.array([1] * 3, pa.time64("ns")),  # one nanosecond
     ):
         data = parquet_of({"k": [1, 2, 3], "x": times}, row_group_size=1, version="2.6")
         with pytest.raises(InputError, match=r"column 'x'.*'ignore'"):
@@ -91,6 +91,6 @@ def test_a_time_that_would_be_another_is_an_error_and_may_be_left_out():
         assert read(data, "x") == {"k": [1, 2, 3]}
 
 
-def test_a_column_whose_name_begins_anothers_is_itself():
+def test_column_name_may_be_a_prefix_of_another():
     columns = {"x.y": [1, 2, 3], "x": ["a", "b", "c"]}
     assert read(parquet_of(columns, row_group_size=1)) == columns

@@ -1,4 +1,4 @@
-"""Cutting files where rows end, against an automaton that reads a byte at a time."""
+"""Files are cut between rows, like an automaton that reads one byte at a time."""
 
 import io
 import itertools
@@ -17,10 +17,10 @@ DELIMITERS = st.sampled_from([b",", b";", b"\t", b" "])
 
 
 def rows_by_hand(data: bytes, delimiter: bytes) -> tuple[list[int], bool, int | None]:
-    """Where rows end, whether the data ends between quotes, and where the first stray quote is.
+    """Return the ends of rows, whether the data ends inside quotes, and the first stray quote.
 
-    A quote opens a field only where the field begins. Between quotes, a doubled one is a
-    character, and a single one closes. A quote is stray if it closes a field that goes on after it.
+    A quote opens a field only at the beginning of the field. Inside quotes, a doubled quote is a
+    character, and a single one closes the field. A closing quote is stray if text follows it.
     """
     ends, state, closing, stray = [], "begin", 0, None
     for place, octet in enumerate(data):
@@ -50,7 +50,7 @@ def cut_in_blocks(data: bytes, block_bytes: int, *, start: int = 0, **settings) 
 
 
 def check_parts(parts: list, data: bytes, ends: list[int], *, start: int, most: int) -> None:
-    """The parts lie end to end, end where rows do, and every row is too long or in a piece."""
+    """Assert that the parts are contiguous and end between rows, and that long rows are alone."""
     bounds = [(part.start, part.stop) for part in parts]
     assert [begin for begin, _ in bounds] == [start, *(end for _, end in bounds)][: len(bounds)]
     assert (bounds[-1][1] if bounds else start) == len(data)
@@ -65,7 +65,7 @@ BLOCKS = st.one_of(st.integers(1, 45), st.just(1 << 20))
 
 @settings(max_examples=500)
 @given(DATA, DELIMITERS, BLOCKS, st.integers(1, 60), st.data())
-def test_a_table_is_cut_or_refused_where_the_automaton_says(data, delimiter, block, size, more):
+def test_tables_are_cut_or_refused_like_the_automaton(data, delimiter, block, size, more):
     ends, is_open, stray = rows_by_hand(data, delimiter)
     if is_open or stray is not None:
         with pytest.raises(BadQuote) as error:
@@ -85,7 +85,7 @@ def test_a_table_is_cut_or_refused_where_the_automaton_says(data, delimiter, blo
 
 
 @pytest.mark.parametrize("place", ["first", "middle", "last", "last without an end", "alone"])
-def test_a_row_that_is_too_long_stands_by_itself(place):
+def test_row_that_is_too_long_is_a_separate_piece(place):
     few = b"a,b\n" * 5
     quoted, plain = b'"' + b"x\n" * 400 + b'"\n', b"x" * 800 + b"\n"
     for block in (7, 500):
@@ -118,7 +118,7 @@ def test_a_row_that_is_too_long_stands_by_itself(place):
         (b"caf\xe9", "NOT_UTF8", "encoding='latin-1'"),
     ],
 )
-def test_what_is_no_text_is_named_with_a_cure_that_fits(data, code, advice):
+def test_binary_data_is_named_with_a_fitting_fix(data, code, advice):
     found = pieces.text_problem(data)
     assert found is not None
     assert found[0] == code

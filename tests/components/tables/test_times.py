@@ -1,4 +1,4 @@
-"""Times are the strings that pandas and the standard library write, and need no pandas."""
+"""Times are formatted like pandas and the standard library do, but without pandas."""
 
 import datetime
 import subprocess
@@ -21,11 +21,11 @@ NANOSECONDS = [
     0,
     None,
 ]
-EXTREMES = [2**63 - 1, -(2**63) + 1]  # which pandas cannot convert to another zone
+EXTREMES = [2**63 - 1, -(2**63) + 1]  # pandas cannot convert them to another zone
 
 
 @pytest.mark.parametrize("zone", [None, "UTC", "+05:30", "-03:30", "Europe/Berlin"])
-def test_nanoseconds_are_those_of_pandas(zone):
+def test_nanoseconds_equal_pandas(zone):
     numbers = NANOSECONDS + (EXTREMES if zone in (None, "UTC") else [])
     texts = texts_of_times(pa.array(numbers, pa.timestamp("ns", zone)))
     for number, text in zip(numbers, texts, strict=True):
@@ -36,7 +36,7 @@ def test_nanoseconds_are_those_of_pandas(zone):
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us"])
-def test_coarser_times_are_those_of_the_standard_library(unit):
+def test_coarser_times_equal_the_standard_library(unit):
     values = np.array([0, 1, -1, 1_234_567, None], dtype=f"datetime64[{unit}]")
     expected = [None if value is None else value.isoformat() for value in values.tolist()]
     assert texts_of_times(pa.array(values)) == expected
@@ -49,7 +49,7 @@ def test_dates_and_times_of_day_are_iso_strings():
 
 
 @pytest.mark.parametrize("unit", ["s", "ms"])
-def test_years_that_no_date_has_are_refused(unit):
+def test_years_out_of_range_raise(unit):
     with pytest.raises((ValueError, OverflowError)):
         texts_of_times(pa.array([2**55], pa.timestamp(unit)))
 

@@ -27,7 +27,7 @@ ENCODINGS = {
     ],
 )
 def test_a_file_may_be_in_another_encoding(convert, monkeypatch, encoding, layout):
-    monkeypatch.setattr(reading, "_BLOCK_BYTES", 3)  # in the midst of characters
+    monkeypatch.setattr(reading, "_BLOCK_BYTES", 3)  # cuts characters in two
     text = ENCODINGS[encoding]
     files = {
         "csv": ("t.csv", f'text,label\n"{text}",a\n'),
@@ -38,7 +38,7 @@ def test_a_file_may_be_in_another_encoding(convert, monkeypatch, encoding, layou
     }
     name, content = files[layout]
     base = name if layout == "lines" else ""
-    settings = {"layout": layout} if layout == "folder" else {}  # one class alone is asked about
+    settings = {"layout": layout} if layout == "folder" else {}  # one class alone is ambiguous
     data = content.encode(encoding)
     dataset = convert({name: data}, base=base, encoding=encoding, **settings)
     (row,) = dataset.by_id().values()
@@ -54,7 +54,7 @@ def test_a_file_may_be_in_another_encoding(convert, monkeypatch, encoding, layou
         ("utf-16-le", "text,n\na,1\n".encode("utf-16-le") + b"\x00\xd8x\x00,\x002\x00\n\x00"),
     ],
 )
-def test_bytes_that_are_not_of_the_encoding_are_refused(convert, encoding, data):
+def test_bytes_invalid_in_the_encoding_raise(convert, encoding, data):
     with pytest.raises(InputError) as caught:
         convert({"t.csv": data}, encoding=encoding, max_reject_fraction=0.5)
     assert caught.value.path == "t.csv"

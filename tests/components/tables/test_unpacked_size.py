@@ -1,4 +1,4 @@
-"""Pieces are bounded by rows and by unpacked bytes, however well a file is packed."""
+"""Pieces are limited in rows and in unpacked bytes, even for highly compressed files."""
 
 import io
 from unittest import mock
@@ -15,7 +15,7 @@ ROWS = 3000
 
 
 class OneFile:
-    """Inputs of one file."""
+    """Inputs with a single file."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -25,7 +25,7 @@ class OneFile:
 
 
 def repetitive(kind: str) -> dict[str, list]:
-    """Return columns that unpack to some hundred times what they take."""
+    """Return columns that unpack to a few hundred times their size in the file."""
     long = [f"{number}" * 2000 for number in range(3)]
     columns = {
         "one": [long[0]] * ROWS,
@@ -64,7 +64,7 @@ def test_repetitive_columns_are_read_in_bounded_pieces(kind, groups):
         assert values == expected[name].where(expected[name].notna(), None).tolist()
 
 
-def test_short_rows_are_cut_by_their_number():
+def test_short_rows_are_cut_by_row_count():
     data = b"a\n" * 1000
     whole = Piece(path="t", source="t", layout="lines")
     found = [*cut(io.BytesIO(data), whole, piece_rows=300)]
@@ -76,7 +76,7 @@ def test_short_rows_are_cut_by_their_number():
     assert found[-1].stop == len(data)
 
 
-def test_row_groups_of_short_rows_are_cut_by_their_number():
+def test_row_groups_of_short_rows_are_cut_by_row_count():
     data = parquet_of({"n": pa.array(range(1000))}, row_group_size=100)
     with mock.patch.object(parquet, "PIECE_ROWS", 250):
         found = pieces_of(data)

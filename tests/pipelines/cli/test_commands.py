@@ -1,4 +1,4 @@
-"""The commands that need no TFX, in this process."""
+"""The commands that do not need TFX, run in this process."""
 
 import json
 
@@ -31,7 +31,7 @@ def test_each_command_has_help_with_an_example(invoke):
         assert f"\n  tfx-shards {command}" in result.stdout
 
 
-def test_bad_usage_is_status_2(invoke, whole_dataset):
+def test_bad_usage_exits_2(invoke, whole_dataset):
     pytest.importorskip("tfx")
     for arguments in (
         "inspect",
@@ -52,7 +52,7 @@ def test_bad_usage_is_status_2(invoke, whole_dataset):
         assert (result.exit_code, result.stdout) == (2, ""), (arguments, result.output)
 
 
-def test_inspect_shows_what_is_in_a_dataset(invoke, whole_dataset):
+def test_inspect_shows_the_content_of_a_dataset(invoke, whole_dataset):
     text = invoke("inspect", whole_dataset).stdout
     assert "25 examples" in text
     assert "3 shards, written by ImageExampleGen" in text
@@ -93,7 +93,7 @@ def test_report_shows_a_damaged_dataset_and_exits_1(invoke, dataset, tmp_path):
     assert "Split-eval" in page.read_text()
 
 
-def test_what_the_data_has_not_is_1_and_what_is_wrong_anywhere_2(invoke, whole_dataset, tmp_path):
+def test_missing_data_exits_1_and_invalid_setting_exits_2(invoke, whole_dataset, tmp_path):
     places = {"URI": whole_dataset, "none": tmp_path / "none"}
     for arguments, status in (
         (["show", "URI", "--split", "nonsense"], 1),
@@ -112,7 +112,7 @@ def test_what_the_data_has_not_is_1_and_what_is_wrong_anywhere_2(invoke, whole_d
         assert "unexpected" not in line
 
 
-def test_plan_is_that_of_trainer_utils(invoke, whole_dataset):
+def test_plan_equals_the_plan_of_trainer_utils(invoke, whole_dataset):
     arguments = ["plan", whole_dataset, "--workers", 2, "--batch-size", 8, "--remainder", "pad"]
     made = trainer_utils.plan(str(whole_dataset), workers=2, batch_size=8, remainder="pad")
     assert str(made) in invoke(*arguments).stdout
@@ -123,7 +123,7 @@ def test_plan_is_that_of_trainer_utils(invoke, whole_dataset):
     assert (impossible.exit_code, impossible.stdout) == (2, "")
 
 
-def test_bench_tells_stages_and_what_bounds_them(invoke, whole_dataset):
+def test_bench_reports_stages_and_the_bottleneck(invoke, whole_dataset):
     options = ["--seconds", 0.02, "--batch-size", 4, "--features", "label"]
     facts = json_of(invoke("bench", whole_dataset, *options, "--json"))
     assert [stage["name"] for stage in facts["stages"]] == ["read", "decode", "batch"]
@@ -132,7 +132,7 @@ def test_bench_tells_stages_and_what_bounds_them(invoke, whole_dataset):
 
 
 @pytest.mark.parametrize(("library", "pipeline"), [("tfx", "image"), ("kfp", "a.py:f")])
-def test_without_a_library_one_line_says_what_to_install(invoke, monkeypatch, library, pipeline):
+def test_missing_library_error_says_what_to_install(invoke, monkeypatch, library, pipeline):
     import importlib.util
 
     find_spec = importlib.util.find_spec
@@ -147,7 +147,7 @@ def test_without_a_library_one_line_says_what_to_install(invoke, monkeypatch, li
     assert f"pip install 'tfx-shards[{library}]'" in line
 
 
-def test_audit_says_by_its_status_whether_kinds_were_found(invoke, whole_dataset):
+def test_audit_exit_status_depends_on_findings(invoke, whole_dataset):
     found = json_of(invoke("audit", whole_dataset, "--against", whole_dataset, "--json"))
     assert found["records"] == {"train": 20, "eval": 5}
     assert found["against"] == str(whole_dataset)
@@ -156,7 +156,7 @@ def test_audit_says_by_its_status_whether_kinds_were_found(invoke, whole_dataset
     assert invoke("audit", whole_dataset, "--fail-on", "dark").exit_code == 0
 
 
-def test_the_command_shows_the_records_of_a_name(invoke, tmp_path):
+def test_show_finds_records_by_name(invoke, tmp_path):
     with trainer_utils.DatasetWriter(str(tmp_path / "out"), num_shards=2) as writer:
         for number in range(40):
             name, split = f"{number % 10}.jpg", "train" if number < 30 else "eval"
@@ -172,7 +172,7 @@ def test_the_command_shows_the_records_of_a_name(invoke, tmp_path):
         assert [each["split"] for each in found] == [split for split, _ in of_name][: len(found)]
 
 
-def test_a_name_of_no_record_and_a_split_beside_a_name_are_refused(invoke, tmp_path):
+def test_show_refuses_unknown_name_and_split_with_name(invoke, tmp_path):
     write_rows(tmp_path / "out", [{"filename": "7.jpg"}])
     command = ["show", tmp_path / "out", "--record", "5.jpg"]
     assert invoke(*command).exit_code == 1

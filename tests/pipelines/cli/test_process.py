@@ -1,4 +1,4 @@
-"""The command line in processes of its own: what it imports and prints, pipes, completion."""
+"""The command line in separate processes: its imports and output, pipes, completion."""
 
 import subprocess
 import sys
@@ -36,8 +36,8 @@ for words in sys.argv[1:]:
 
 
 @pytest.mark.parametrize("is_bare", [True, False])
-def test_what_reads_a_dataset_needs_the_bare_install_alone(whole_dataset, tmp_path, is_bare):
-    dataset = tmp_path / "dataset"  # without blanks in its name
+def test_reading_a_dataset_needs_only_the_bare_install(whole_dataset, tmp_path, is_bare):
+    dataset = tmp_path / "dataset"  # a name without spaces
     dataset.symlink_to(whole_dataset)
     commands = [f"{words} DATASET" for words in READING.strip().split("|")] if is_bare else []
     commands = [words.replace("DATASET", str(dataset)) for words in commands]
@@ -54,7 +54,7 @@ def test_completion_lists_commands_and_options():
     assert [one.value for one in completion.get_completions(["plan"], "--wo")] == ["--workers"]
 
 
-def test_a_reader_that_goes_away_is_no_error(whole_dataset):
+def test_closed_pipe_is_not_an_error(whole_dataset):
     process = subprocess.Popen(
         [sys.executable, "-m", "pipelines.cli", "inspect", str(whole_dataset)],
         stdout=subprocess.PIPE,
@@ -81,7 +81,7 @@ print("done")
 """
 
 
-def test_long_work_has_a_bar_on_a_terminal():
+def test_long_work_shows_a_bar_on_a_terminal():
     for patience, is_shown in ((0, True), (60, False)):
         program = PROGRESS.format(patience=patience, line=60)
         status, printed = on_a_terminal(sys.executable, "-c", program)

@@ -1,4 +1,4 @@
-"""Every setting is a flag of `convert`, and its help says what the setting does."""
+"""Every setting is a flag of `convert`, with the description of the setting as its help."""
 
 import shlex
 
@@ -41,7 +41,7 @@ def test_each_setting_has_a_flag():
     assert flags - {"verbose"} == declared | others
 
 
-def test_a_flag_gives_what_python_would(monkeypatch):
+def test_flag_value_equals_the_value_in_python(monkeypatch):
     taken = {}
 
     def prepare(source, **options):
@@ -56,7 +56,7 @@ def test_a_flag_gives_what_python_would(monkeypatch):
         assert type(taken[name]) is type(value)
 
 
-def test_bytes_and_sizes_have_units():
+def test_bytes_and_sizes_accept_units():
     for text, number in (("7", 7), ("1 kB", 1000), ("128MiB", 1 << 27), ("1.5g", 3 << 29)):
         assert number_of_bytes(text) == number
     assert height_and_width("224") == (224, 224)

@@ -1,4 +1,4 @@
-"""Every setting with wrong values: refused at once, without TFX, in a sentence that names it."""
+"""Every setting refuses wrong values at once, without TFX, in a sentence that names it."""
 
 import json
 import os
@@ -22,7 +22,7 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
-CASES = {  # words of the command line: the exit status, and what the one sentence says
+CASES = {  # by command line: the exit status, and the expected error message
     "inspct out": (2, "Did you mean 'inspect'?"),
     "convert photos out --laout folder": (2, "Did you mean '--layout'?"),
     "convert photos out --kind image --layout foldr": (2, "Did you mean 'folder'?"),
@@ -53,7 +53,7 @@ CASES = {  # words of the command line: the exit status, and what the one senten
 }
 
 
-def test_what_is_wrong_is_told_in_one_sentence_before_tfx_is_imported(tmp_path):
+def test_wrong_setting_is_one_sentence_before_tfx_import(tmp_path):
     for name in ("photos/1.jpg", "dataset/Split-train/data_tfrecord-00000-of-00001", "empty/a/b"):
         (tmp_path / name).parent.mkdir(parents=True)
     (tmp_path / "photos/1.jpg").write_bytes(b"\xff\xd8\xff")
@@ -73,7 +73,7 @@ def test_what_is_wrong_is_told_in_one_sentence_before_tfx_is_imported(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_place_without_permission_is_told_before_tfx_starts(tmp_path, monkeypatch):
+def test_unwritable_folder_is_reported_before_tfx_starts(tmp_path, monkeypatch):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/1.jpg").write_bytes(b"\xff\xd8\xff")
     monkeypatch.setattr(os, "access", lambda path, mode: False)

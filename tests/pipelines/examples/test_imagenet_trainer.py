@@ -1,4 +1,4 @@
-"""The ImageNet trainer on photos of two scenes, small enough for a test."""
+"""The ImageNet trainer on a small set of photos of two scenes."""
 
 import dataclasses
 import io
@@ -65,15 +65,13 @@ def config(uri, tmp_path):
     )
 
 
-def test_training_goes_on_where_it_stopped_and_counts_each_record_once(
-    config, strategy, tmp_path, photos
-):
+def test_training_resumes_and_counts_each_record_once(config, strategy, tmp_path, photos):
     found = train(config, strategy, tiny).history
     assert {name: len(values) for name, values in found.items()} == dict.fromkeys(
         ("loss", "accuracy", "val_loss", "val_accuracy"), 4
     )
     assert found["loss"][-1] < 0.8 * found["loss"][0]
-    right = np.array(found["val_accuracy"]) * EVAL  # whole records: padding counts nowhere
+    right = np.array(found["val_accuracy"]) * EVAL  # integers, because padding has no weight
     np.testing.assert_allclose(right, np.round(right), atol=1e-4)
 
     class Killed(Exception):
@@ -93,10 +91,10 @@ def test_training_goes_on_where_it_stopped_and_counts_each_record_once(
     again = Kill()
     again.steps = 8
     resumed = train(broken, strategy, tiny, callbacks=[again]).history
-    assert again.steps == 8 + 14  # of 22 records in 5 full batches of 4, 4 times: from the 7th on
+    assert again.steps == 8 + 14  # 22 records: 5 full batches of 4 in 4 epochs, from the 7th step
     for name, values in found.items():
         assert resumed[name] == pytest.approx(values, rel=1e-2), name
-    assert train(broken, strategy, tiny).history == resumed  # nothing is left to do
+    assert train(broken, strategy, tiny).history == resumed  # the training is complete
 
     served = tf.saved_model.load(f"{config.folder}/export").signatures["serving_default"]
     stream = io.BytesIO()
@@ -149,7 +147,7 @@ def test_schedules_fall_from_the_peak_to_the_final_rate(config, schedule, middle
 def test_optimizers_decay_no_biases(config, optimizer):
     chosen = dataclasses.replace(
         config, optimizer=optimizer, epsilon=0.1, weight_decay=0.5, learning_rate=6.4
-    )  # of a batch of 256; 0.1 of one of 4, at its peak
+    )  # the peak is 0.1 for a batch of 256, scaled to a batch of 4
     chosen = dataclasses.replace(chosen, warmup_epochs=0.0)
     model = tiny(chosen, 2)
     made = imagenet_trainer.make_optimizer(chosen, 100)
@@ -178,7 +176,7 @@ def test_gradients_of_an_iteration_make_one_update(config, strategy):
 
     found = train(chosen, tf.distribute.get_strategy(), remember).history
     assert np.isfinite([*found.values()]).all()
-    assert int(models[0].optimizer.iterations.numpy()) == 2  # of 5 batches of 4, twice
+    assert int(models[0].optimizer.iterations.numpy()) == 2  # 5 batches make 2 full iterations
 
 
 def test_dropout_is_before_the_last_layer(config):
@@ -198,7 +196,7 @@ def test_dropout_is_before_the_last_layer(config):
         {"schedule": "exponential", "final_learning_rate": 0.0},
     ],
 )
-def test_impossible_settings_are_refused(config, settings):
+def test_invalid_settings_are_refused(config, settings):
     with pytest.raises(ConfigError, match=f"^{[*settings][-1]}: "):
         dataclasses.replace(config, **settings)
 
@@ -217,5 +215,5 @@ def test_the_command_trains_a_resnet50(uri, tmp_path, monkeypatch):
     assert done.output == "accuracy 0.5000\n", done.exception
     assert made["augment"] == ["flip", ["mixup", 0.2]]
     model = made["model"]
-    assert model.count_params() == 23_587_712 + 2048 * 5 + 5  # Keras's own, and 5 classes
+    assert model.count_params() == 23_587_712 + 2048 * 5 + 5  # the body of Keras, and 5 classes
     assert model(np.zeros((1, 64, 64, 3), np.uint8)).shape == (1, 5)

@@ -1,4 +1,4 @@
-"""The trainer modules where a container has `trainer_utils` and no TFX."""
+"""The trainer modules in a container with `trainer_utils` but without TFX."""
 
 import json
 
@@ -29,8 +29,8 @@ module.run_fn(types.SimpleNamespace(
 
 
 @pytest.mark.parametrize("module", ["image_trainer", "text_trainer"])
-def test_it_needs_no_tfx_and_replicas_may_be_more_than_records_to_evaluate(module, tmp_path):
-    # Its convolutions fail without any rows on some processors: docs/workers.md.
+def test_training_without_tfx_and_with_few_eval_records(module, tmp_path):
+    # Convolutions of oneDNN fail for empty batches on some processors: docs/workers.md.
     done = run_python(RUN.replace("MODULE", module), tmp_path, TF_ENABLE_ONEDNN_OPTS="0")
     assert done.returncode == 0, done.stderr
     metrics = json.loads((tmp_path / "run/metrics.json").read_text())

@@ -1,4 +1,4 @@
-"""Compiling: what the YAML holds, and what is refused."""
+"""The content of compiled packages, and refused pipelines."""
 
 import importlib
 import zipfile
@@ -27,7 +27,7 @@ def compiled(folder: Path, pipeline: str, **options: Any) -> dict:
 
 
 @pytest.mark.parametrize("pipeline", ["image", "text"])
-def test_kfp_reads_the_parameters_of_the_ready_pipelines_back(tmp_path, pipeline):
+def test_kfp_reads_the_parameters_of_ready_pipelines(tmp_path, pipeline):
     compiled(tmp_path, pipeline)
     text = (tmp_path / "pipeline.yaml").read_bytes()
     compiled(tmp_path, pipeline)
@@ -45,7 +45,7 @@ def test_kfp_reads_the_parameters_of_the_ready_pipelines_back(tmp_path, pipeline
     assert [name for name, spec in inputs.items() if not spec.optional] == ["input_base"]
 
 
-def test_what_open_source_kubeflow_does_not_know_is_not_there(tmp_path):
+def test_package_has_no_feature_unknown_to_kubeflow(tmp_path):
     spec = compiled(tmp_path, "image", name="mine")
     assert (spec["pipelineInfo"]["name"], spec["schemaVersion"]) == ("mine", "2.1.0")
     assert spec["defaultPipelineRoot"] == USUAL["pipeline_root"]
@@ -62,11 +62,11 @@ def test_what_open_source_kubeflow_does_not_know_is_not_there(tmp_path):
     assert tasks["ShardBalancer"]["cachingOptions"] == {"enableCache": True}
 
 
-def test_what_reads_raw_data_is_cached_by_the_fingerprint_of_a_step_that_is_not(tmp_path):
+def test_example_gen_cache_key_has_the_input_fingerprint(tmp_path):
     volumes = {"ImageExampleGen": {"photos": "/mnt/photos"}}
     spec = compiled(tmp_path, "image", volumes=volumes)
     _, platform = yaml.safe_load_all((tmp_path / "pipeline.yaml").read_text())
-    json_format.ParseDict(spec, pipeline_spec_pb2.PipelineSpec())  # Kubeflow knows each field
+    json_format.ParseDict(spec, pipeline_spec_pb2.PipelineSpec())  # raises for an unknown field
     tasks = spec["root"]["dag"]["tasks"]
     cached = {n: task.get("cachingOptions", {}).get("enableCache") for n, task in tasks.items()}
     assert cached.pop("ImageExampleGen-inputs") is None
@@ -81,7 +81,7 @@ def test_what_reads_raw_data_is_cached_by_the_fingerprint_of_a_step_that_is_not(
     assert mounts["ImageExampleGen-inputs_executor"] == mounts["ImageExampleGen_executor"]
 
 
-def test_a_pipeline_of_kfp_is_compiled_too_with_the_image_that_is_given(tmp_path):
+def test_kfp_pipeline_is_compiled_with_the_given_image(tmp_path):
     spec = compiled(tmp_path, f"{OTHERS}:native", image="example/other:2", name="renamed")
     assert spec["pipelineInfo"]["name"] == "renamed"
     assert spec["defaultPipelineRoot"] == USUAL["pipeline_root"]
@@ -89,7 +89,7 @@ def test_a_pipeline_of_kfp_is_compiled_too_with_the_image_that_is_given(tmp_path
     assert {executor["container"]["image"] for executor in executors} == {"example/other:2"}
 
 
-def test_what_is_wrong_is_said_before_tfx_is_imported(tmp_path):
+def test_wrong_argument_is_reported_before_tfx_import(tmp_path):
     cases = [
         ("image", {**USUAL, "memory": "lots"}),
         ("image", {**USUAL, "gpu": ["Trainer=x"]}),
@@ -118,7 +118,7 @@ BAD_FILES = {
 }
 
 
-def test_what_cannot_be_compiled_is_named(tmp_path, monkeypatch):
+def test_error_names_what_cannot_be_compiled(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, text in BAD_FILES.items():
         (tmp_path / name).write_text(text)
@@ -169,7 +169,7 @@ OWN_ERRORS = {
 
 
 @pytest.mark.parametrize("pipeline", OWN_ERRORS)
-def test_own_error_is_shown_with_its_line(tmp_path, monkeypatch, pipeline):
+def test_error_in_user_code_is_shown_with_its_line(tmp_path, monkeypatch, pipeline):
     monkeypatch.chdir(tmp_path)
     own = (
         "value = 3\n"
@@ -186,7 +186,7 @@ def test_own_error_is_shown_with_its_line(tmp_path, monkeypatch, pipeline):
     assert str(refused.value) == f"pipeline {pipeline!r}: {OWN_ERRORS[pipeline]}"
 
 
-def test_code_of_a_module_file_is_packed_without_the_store(tmp_path, monkeypatch):
+def test_module_file_is_packed_without_the_store(tmp_path, monkeypatch):
     fileio, udf_utils = (
         importlib.import_module(name)
         for name in ("tfx.dsl.io.fileio", "tfx.components.util.udf_utils")

@@ -1,4 +1,4 @@
-"""Options of steps, as they stand in the package that Kubeflow reads."""
+"""Options of steps, in the package that Kubeflow reads."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.make import refusing
 
 
 def package() -> list[dict[str, Any]]:
-    """Two steps of one component, a trainer of somebody else's, and an importer."""
+    """Return a package with two steps of one component, a third-party trainer and an importer."""
     ours = {"command": ["sh", "from components.kubeflow.run import x"], "image": "i"}
     tfx = {"args": ["--", "--executor_class_path", "components.x.Executor"], "image": "i"}
     executors = {
@@ -28,9 +28,9 @@ def package() -> list[dict[str, Any]]:
 
 
 def applied(*platform: dict[str, Any], **options: Any) -> dict[str, dict[str, Any]]:
-    """By step: its task, its container and its configuration of Kubernetes."""
+    """Return the task, the container and the Kubernetes settings of each step."""
     spec, *others = apply_options([*package(), *platform], read_options(options))
-    # Kubeflow's own reader refuses a field that it does not know.
+    # Kubeflow's parser refuses unknown fields.
     json_format.ParseDict(spec, pipeline_spec_pb2.PipelineSpec())
     configs = others[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"] if others else {}
     found = {}
@@ -42,7 +42,7 @@ def applied(*platform: dict[str, Any], **options: Any) -> dict[str, dict[str, An
 
 
 @pytest.mark.parametrize("gpu", [{"Trainer": 2}, ["Trainer=2"]])
-def test_gpus_are_of_the_steps_that_ask_for_them(gpu):
+def test_only_requesting_steps_get_gpus(gpu):
     steps = applied(gpu=gpu)
     accelerator = {"count": "2", "type": "nvidia.com/gpu"}
     assert steps["Trainer"]["container"]["resources"] == {"accelerator": accelerator}
@@ -51,7 +51,7 @@ def test_gpus_are_of_the_steps_that_ask_for_them(gpu):
     assert other == {"accelerator": {"count": "1", "type": "amd.com/gpu"}}
 
 
-def test_our_own_steps_are_repeated_unless_it_is_said_otherwise():
+def test_our_steps_are_retried_by_default():
     def counts(**options: Any) -> dict[str, int | None]:
         steps = applied(**options)
         return {n: s["task"].get("retryPolicy", {}).get("maxRetryCount") for n, s in steps.items()}
@@ -102,7 +102,7 @@ def folders(*sizes: tuple[str, str]) -> list[dict[str, str]]:
         ),
     ],
 )
-def test_what_kubernetes_gives_to_all_steps_and_to_one(options, of_all, of_trainer):
+def test_options_apply_to_all_steps_or_to_one(options, of_all, of_trainer):
     steps = applied(**options)
     for name in ("gen", "gen-2", "Tfx"):
         assert steps[name]["config"] == of_all
@@ -110,7 +110,7 @@ def test_what_kubernetes_gives_to_all_steps_and_to_one(options, of_all, of_train
     assert steps["import"]["config"] == {}
 
 
-def test_what_cannot_be_is_refused():
+def test_invalid_options_are_refused():
     for option, value in (
         ("gpu", -1),
         ("gpu", {"Trainr": 1}),

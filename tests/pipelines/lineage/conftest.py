@@ -1,4 +1,4 @@
-"""Stores of ML Metadata made by hand, with its own client; datasets of steps."""
+"""Fixtures: stores of ML Metadata filled by its own client, and datasets of several steps."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
@@ -30,7 +30,7 @@ BALANCED = "ShardBalancer/balanced_examples/2"
 
 
 class StoreMaker:
-    """Puts nodes into a store, by ML Metadata's own client."""
+    """A helper that adds nodes to a store with ML Metadata's client."""
 
     def __init__(self, path: Path) -> None:
         config = mlmd.ConnectionConfig()
@@ -85,15 +85,15 @@ def fill(properties: Any, values: Mapping[str, Any]) -> None:
 
 @pytest.fixture
 def make_store(tmp_path) -> Callable[..., StoreMaker]:
-    """Makes `metadata.sqlite` in the test's folder, or another file."""
+    """Return a function that creates `metadata.sqlite`, or another file, in the test's folder."""
     return lambda path=tmp_path / "metadata.sqlite": StoreMaker(path)
 
 
 @pytest.fixture
 def like_tfx(make_store, tmp_path) -> dict[str, int]:
-    """Two runs as TFX keeps them in `metadata.sqlite`: ids by name.
+    """Write two runs to `metadata.sqlite` as TFX does, and return ids by name.
 
-    The second took all but the Trainer from the cache; the artifacts lie in the test's folder.
+    In the second run all but the Trainer is cached. The artifacts are in the test's folder.
     """
     maker, made = make_store(), dict[str, int]()
     pipeline = maker.context("pipeline", "photos")
@@ -133,7 +133,7 @@ def like_tfx(make_store, tmp_path) -> dict[str, int]:
 
 
 class Servicer(service.MetadataStoreServiceServicer):
-    """Answers every call by a store's own library, as ML Metadata's server does."""
+    """A server that answers calls with the library of the store, like ML Metadata's server."""
 
     def __init__(self, store: Any) -> None:
         for name in dir(service.MetadataStoreServiceServicer):
@@ -156,7 +156,7 @@ class Servicer(service.MetadataStoreServiceServicer):
 
 @pytest.fixture
 def serve_store() -> Iterator[Callable[[Any], str]]:
-    """Serves a store by gRPC; its address."""
+    """Yield a function that serves a store by gRPC and returns the address."""
     servers = []
 
     def serve(store: Any) -> str:
@@ -174,7 +174,7 @@ def serve_store() -> Iterator[Callable[[Any], str]]:
 
 @pytest.fixture
 def write_step(write_dataset) -> Callable[..., Path]:
-    """Writes a dataset of some records, and that a step made it of others."""
+    """Return a function that writes a dataset with the lineage of a step."""
 
     def write(uri: Path, count: int, parents: Sequence[Path] = (), **settings: object) -> Path:
         write_dataset(uri, {"train": [[{"label": [number]} for number in range(count)]]}, {})

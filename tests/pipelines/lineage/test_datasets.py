@@ -1,4 +1,4 @@
-"""Lineage from what datasets say of themselves."""
+"""Lineage from the metadata of datasets."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,7 @@ NEWEST = "artifacts/Trim/trimmed/3"
 
 @pytest.fixture
 def root(write_step, tmp_path) -> Path:
-    """Three steps: a conversion, its balancing, and what was made of that."""
+    """Write the datasets of three steps: a conversion, a balancing, and another step."""
     artifacts = tmp_path / "runs/photos/artifacts"
     raw = write_step(artifacts / "Gen/examples/1", 5, input_base="/photos", seed=5)
     balanced = write_step(artifacts / "Balancer/balanced/2", 4, [raw], num_shards="8")
@@ -53,7 +53,7 @@ def test_datasets_that_moved_together_are_found(root, tmp_path):
     assert all(path.startswith(str(moved)) for path in paths(told))
 
 
-def test_of_datasets_that_are_gone_the_rest_tells(root, tmp_path):
+def test_lineage_of_missing_datasets_comes_from_the_others(root, tmp_path):
     alone = tmp_path / "three/folders/above/alone"
     alone.parent.mkdir(parents=True)
     shutil.move(root / NEWEST, alone)
@@ -66,7 +66,7 @@ def test_of_datasets_that_are_gone_the_rest_tells(root, tmp_path):
     assert told["ancestors"][0]["artifact"]["state"] == "UNKNOWN"
 
 
-def test_below_a_root_what_was_made_of_it_is_told_too(root):
+def test_derived_datasets_under_a_root_are_listed(root):
     raw = str(root / "artifacts/Gen/examples/1")
     assert describe_artifact(raw).to_json()["descendants"] == []
     told = describe_artifact(raw, metadata=str(root)).to_json()
@@ -75,7 +75,7 @@ def test_below_a_root_what_was_made_of_it_is_told_too(root):
     assert told["metadata"] == f"manifests in {root}"
 
 
-def test_two_inputs_stay_two(write_step, tmp_path):
+def test_two_inputs_are_listed_separately(write_step, tmp_path):
     parents = [
         write_step(tmp_path / f"{n}/Gen/examples/1", 5 + len(n), input_base=f"/{n}")
         for n in ("a", "bb")
@@ -88,7 +88,7 @@ def test_two_inputs_stay_two(write_step, tmp_path):
     assert told["made_by"]["inputs"] == {"examples": ids}
 
 
-def test_what_is_no_dataset_or_a_damaged_one_is_an_error(root, tmp_path):
+def test_missing_or_damaged_dataset_is_an_error(root, tmp_path):
     with pytest.raises(InputError, match="expected a dataset with a manifest, found none"):
         load_datasets(str(tmp_path))
     (root / NEWEST / "lineage.json").write_text("{}")

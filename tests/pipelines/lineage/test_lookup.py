@@ -1,4 +1,4 @@
-"""The same questions to every place that may know: the same answers, as far as it can know them."""
+"""Every kind of store gives the same answers to the same queries, as far as it has the data."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,7 @@ from trainer_utils.dataset import open_dataset
 from trainer_utils.format import Feature, InputError
 from trainer_utils.format.manifest import DatasetInput, Origin, Step
 
-STORE = "store/kept.sqlite"  # above none of the datasets
+STORE = "store/kept.sqlite"  # not in a parent folder of a dataset
 NAMES = {"filename": Feature(type="string")}
 STEPS = {
     "examples": {"input_base": "/photos", "seed": 5, "input_fingerprint": "abc"},
@@ -25,7 +25,7 @@ WAYS = {
 
 @pytest.fixture
 def runs(tmp_path, write_dataset, make_store) -> Path:
-    """A conversion and its balancing, in a store and on the disk."""
+    """Write a conversion and its balancing, to a store and to the disk."""
     (tmp_path / "store").mkdir()
     maker = make_store(tmp_path / STORE)
     contexts = [maker.context("pipeline", "photos"), maker.context("pipeline_run", "2026-01-01")]
@@ -47,7 +47,7 @@ def runs(tmp_path, write_dataset, make_store) -> Path:
 
 
 def arranged(way: str, runs: Path, make_store, serve_store) -> str | None:
-    """What to name as the place to ask, once the store is where that way has it."""
+    """Arrange the store in one of the ways, and return its address for a query."""
     kept = runs / STORE
     if way == "sqlite":
         return str(kept)
@@ -63,7 +63,7 @@ def arranged(way: str, runs: Path, make_store, serve_store) -> str | None:
 
 
 def answers(runs: Path, place: str | None) -> list:
-    """What any place can tell of both datasets and of a record, without the ids of the place."""
+    """Return the lineage of both datasets and a record, without ids that depend on the store."""
     found = []
     for number, output in enumerate(STEPS, start=1):
         uri = str(runs / f"runs/{output}/{number}")
@@ -78,7 +78,7 @@ def answers(runs: Path, place: str | None) -> list:
 
 
 @pytest.mark.parametrize("way", ["sqlite", "grpc", "manifests", *WAYS])
-def test_every_place_gives_the_same_answers(runs, make_store, serve_store, way):
+def test_every_store_gives_the_same_answers(runs, make_store, serve_store, way):
     expected = answers(runs, str(runs / STORE))
     (uri, made_by, facts), *_, (source, steps) = expected
     assert (uri, made_by["settings"]) == (str(runs / "runs/examples/1"), STEPS["examples"])
@@ -92,11 +92,11 @@ def test_every_place_gives_the_same_answers(runs, make_store, serve_store, way):
     assert (run["run"], run["pipeline"], run["state"]) == (*names, "COMPLETE")
 
 
-def test_a_dataset_that_no_store_above_has_tells_of_itself(runs, tmp_path, make_store):
+def test_dataset_outside_stores_has_its_own_lineage(runs, tmp_path, make_store):
     make_store(tmp_path / "runs/metadata.sqlite")
     told = describe_artifact(str(tmp_path / "runs/balanced_examples/2")).to_json()
     assert (told["metadata"], len(told["ancestors"])) == ("manifests", 1)
     with pytest.raises(InputError, match=r"metadata\.sqlite, which has 0"):
         describe_artifact(str(tmp_path / "runs"))
-    (tmp_path / "runs/latest").symlink_to("balanced_examples/2")  # as `convert` has it
+    (tmp_path / "runs/latest").symlink_to("balanced_examples/2")  # like `convert`
     assert describe_artifact(str(tmp_path / "runs")).to_json()["splits"] == told["splits"]

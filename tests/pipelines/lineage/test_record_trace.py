@@ -1,4 +1,4 @@
-"""A record followed from the raw file through every dataset."""
+"""A record is traced from the raw file through every dataset."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ NAMES = {"filename": Feature(type="string"), "id": Feature(type="string")}
 
 @pytest.fixture
 def chain(tmp_path, make_store, write_dataset) -> Path:
-    """Photos, a table of texts, and a dataset and a balanced one of them; and a schema."""
+    """Write photos, a table of texts, a dataset of them, a balanced dataset and a schema."""
     photos = tmp_path / "photos"
     (photos / "cat").mkdir(parents=True)
     (photos / "cat/1.jpg").touch()
@@ -45,7 +45,7 @@ def record_of(chain: Path, artifact: str, name: str) -> dict:
     return told["record"]
 
 
-def test_a_record_is_followed_from_the_file_through_each_dataset(chain):
+def test_record_is_traced_from_file_through_each_dataset(chain):
     record = record_of(chain, "model", "cat/2.jpg")
     assert [
         (Path(step["uri"]).name, p["split"], p["shard"], p["record"])
@@ -58,14 +58,14 @@ def test_a_record_is_followed_from_the_file_through_each_dataset(chain):
     assert record["source"] == str(chain / "photos/cat/2.jpg")
 
 
-def test_a_rejected_file_is_told_as_such(chain):
+def test_rejected_file_is_reported_as_rejected(chain):
     record = record_of(chain, "balanced", "cat/bad.jpg")
     assert [step["outcome"] for step in record["steps"]] == ["rejected", "not found"]
     lineage = describe_artifact(str(chain / "balanced"), metadata=str(chain), record="cat/bad.jpg")
     assert "split train: EMPTY_FILE (0 bytes)" in str(lineage)
 
 
-def test_a_damaged_dataset_is_unknown_and_the_others_tell(chain):
+def test_damaged_dataset_is_unknown_and_others_are_traced(chain):
     for damage in (
         lambda uri: (uri / "rejects.jsonl").write_text("{"),
         lambda uri: next(uri.rglob("data_*")).write_bytes(b"x"),

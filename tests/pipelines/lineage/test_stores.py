@@ -1,4 +1,4 @@
-"""What is told of artifacts and runs, against stores of ML Metadata that were made by hand."""
+"""Lineage of artifacts and runs from stores of ML Metadata filled by the tests."""
 
 import hashlib
 import itertools
@@ -19,7 +19,7 @@ def ids(entries) -> list[int]:
     return [entry["artifact"]["id"] for entry in entries]
 
 
-def test_an_artifact_is_told_with_what_made_it_and_what_came_of_it(like_tfx, tmp_path):
+def test_artifact_is_shown_with_producers_and_consumers(like_tfx, tmp_path):
     told = describe_artifact(str(tmp_path / BALANCED)).to_json()
     assert json.loads(json.dumps(told)) == told
     made_by, (raw,) = told["made_by"], told["ancestors"]
@@ -43,7 +43,7 @@ def test_an_artifact_is_told_with_what_made_it_and_what_came_of_it(like_tfx, tmp
     assert ids(model.to_json()["ancestors"]) == [like_tfx["raw"], like_tfx["balanced"]]
 
 
-def test_of_several_artifacts_at_one_uri_the_last_that_was_made_is_told(tmp_path, make_store):
+def test_latest_artifact_at_a_uri_is_shown(tmp_path, make_store):
     maker = make_store()
     first, second, imported = (maker.artifact("Model", "/m") for _ in range(3))
     maker.execution("Trainer", outputs={"model": [first]})
@@ -55,7 +55,7 @@ def test_of_several_artifacts_at_one_uri_the_last_that_was_made_is_told(tmp_path
     assert "same uri: artifacts 1, 3" in str(lineage)
 
 
-def test_deleted_artifacts_and_failed_runs_are_told_as_such(tmp_path, make_store):
+def test_deleted_artifacts_and_failed_runs_are_marked(tmp_path, make_store):
     maker = make_store()
     gone = maker.artifact("Examples", "/e", state="DELETED")
     pending = maker.artifact("Model", "/m", state="ABANDONED")
@@ -80,7 +80,7 @@ def test_a_damaged_manifest_does_not_hide_the_lineage(tmp_path, make_store):
     assert describe_artifact(str(tmp_path / "e")).artifact.id == made
 
 
-def test_runs_come_with_their_components_the_latest_first(like_tfx, tmp_path):
+def test_runs_are_listed_latest_first_with_components(like_tfx, tmp_path):
     runs = list_runs(str(tmp_path)).to_json()["runs"]
     assert [(run["run"], run["pipeline"], run["state"]) for run in runs] == [
         ("2026-02-01", "photos", "COMPLETE"),
@@ -99,7 +99,7 @@ def test_runs_come_with_their_components_the_latest_first(like_tfx, tmp_path):
     }
 
 
-def test_the_state_of_a_run_is_that_of_its_components_together(tmp_path, make_store):
+def test_state_of_a_run_combines_its_components(tmp_path, make_store):
     maker = make_store()
     expected = {}
     for number, (states, state) in enumerate(
@@ -119,7 +119,7 @@ def test_the_state_of_a_run_is_that_of_its_components_together(tmp_path, make_st
     assert {run["run"]: run["state"] for run in runs} == expected
 
 
-def test_an_artifact_is_found_by_any_spelling_and_by_what_is_in_it(like_tfx, tmp_path, monkeypatch):
+def test_artifact_is_found_by_any_spelling_or_a_file_in_it(like_tfx, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / BALANCED / "Split-train").mkdir(parents=True)
     (tmp_path / BALANCED / "manifest.json").write_text("{}")
@@ -133,7 +133,7 @@ def test_an_artifact_is_found_by_any_spelling_and_by_what_is_in_it(like_tfx, tmp
         assert describe_artifact(spelling).artifact.id == like_tfx["balanced"], spelling
 
 
-def test_remote_datasets_are_looked_into(tmp_path, make_store, write_dataset, in_memory):
+def test_remote_datasets_are_searched(tmp_path, make_store, write_dataset, in_memory):
     write_dataset(tmp_path / "e", {"train": [[{"filename": [b"a"]}]]}, {})
     uri = in_memory(tmp_path / "e", "lineage/e")
     make_store().artifact("Examples", uri)
@@ -142,7 +142,7 @@ def test_remote_datasets_are_looked_into(tmp_path, make_store, write_dataset, in
     assert told["record"]["steps"][0]["outcome"] == "found"
 
 
-def test_a_file_that_is_not_there_is_an_error_and_stays_away(tmp_path):
+def test_missing_file_is_an_error_and_not_created(tmp_path):
     missing = tmp_path / "missing.sqlite"
     with pytest.raises(InputError, match=r"missing\.sqlite.*no such file"):
         list_runs(str(missing))
@@ -151,9 +151,7 @@ def test_a_file_that_is_not_there_is_an_error_and_stays_away(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_reading_does_not_change_a_byte_and_a_run_may_write_meanwhile(
-    like_tfx, tmp_path, make_store
-):
+def test_reading_changes_nothing_and_allows_writers(like_tfx, tmp_path, make_store):
     path = tmp_path / "metadata.sqlite"
     before = hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns
     list_runs(str(path))

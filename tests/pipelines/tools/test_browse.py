@@ -1,4 +1,4 @@
-"""The pages of `browse`, asked for over HTTP."""
+"""The pages of `browse`, requested over HTTP."""
 
 import io
 import os
@@ -76,7 +76,7 @@ def test_the_list_links_to_records_and_their_files(get, photos):
     assert Image.open(io.BytesIO(data)).tobytes() == photos[91 % 30].tobytes()
 
 
-def test_hostile_texts_stay_texts(get):
+def test_hostile_strings_are_escaped(get):
     page, headers = get("/record", split="train", number=3)
     text = page.decode()
     assert "<script" not in text
@@ -87,7 +87,7 @@ def test_hostile_texts_stay_texts(get):
     assert "script" not in headers["Content-Security-Policy"]
 
 
-def test_what_is_not_there_is_not_found(get):
+def test_unknown_pages_are_not_found(get):
     for path, status in (
         ("/nothing", 404),
         ("/record?split=train&number=90", 404),
@@ -105,20 +105,20 @@ def test_what_is_not_there_is_not_found(get):
 
 
 @pytest.mark.parametrize("host", ["evil.example:80", "127.0.0.1:1"])
-def test_requests_that_were_meant_for_others_are_refused(server, host):
+def test_requests_for_other_hosts_are_refused(server, host):
     assert server.server_address[0] == "127.0.0.1"
     request = urllib.request.Request(server.url, headers={"Host": host})
     with pytest.raises(urllib.error.HTTPError) as raised:
         urllib.request.urlopen(request)
     assert raised.value.code == 403
     raised.value.close()
-    with pytest.raises(urllib.error.HTTPError) as raised:  # nothing can be changed
+    with pytest.raises(urllib.error.HTTPError) as raised:  # only GET is supported
         urllib.request.urlopen(urllib.request.Request(server.url, method="POST", data=b"x"))
     assert raised.value.code == 501
     raised.value.close()
 
 
-def test_a_damaged_record_is_said_and_the_rest_goes_on(dataset, tmp_path):
+def test_damaged_record_is_reported_and_others_shown(dataset, tmp_path):
     import shutil
 
     copy = shutil.copytree(dataset, tmp_path / "copy")

@@ -1,4 +1,4 @@
-"""`diff` against changes that the test made itself."""
+"""`diff` finds the changes that a test makes."""
 
 import collections
 import dataclasses
@@ -40,7 +40,7 @@ def write(write_dataset, tmp_path):
     return write
 
 
-def test_each_kind_of_change_is_told(write):
+def test_each_kind_of_change_is_reported(write):
     before = write(
         {
             "train": [example(f"{n}", "a") for n in range(6)],
@@ -75,14 +75,16 @@ def test_each_kind_of_change_is_told(write):
     assert (moved.before.split, moved.after.split) == ("eval", "train")
 
 
-# name, content and split of each record; few of each, so that they meet
+# name, content and split of each record; few of each, so that there are matches
 RECORDS = st.lists(
     st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz"), st.sampled_from(SPLITS))
 )
 
 
 @given(RECORDS, RECORDS, st.booleans())
-def test_counts_are_those_of_multisets(write_dataset, tmp_path_factory, before, after, are_named):
+def test_counts_equal_multiset_differences(
+    write_dataset, tmp_path_factory, before, after, are_named
+):
     folder = tmp_path_factory.mktemp("diff")
     uris = []
     for side, records in (("before", before), ("after", after)):
@@ -116,7 +118,7 @@ def test_the_command(write):
 
 
 def write_with_index(uri, records, shards, *, gzip=False):
-    """A dataset of ours, whose index has names and sums."""
+    """Write a dataset with an index of names and checksums."""
     settings = {"num_shards": shards, "compression": "gzip" if gzip else "none"}
     with trainer_utils.DatasetWriter(uri, **settings) as writer:
         for name, content, split in records:
@@ -126,7 +128,7 @@ def write_with_index(uri, records, shards, *, gzip=False):
 
 
 def without_names(uri, to):
-    """The same dataset as one that was written before there were names in an index."""
+    """Copy a dataset without the names in its index, like one of an earlier version."""
     shutil.copytree(uri, to)
     path = Path(to) / MANIFEST_FILE
     manifest, shards = Manifest.from_json(path.read_text(), path="x"), []
@@ -155,7 +157,7 @@ NAMED = st.lists(
 
 @given(NAMED, NAMED, st.integers(1, 3), st.booleans())
 @settings(max_examples=25)
-def test_the_index_and_the_records_tell_the_same(tmp_path_factory, before, after, shards, gzip):
+def test_index_and_records_give_the_same_difference(tmp_path_factory, before, after, shards, gzip):
     folder = tmp_path_factory.mktemp("indexed")
     news, olds = [], []
     for side, records in (("before", before), ("after", after)):

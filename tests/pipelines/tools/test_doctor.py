@@ -1,4 +1,4 @@
-"""The findings of the doctor, and the commands that it prints as cures."""
+"""The findings of the doctor, and the commands that it suggests as fixes."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ def by_name(checks):
     return found
 
 
-def test_what_is_amiss_in_a_dataset(dataset):
+def test_findings_of_a_bad_dataset(dataset):
     checks = by_name(dataset_checks(str(dataset), workers=2))
     levels = {name: check.level for name, check in checks.items()}
     assert {
@@ -39,13 +39,13 @@ def test_what_is_amiss_in_a_dataset(dataset):
     assert by_name(dataset_checks(str(dataset)))["manifest"].level == "warn"
 
 
-def test_a_dataset_that_is_not_whole_is_bad(dataset):
+def test_incomplete_dataset_is_bad(dataset):
     next(dataset.glob("Split-eval/*")).unlink()
     assert by_name(dataset_checks(str(dataset)))["dataset"].level == "bad"
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8])
-def test_fewer_shards_than_workers_are_no_problem(dataset, workers):
+def test_fewer_shards_than_workers_is_no_problem(dataset, workers):
     checks = by_name(dataset_checks(str(dataset), workers=workers))
     assert checks["shards of train"].level == "ok"
     said = f"{workers} workers divide its records" in checks["shards of train"].message
@@ -71,7 +71,7 @@ def write_without_manifest(folder):
         (write_without_manifest, "manifest", 1),
     ],
 )
-def test_cure_is_a_command_that_works(tmp_path, write, name, workers):
+def test_printed_fix_is_a_working_command(tmp_path, write, name, workers):
     pytest.importorskip("tfx", reason="components needs TFX")
     check = by_name(dataset_checks(write(tmp_path / "in"), workers=workers))[name]
     assert check.level == "warn"

@@ -1,4 +1,4 @@
-"""Records taken out of all datasets below a folder, told by TensorFlow's reader."""
+"""`forget` removes records from all datasets under a folder, checked with TensorFlow's reader."""
 
 import contextlib
 import hashlib
@@ -31,7 +31,7 @@ OTHERS = [f"zz{number}.jpg" for number in range(9)]
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory, monkeypatch):
-    """Keeps off what this user's trainers have in their cache."""
+    """Use an empty cache folder instead of the user's own."""
     folder = str(tmp_path_factory.mktemp("cache"))
     monkeypatch.setattr(forget, "default_cache_dir", lambda: folder)
 
@@ -57,7 +57,7 @@ def records_of(uri) -> dict[str, list[bytes]]:
 
 
 def state_of(uri) -> str:
-    """Whether a dataset has the record, has not, or is not there; never anything between."""
+    """Return whether a dataset has the record, lacks it, or is missing; assert one of these."""
     try:
         open_dataset(str(uri))
     except DatasetError:
@@ -69,7 +69,7 @@ def state_of(uri) -> str:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_a_record_goes_and_all_others_stay_as_they_were(tmp_path, compression):
+def test_record_is_removed_and_others_are_unchanged(tmp_path, compression):
     uri = write(tmp_path / "a", compression=compression)
     (tmp_path / "a/README.md").write_text("one's own")
     before, digest = records_of(uri), open_dataset(uri).digest
@@ -90,7 +90,7 @@ def test_a_record_goes_and_all_others_stay_as_they_were(tmp_path, compression):
     assert (done["complete"], len(entry["records"]), done["not_found"]) == (True, 1, [])
 
 
-def test_rejects_raw_files_and_settings_of_the_name_are_told(tmp_path):
+def test_remaining_occurrences_of_the_name_are_reported(tmp_path):
     photos = write_files(
         tmp_path / "photos", {"a/1.jpg": jpeg(1), "a/2.jpg": b"none", "b/3.jpg": jpeg(3)}
     )
@@ -112,7 +112,7 @@ def test_rejects_raw_files_and_settings_of_the_name_are_told(tmp_path):
 
 
 def in_a_child(work, *, calls: int) -> bool:
-    """Runs it in a process that ends before its n-th change of a file; whether it was done."""
+    """Run `work` in a process that exits before its n-th file change; return if it finished."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -136,7 +136,7 @@ def in_a_child(work, *, calls: int) -> bool:
 
 
 @pytest.mark.parametrize(("root", "stride"), [("", 13), ("a", 3)])
-def test_a_run_that_is_killed_at_any_change_is_finished_by_the_next(tmp_path, root, stride):
+def test_next_run_finishes_a_run_killed_at_any_change(tmp_path, root, stride):
     template, it = tmp_path / "template", tmp_path / "it"
     for name in ("a", "b"):
         write(template / name)
@@ -150,7 +150,7 @@ def test_a_run_that_is_killed_at_any_change_is_finished_by_the_next(tmp_path, ro
             lambda o=path: take_out([NAME], [it / root], output=str(o)), calls=calls
         )
         seen.add(state_of(it / "a"))
-        with contextlib.suppress(DatasetError):  # all was done
+        with contextlib.suppress(DatasetError):  # no record was left to remove
             take_out([NAME], [it / root], output=f"{path}.again")
         assert state_of(it / "a") == "new"
         assert len(records_of(it / "a")) == len(before)
@@ -163,7 +163,7 @@ def test_a_run_that_is_killed_at_any_change_is_finished_by_the_next(tmp_path, ro
 
 
 def read_through(cache, *uris, as_files=False):
-    """Reads all shards of some datasets as a trainer with a cache does; the bytes of its copies."""
+    """Read all shards of datasets through a trainer's cache; return the bytes of the copies."""
     parts = RemoteParts(str(cache), 1 << 30, is_global=False)
     for uri in uris:
         for shard in open_dataset(str(uri)).shards["train"]:
@@ -173,13 +173,13 @@ def read_through(cache, *uris, as_files=False):
 
 
 @pytest.mark.parametrize("as_files", [False, True])
-def test_copies_in_caches_go_and_those_of_other_datasets_stay(tmp_path, as_files):
+def test_cached_copies_of_only_this_dataset_are_removed(tmp_path, as_files):
     cache = tmp_path / "cache"
     uri = write(tmp_path / "data")
     other = write(tmp_path / "other/data", [f"other{number}" for number in range(9)])
     copies = read_through(cache, uri, other, as_files=as_files)
     assert len(copies) == 6
-    assert len({name[-28:] for name in copies}) == 3  # shards of two datasets are called alike
+    assert len({name[-28:] for name in copies}) == 3  # shards of two datasets have equal names
     done = take_out([NAME], [tmp_path])
     assert len(done["removed"]) == 1
     left = {n: data for n, data in copies.items() if SECRET not in data}
@@ -187,7 +187,7 @@ def test_copies_in_caches_go_and_those_of_other_datasets_stay(tmp_path, as_files
     assert {p.name: p.read_bytes() for p in (cache / "shards").glob("*-data_*")} == left
 
 
-def test_copies_that_were_read_by_another_address_go(tmp_path, monkeypatch):
+def test_copies_read_by_another_address_are_removed(tmp_path, monkeypatch):
     uri, cache = write(tmp_path / "data"), tmp_path / "cache"
     (tmp_path / "link").symlink_to("data")
     monkeypatch.chdir(tmp_path)
@@ -196,7 +196,7 @@ def test_copies_that_were_read_by_another_address_go(tmp_path, monkeypatch):
     assert not any(SECRET in path.read_bytes() for path in (cache / "shards").iterdir())
 
 
-def test_a_cache_that_is_none_is_refused(tmp_path):
+def test_invalid_cache_folder_is_refused(tmp_path):
     uri = write(tmp_path / "data")
     for wrong in (tmp_path / "none", uri):
         with pytest.raises(ConfigError):
@@ -214,7 +214,7 @@ def test_many_names_and_numbers_as_ids(tmp_path):
     assert verify_dataset(uri).is_good
 
 
-def test_a_token_of_before_is_refused(tmp_path):
+def test_earlier_resume_token_is_refused(tmp_path):
     uri = write(tmp_path / "a")
     token = trainer_utils.iterate(uri, batch_size=2, shuffle=False).state(1)
     take_out([NAME], [tmp_path])
@@ -236,7 +236,7 @@ def test_a_dataset_on_an_object_store(tmp_path, in_memory):
     fault = mock.patch.object(forget, "upload_dataset", side_effect=OSError("no network"))
     with fault, pytest.raises(OSError, match="no network"):
         take_out([NAME], [uri], output=f"{uri}/one.json")
-    with pytest.raises(DatasetError):  # the next finds what is new, and puts it in its place
+    with pytest.raises(DatasetError):  # the next run finds the new dataset and finishes the swap
         take_out([NAME], [uri], output=f"{uri}/two.json")
     assert verify_dataset(f"{uri}/a").is_good
     assert sum(open_dataset(f"{uri}/a").records.values()) == 9
@@ -271,4 +271,4 @@ def test_the_command(tmp_path):
     assert facts["records"] == sorted(
         f"sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in (NAME, "nobody.jpg")
     )
-    assert invoke("zz1.jpg", "--in", root, "-o", certificate).exit_code == 2  # it is there
+    assert invoke("zz1.jpg", "--in", root, "-o", certificate).exit_code == 2  # the file exists

@@ -1,4 +1,4 @@
-"""What reads datasets needs neither TFX nor TensorFlow, so that a plain install has it."""
+"""The tools that read datasets import neither TFX nor TensorFlow, and so work in a bare install."""
 
 import pkgutil
 

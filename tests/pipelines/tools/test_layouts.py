@@ -1,4 +1,4 @@
-"""The command that draws layouts, and explains the one that a source has."""
+"""The command that describes layouts, and explains which one a source has."""
 
 import json
 
@@ -17,7 +17,7 @@ def run(*arguments):
     return done.stdout
 
 
-def test_all_layouts_are_drawn():
+def test_all_layouts_are_described():
     printed = run()
     for layout in all_layouts():
         assert f"{layout.name} (" in printed

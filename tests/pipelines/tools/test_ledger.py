@@ -1,4 +1,4 @@
-"""`ledger` as a user calls it, on a ledger that a run left."""
+"""`ledger` as called by a user, on the ledger of a run."""
 
 import json
 import shutil
@@ -65,7 +65,7 @@ def test_a_dataset_that_moved_is_named(run, tmp_path, write_dataset):
     assert invoke(run, "--step", "0", "--dataset", moved, "--dataset", moved).exit_code == 2
 
 
-def test_what_is_asked_in_vain(run):
+def test_unknown_records_and_steps_are_errors(run):
     for arguments, code in (
         (["--step", "5"], 2),
         (["--place", "train:20"], 2),
@@ -76,7 +76,7 @@ def test_what_is_asked_in_vain(run):
         assert invoke(run, *arguments).exit_code == code, arguments
 
 
-def test_a_record_that_was_damaged_since_has_no_name(run, tmp_path):
+def test_damaged_record_has_no_name(run, tmp_path):
     path = next((tmp_path / "data/Split-train").glob("*00000-of*"))
     data = path.read_bytes()
     path.write_bytes(data.replace(b"3.jpg", b"4.jpg"))
@@ -89,8 +89,8 @@ def test_a_record_that_was_damaged_since_has_no_name(run, tmp_path):
     assert invoke(run, "--step", "0").exit_code == 1
 
 
-def test_packs_are_told_by_their_documents(tmp_path):
-    """A batch's tokens are those of the documents that the ledger names, in order."""
+def test_packs_are_listed_by_document(tmp_path):
+    """Check that the tokens of a batch come from the documents in the ledger, in order."""
     lengths = [5, 30, 1, 12, 0, 9, 40, 3]
     rows = [
         {"id": f"{number}", "tokens": [number * 100 + place for place in range(length)]}

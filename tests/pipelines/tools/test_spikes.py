@@ -1,4 +1,4 @@
-"""Losses by row, kept beside the ledger, and the records that stood before a rise."""
+"""Losses by row, stored next to the ledger, and the records before a loss spike."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ def write(uri: Path, count: int) -> str:
 
 
 def record(run: str, data: Iterable[Any], losses_of: Callable[[int, Any], Any]) -> int:
-    """Keeps the losses of each step, which `losses_of` makes of its number and batch; the steps."""
+    """Record the losses `losses_of(step, batch)` of each step; return the number of steps."""
     recorder, step = InputRecorder(run, losses=True), -1
     recorder.begin(data)
     for step, batch in enumerate(data):
@@ -41,7 +41,7 @@ def numbers_by_step(run: str, step: int) -> dict[int, list[int]]:
 
 
 def simulated(numbers: np.ndarray, bad: set[int], level: float, random) -> np.ndarray:
-    """Losses of which one row of a hundred is high by itself, in every step."""
+    """Return losses with one row in a hundred high by itself, in every step."""
     losses = level * random.lognormal(0, 0.3, len(numbers))
     hard = (numbers * 2654435761 % 1000) < 10
     losses[hard] *= 3
@@ -50,7 +50,7 @@ def simulated(numbers: np.ndarray, bad: set[int], level: float, random) -> np.nd
 
 
 def rising(bad: set[int]) -> Callable[[int, np.ndarray], np.ndarray]:
-    """Losses that each bad row lifts in the steps after it."""
+    """Return a function of losses that rise in the steps after each bad row."""
     random, lift = np.random.default_rng(3), 0.0
 
     def losses_of(step: int, numbers: np.ndarray) -> np.ndarray:
@@ -63,7 +63,7 @@ def rising(bad: set[int]) -> Callable[[int, np.ndarray], np.ndarray]:
 
 
 def train_simulated(uri: str, run: str, bad: set[int]) -> int:
-    """A run of which each bad row lifts the loss of the steps after it; its steps."""
+    """Simulate a run with bad rows that raise later losses; return the number of steps."""
     return record(
         run,
         trainer_utils.iterate(uri, "train", batch_size=64, seed=2, features="n"),
@@ -71,7 +71,7 @@ def train_simulated(uri: str, run: str, bad: set[int]) -> int:
     )
 
 
-def test_bad_rows_are_found_among_rows_that_are_hard(tmp_path):
+def test_bad_rows_are_found_among_hard_rows(tmp_path):
     uri = write(tmp_path / "data", 40_000)
     bad = {*np.random.default_rng(1).choice(40_000, 20, replace=False).tolist()}
     steps = train_simulated(uri, str(tmp_path / "run"), bad)
@@ -82,7 +82,7 @@ def test_bad_rows_are_found_among_rows_that_are_hard(tmp_path):
     assert scores == sorted(scores, reverse=True)
 
 
-def test_training_goes_on_without_them_by_a_changed_recipe(tmp_path):
+def test_training_resumes_without_excluded_suspects(tmp_path):
     uri, run = write(tmp_path / "data", 3_000), str(tmp_path / "run")
     bad = {7, 1234}
     recipe = Recipe([Part(uri, name="rows")])
@@ -117,7 +117,7 @@ def losses_of(run: str) -> Mapping[int, dict[int, list[float]]]:
 
 
 @pytest.mark.parametrize("remainder", [None, "pad"])
-def test_each_loss_is_its_rows_on_any_worker(tmp_path, remainder):
+def test_each_loss_belongs_to_its_row_on_any_worker(tmp_path, remainder):
     uri, run = write(tmp_path / "data", 100), str(tmp_path / "run")
     for worker in (0, 1):
         settings = {"worker": worker, "num_workers": 2, "remainder": remainder}
@@ -133,7 +133,7 @@ def test_each_loss_is_its_rows_on_any_worker(tmp_path, remainder):
     )
 
 
-def test_tensorflows_losses_and_a_run_that_went_back(tmp_path):
+def test_tensorflow_losses_of_a_run_that_rolled_back(tmp_path):
     tf = pytest.importorskip("tensorflow", reason="InputProgress is of it")
     uri, run = write(tmp_path / "data", 64), str(tmp_path / "run")
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
@@ -153,7 +153,7 @@ def test_tensorflows_losses_and_a_run_that_went_back(tmp_path):
     ledgers: list[str] = []
     ledgers.append((first := take(None, 3, 1)).serialize())
     after = take(first.state, 4, 1)
-    after.serialize()  # of which nothing is kept: the run goes back to the first checkpoint
+    after.serialize()  # this checkpoint is lost: the run resumes from the first one
     take(first.state, 2, -1).serialize()
     kept = losses_of(run)
     assert list(kept) == [0, 1, 2, 3, 4]
@@ -163,7 +163,7 @@ def test_tensorflows_losses_and_a_run_that_went_back(tmp_path):
         assert [abs(x) for x in kept[step][0]] == numbers_by_step(run, step)[0]
 
 
-def test_what_is_no_number_is_the_worst_and_what_is_too_large_is_kept(tmp_path):
+def test_nan_loss_is_the_worst_and_large_loss_is_kept(tmp_path):
     uri, run = write(tmp_path / "data", 64), str(tmp_path / "run")
     data = trainer_utils.iterate(uri, "train", batch_size=8, features="n", shuffle=False)
     odd = {17: np.nan, 33: 1e30}
@@ -176,7 +176,7 @@ def test_what_is_no_number_is_the_worst_and_what_is_too_large_is_kept(tmp_path):
     assert json.dumps(found.to_json(), allow_nan=False)
 
 
-def test_what_cannot_be_told_is_refused(tmp_path):
+def test_invalid_losses_are_refused(tmp_path):
     with pytest.raises(ConfigError):
         InputRecorder(losses=True)
     with pytest.raises(ConfigError):
@@ -208,7 +208,7 @@ def test_what_cannot_be_told_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("times", "spike"), [(5, 70), (20, 51), (np.nan, 59)])
-def test_what_stood_before_a_loss_that_is_no_number_any_more(tmp_path, times, spike):
+def test_records_before_a_diverged_loss_are_found(tmp_path, times, spike):
     uri, run = write(tmp_path / "data", 4_000), str(tmp_path / "run")
     random, culprit = np.random.default_rng(0), -1
 
@@ -225,7 +225,7 @@ def test_what_stood_before_a_loss_that_is_no_number_any_more(tmp_path, times, sp
     assert all(one.step <= 50 for one in found)
 
 
-def test_names_that_exclude_would_take_for_others_are_not_written(tmp_path):
+def test_ambiguous_names_are_not_written(tmp_path):
     run, listed = str(tmp_path / "run"), tmp_path / "suspects.txt"
     for name, given in (("none", {}), ("lines", {"id": "row\n1"})):
         uri = write_rows(tmp_path / name, ({"n": n, **given} for n in range(8)), num_shards=1)

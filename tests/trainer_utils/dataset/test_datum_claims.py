@@ -1,4 +1,4 @@
-"""Datum's description of features, where its own reader cannot read what it wrote."""
+"""Test datasets of Datum with a description that its own reader cannot use."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,9 @@ from PIL import Image
 import trainer_utils
 from trainer_utils.dataset import open_dataset
 
-pytest.importorskip("datum")  # which `make test-trainer` does not install
+pytest.importorskip("datum")  # not installed by `make test-trainer`
 
-BOXES = [1, 2, 3, 2]  # of each image
+BOXES = [1, 2, 3, 2]  # in each image
 LISTS = ["xmin", "xmax", "ymin", "ymax", "area", "labels", "pose", "is_truncated"]
 SIZE = 32, 40
 OBJECT = """<object><name>{name}</name><pose>Left</pose><truncated>0</truncated>
@@ -18,7 +18,7 @@ OBJECT = """<object><name>{name}</name><pose>Left</pose><truncated>0</truncated>
 
 @pytest.fixture(scope="module")
 def voc(tmp_path_factory, photos):
-    """Photos with boxes and label maps, as Datum reads them."""
+    """Write photos with boxes and label maps in the form that Datum reads; return the folder."""
     base = tmp_path_factory.mktemp("voc")
     for folder in ("JPEGImages", "Annotations", "ImageSets", "SegmentationClass"):
         (base / folder).mkdir()
@@ -56,7 +56,7 @@ def export(voc, tmp_path_factory):
 
 
 @pytest.mark.parametrize("sparse_features", [[], [*LISTS, "labels_difficult"]])
-def test_boxes_are_read_however_datum_was_told_of_them(export, sparse_features):
+def test_boxes_are_read_with_any_datum_description(export, sparse_features):
     uri = export("image_det", sparse_features)
     assert not open_dataset(uri).features["xmin"].dense
     found = trainer_utils.input_fn(uri, "train", batch_size=None, shuffle=False)
@@ -66,8 +66,8 @@ def test_boxes_are_read_however_datum_was_told_of_them(export, sparse_features):
     assert batch["xmin"].shape == (4, 3)
 
 
-def test_label_maps_stay_classes_when_they_are_resized(export):
+def test_resized_label_maps_keep_their_classes(export):
     uri = export("image_seg")
     (batch,) = trainer_utils.input_fn(uri, "train", batch_size=4, image_size=(13, 17))
     assert batch["image"].shape == (4, 13, 17, 3)
-    assert set(np.unique(batch["label"])) == {0, 200}  # bilinear would mix them
+    assert set(np.unique(batch["label"])) == {0, 200}  # bilinear resizing would mix them

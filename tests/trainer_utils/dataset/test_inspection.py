@@ -1,4 +1,4 @@
-"""What features are, from records: facts of parts add up to those of the whole."""
+"""Test that features are inferred from records, and that facts of parts can be merged."""
 
 import io
 import pickle
@@ -48,7 +48,7 @@ def facts_of(*blocks: RecordBlock) -> DatasetFacts:
 
 
 @given(st.lists(VALUES, min_size=1, max_size=8), st.integers(0, 7))
-def test_parts_add_up_to_the_whole_however_they_travel(examples, cut):
+def test_merged_facts_of_parts_match_the_whole(examples, cut):
     whole = facts_of(block(examples))
     parts = [part for part in (examples[:cut], examples[cut:]) if part]
     together = DatasetFacts()
@@ -59,14 +59,14 @@ def test_parts_add_up_to_the_whole_however_they_travel(examples, cut):
     assert facts_of(*map(block, parts)) == together
 
 
-def test_a_companion_says_the_shape_where_it_can_be_one():
+def test_companion_feature_determines_the_shape_if_valid():
     for shape, expected in (([2, 3], (2, 3)), ([-1, 2], (6,)), ([1] * 9, (6,)), ([2], (6,))):
         examples = [{"x": ("float", [0.5] * count), "x_shape": ("int", shape)} for count in (6, 4)]
         found = features_of_facts(facts_of(block(examples)))["x"]
         assert found == Feature(type="float", shape=expected, dense=False)
 
 
-def test_two_types_of_a_feature_are_an_error_with_the_place():
+def test_two_types_of_a_feature_raise_with_the_location():
     one, other = block([{"x": ("int", [1])}]), block([{"x": ("string", [b"1"])}])
     facts = facts_of(one)
     with pytest.raises(DatasetError, match=r"'x': expected int in all .* string \(there\.bin"):
@@ -76,7 +76,7 @@ def test_two_types_of_a_feature_are_an_error_with_the_place():
         facts_of(mixed)
 
 
-def test_a_text_is_language_from_three_words_in_the_mean():
+def test_text_needs_a_mean_of_three_words():
     rows = [b"two words", b"these are four words"]
     assert facts_of(block([{"x": ("string", [row])} for row in rows])).texts == {"x"}
     assert facts_of(block([{"x": ("string", [b"two words"])}])).texts == frozenset()

@@ -1,5 +1,4 @@
-"""Where a dataset lies: files of TFRecords by path and by pattern, as TensorFlow's reader has them;
-the spellings that trainers and conversions have of a dataset."""
+"""Test how datasets are found by path, pattern and other spellings, as TensorFlow reads them."""
 
 import glob
 import os
@@ -14,12 +13,12 @@ from trainer_utils.dataset.location import find_named_files, newest_dataset, uri
 from trainer_utils.format import DatasetError, Feature
 
 NUM_FILES = {"train": 4, "validation": 2}
-RECORDS = 5  # of each file
+RECORDS = 5  # in each file
 
 
 @pytest.fixture(scope="module")
 def imagenet(tmp_path_factory, serialize):
-    """Files as keras_imagenet calls them: label n is that of record n of its split."""
+    """Write files with the names of keras_imagenet; label n is that of record n of its split."""
     folder = tmp_path_factory.mktemp("imagenet")
     example = {"image/class/text": [b"knee pad"]}
     for split, count in NUM_FILES.items():
@@ -38,7 +37,7 @@ def labels(place, **settings):
 
 
 def stored(*paths):
-    """What TensorFlow's own reader finds."""
+    """Return the labels that TensorFlow's own reader finds."""
     records = tf.data.TFRecordDataset(list(paths))
     examples = map(tf.train.Example.FromString, records.as_numpy_iterator())
     return [one.features.feature["image/class/label"].int64_list.value[0] for one in examples]
@@ -53,18 +52,18 @@ def stored(*paths):
         ("*ation-*", "val"),
     ],
 )
-def test_a_pattern_is_the_files_that_a_shell_finds(imagenet, pattern, split):
+def test_pattern_matches_the_files_of_a_shell(imagenet, pattern, split):
     expected = stored(*sorted(glob.glob(f"{imagenet}/{pattern}")))
     assert expected
     assert labels(f"{imagenet}/{pattern}", split=split) == expected
 
 
-def test_a_folder_of_files_without_extension_is_a_dataset(imagenet):
+def test_folder_of_files_without_extension_is_a_dataset(imagenet):
     assert open_dataset(str(imagenet)).records == {"train": 20, "validation": 10}
     assert labels(str(imagenet), split="eval") == list(range(10))
 
 
-def test_a_list_of_files_is_one_dataset_in_its_order(imagenet):
+def test_list_of_files_is_one_dataset_in_order(imagenet):
     files = [f"{imagenet}/train-0000{index}-of-00004" for index in (3, 0)]
     assert labels(files) == stored(*files)
     plan = trainer_utils.plan(files, batch_size=5)
@@ -76,21 +75,19 @@ def test_a_list_of_files_is_one_dataset_in_its_order(imagenet):
         splits["tset"]
 
 
-def test_files_of_other_names_and_places(tmp_path, imagenet, in_memory):
+def test_files_with_other_names_and_places_are_read(tmp_path, imagenet, in_memory):
     for folder, name in (("a/train", "x.bin"), ("b/dev", "part 0[1]")):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / name).write_bytes((imagenet / "train-00000-of-00004").read_bytes())
     assert labels(str(tmp_path / "a/train/x.bin")) == list(range(5))
-    assert labels(str(tmp_path / "b/dev/part 0[1]")) == list(range(5))  # no pattern
+    assert labels(str(tmp_path / "b/dev/part 0[1]")) == list(range(5))  # not a pattern
     assert open_dataset(f"{tmp_path}/*/*/*").records == {"train": 5, "dev": 5}
     remote = in_memory(imagenet, "imagenet")
     assert labels(f"{remote}/train-0000[01]-*") == list(range(10))
 
 
 @pytest.mark.parametrize("name", ["run[3]", "a*b", "[", "x[0-9]/y*"])
-def test_a_folder_with_signs_of_a_pattern_in_its_name_is_meant_itself(
-    tmp_path, write_dataset, name
-):
+def test_folder_with_wildcards_in_its_name_is_read(tmp_path, write_dataset, name):
     write_dataset(
         tmp_path / name, {"train": [[{"id": [1]}], [{"id": [2]}]]}, {"id": Feature(type="int")}
     )
@@ -105,7 +102,7 @@ def test_a_folder_with_signs_of_a_pattern_in_its_name_is_meant_itself(
     assert [batch["id"].tolist() for batch in both] == [[1, 2, 9]]
 
 
-def test_files_of_a_described_dataset_keep_what_it_says(tmp_path, write_dataset):
+def test_files_of_a_dataset_keep_its_metadata(tmp_path, write_dataset):
     shards = [[{"n": [number], "list": [number] * 2}] for number in range(3)]
     features = {"n": Feature(type="int"), "list": Feature(type="int", shape=(2,))}
     uri = write_dataset(tmp_path, {"train": shards, "holdout": shards[:1]}, features)
@@ -121,14 +118,14 @@ def test_files_of_a_described_dataset_keep_what_it_says(tmp_path, write_dataset)
         list(trainer_utils.input_fn(first))
 
 
-def test_what_is_not_there_is_named(imagenet):
+def test_missing_files_raise_with_their_path(imagenet):
     for name in ("tran-*", "train-00004-of-00004", "nowhere/train-00000-of-00001", "*.txt"):
         with pytest.raises(DatasetError) as caught:
             open_dataset(f"{imagenet}/{name}")
         assert f"{imagenet}/{name}" in str(caught.value)
 
 
-def test_a_gap_is_refused_where_the_pattern_would_match_it(imagenet, tmp_path):
+def test_missing_shard_that_the_pattern_matches_raises(imagenet, tmp_path):
     for name in ("train-00000-of-00003", "train-00002-of-00003"):
         (tmp_path / name).write_bytes((imagenet / "train-00000-of-00004").read_bytes())
     with pytest.raises(DatasetError, match="train-00001-of-00003': is missing, one of at most 1"):
@@ -139,8 +136,8 @@ def test_a_gap_is_refused_where_the_pattern_would_match_it(imagenet, tmp_path):
         find_named_files([f"{tmp_path}/x-*"])
 
 
-def test_a_dataset_and_its_split_are_found_by_the_patterns_that_a_trainer_gets():
-    uri = "gs://bucket/Split-up/7"  # a folder above it is called as a split is
+def test_dataset_and_split_are_parsed_from_tfx_patterns():
+    uri = "gs://bucket/Split-up/7"  # a parent folder is named like a split
     for tail, split in {
         "": None,
         "/": None,
@@ -151,12 +148,12 @@ def test_a_dataset_and_its_split_are_found_by_the_patterns_that_a_trainer_gets()
         assert uri_and_split(uri + tail) == (uri, split)
 
 
-def test_the_newest_dataset_is_where_the_link_leads(tmp_path):
+def test_newest_dataset_is_the_target_of_the_link(tmp_path):
     made = tmp_path / "artifacts/ShardBalancer/balanced_examples/4"
     made.mkdir(parents=True)
     assert newest_dataset(str(tmp_path)) == str(tmp_path)
     os.symlink("artifacts/ShardBalancer/balanced_examples/4", tmp_path / "latest")
     assert newest_dataset(f"{tmp_path}/") == newest_dataset(f"{tmp_path}/latest") == str(made)
-    (tmp_path / "manifest.json").touch()  # a dataset of its own
+    (tmp_path / "manifest.json").touch()  # the folder itself is now a dataset
     assert newest_dataset(str(tmp_path)) == str(tmp_path)
     assert newest_dataset("gs://bucket/out") == "gs://bucket/out"

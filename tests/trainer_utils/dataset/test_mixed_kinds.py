@@ -1,4 +1,4 @@
-"""TFRecords in which a feature is of one kind in most records and of another in some."""
+"""Test TFRecords with a feature of one kind in most records and of another in some."""
 
 import collections
 
@@ -16,7 +16,7 @@ BAD = {n for n in range(COUNT * SHARDS) if n % 10 == 9}
 
 @pytest.fixture
 def uri(tmp_path) -> str:
-    """The path of records of which every tenth has bytes where the others have a float."""
+    """Write records with floats, but bytes in every tenth; return the folder."""
     for shard in range(SHARDS):
         records = b""
         for number in range(shard * COUNT, (shard + 1) * COUNT):
@@ -40,16 +40,16 @@ def read(uri: str, workers: int, name: str = "number", **settings) -> list[float
     return found
 
 
-def test_the_commonest_kind_is_taken_with_a_warning(uri, caplog):
+def test_most_frequent_kind_is_used_with_a_warning(uri, caplog):
     feature = open_dataset(uri).features["similarity"]
     assert (feature.type, feature.shape, feature.dense) == ("float", (), True)
     assert "float in 108 examples, string in 12 examples" in caplog.text
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
-def test_skipping_gives_all_numbers_of_workers_the_same_records(uri, workers):
+def test_skipping_reads_the_same_records_on_any_workers(uri, workers):
     expected = collections.Counter(n for n in range(COUNT * SHARDS) if n not in BAD)
-    expected.update((n + 1) % (COUNT * SHARDS) for n in BAD)  # the next one stands in
+    expected.update((n + 1) % (COUNT * SHARDS) for n in BAD)  # the next record replaces it
     found = read(uri, workers, on_corrupt="skip")
     assert collections.Counter(found) == expected
     values = read(uri, workers, "similarity", on_corrupt="skip", features=["similarity"])
@@ -58,12 +58,12 @@ def test_skipping_gives_all_numbers_of_workers_the_same_records(uri, workers):
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
-def test_other_features_are_read_of_every_record(uri, workers, on_corrupt):
+def test_other_features_are_read_from_every_record(uri, workers, on_corrupt):
     found = read(uri, workers, features=["number"], on_corrupt=on_corrupt)
     assert sorted(found) == [*range(COUNT * SHARDS)]
 
 
-def test_a_record_of_another_kind_is_named(uri):
+def test_record_of_another_kind_raises_with_its_index(uri):
     with pytest.raises(DatasetError, match="feature 'similarity': expected float") as info:
         read(uri, 1, shuffle=False)
     assert info.value.record is not None

@@ -1,4 +1,4 @@
-"""Opening datasets: ours, Datum's and a stock ExampleGen's; refusing what is none or not whole."""
+"""Test opening of datasets from all writers, and errors for missing or incomplete ones."""
 
 import itertools
 import os
@@ -37,7 +37,7 @@ def examples(start: int, stop: int) -> list[dict]:
 
 
 def write_stock(uri: Path, split: str, shards: Sequence[list[bytes]], suffix: str = ".gz") -> str:
-    """A stock ExampleGen's artifact, by TensorFlow's own writer."""
+    """Write the artifact of a stock ExampleGen by TensorFlow's writer; return its uri."""
     for index, records in enumerate(shards):
         path = uri / f"Split-{split}/data_tfrecord-{index:05d}-of-{len(shards):05d}{suffix}"
         write_records(path, records, "GZIP" if suffix else "")
@@ -45,7 +45,7 @@ def write_stock(uri: Path, split: str, shards: Sequence[list[bytes]], suffix: st
 
 
 def refusal(uri: Path, **options: Any) -> str:
-    """Why a dataset is not opened, or not read so, which must be one line."""
+    """Return the error for opening or reading a dataset, which must be one line."""
     with pytest.raises(DatasetError) as caught:
         trainer_utils.iterate(str(uri), **options) if options else open_dataset(str(uri))
     message = str(caught.value)
@@ -55,7 +55,7 @@ def refusal(uri: Path, **options: Any) -> str:
 
 @pytest.fixture
 def ours(tmp_path, write_dataset) -> Path:
-    """10 examples to train in shards of 4, 1 and 5, and 3 to evaluate."""
+    """Write 10 training examples in shards of 4, 1 and 5, and 3 evaluation examples."""
     shards = [examples(0, 4), examples(4, 5), examples(5, 10)]
     write_dataset(tmp_path / "ours", {"train": shards, "eval": [examples(10, 13)]}, FEATURES)
     return tmp_path / "ours"
@@ -63,7 +63,7 @@ def ours(tmp_path, write_dataset) -> Path:
 
 @pytest.fixture
 def stock(tmp_path, serialize) -> Path:
-    """The same examples as a stock ExampleGen keeps them: gzip, and nothing beside the shards."""
+    """Write the same examples as a stock ExampleGen: gzip, with no files except the shards."""
     records = [serialize(**example) for example in examples(0, 13)]
     write_stock(tmp_path / "stock", "train", [records[:4], records[4:5], records[5:10]])
     write_stock(tmp_path / "stock", "eval", [records[10:]])
@@ -83,7 +83,7 @@ def ids_read(read_by, place, **settings) -> list[int]:
 
 
 @pytest.mark.parametrize("gzip", [False, True])
-def test_ours_is_opened_as_its_manifest_says(tmp_path, write_dataset, gzip):
+def test_tfx_shards_dataset_is_opened_by_its_manifest(tmp_path, write_dataset, gzip):
     shards = {"train": [examples(0, 4), examples(4, 5)], "eval": [examples(5, 8)]}
     uri = write_dataset(tmp_path, shards, FEATURES, gzip=gzip)
     dataset = open_dataset(uri)
@@ -99,7 +99,7 @@ def test_ours_is_opened_as_its_manifest_says(tmp_path, write_dataset, gzip):
         assert places == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)][start:stop]
 
 
-def test_what_datum_wrote_is_opened_by_its_two_json_files(datum_photos):
+def test_datum_dataset_is_opened_by_its_json_files(datum_photos):
     dataset = open_dataset(datum_photos)
     assert dataset.records == {"train": 23, "val": 7}
     assert dataset.features == {
@@ -119,16 +119,16 @@ OPTIONAL = {"optional": True}
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        # values of one feature in two examples, None where it is not there
+        # values of one feature in two examples; None if it is missing
         ([[1], [2]], Feature(type="int")),
         ([[0.5, 1.5], [2.5, 3.5]], Feature(type="float", shape=(2,))),
         ([[b"a", b"b"], [b"c"]], Feature(type="string", shape=(2,), dense=False)),
         ([[1], None], Feature(type="int", shape=(1,), dense=False, extra=OPTIONAL)),
-        # an empty feature, without a type: a cell of a CSV file that held nothing
+        # an empty feature without a type, from an empty cell of a CSV file
         ([[], [1]], Feature(type="int", shape=(1,), dense=False, extra=OPTIONAL)),
     ],
 )
-def test_a_stock_example_gens_features_are_worked_out(tmp_path, serialize, values, expected):
+def test_features_of_a_stock_example_gen_are_inferred(tmp_path, serialize, values, expected):
     """Lists are padded with zeros; a missing integer, which could be a class, is -1."""
     records = [
         serialize(id=[number], **({} if value is None else {"x": value}))
@@ -146,49 +146,47 @@ def test_a_stock_example_gens_features_are_worked_out(tmp_path, serialize, value
 
 
 @pytest.mark.parametrize("name", ["ours", "stock"])
-def test_a_dataset_on_another_file_system_is_opened_as_a_local_one(
-    request, in_memory, monkeypatch, tmp_path, name
-):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # where copies go that TensorFlow reads
+def test_remote_dataset_is_opened_like_a_local_one(request, in_memory, monkeypatch, tmp_path, name):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # for copies that TensorFlow reads
     local: Path = request.getfixturevalue(name)
     remote = in_memory(local, f"{local.parent.name}/{name}")
     dataset = open_dataset(remote)
     assert dataset.records == {"train": 10, "eval": 3}
     assert dataset.features == FEATURES
-    for shuffle in (False, True, *(["global"] if name == "ours" else [])):  # none of gzip files
+    for shuffle in (False, True, *(["global"] if name == "ours" else [])):  # not for gzip files
         read = trainer_utils.input_fn(remote, batch_size=None, features="id", shuffle=shuffle)
         ids = list(read.as_numpy_iterator())
         assert (sorted(ids) if shuffle else ids) == list(range(10))
 
 
-def test_a_tfx_artifact_is_opened_at_its_uri(ours):
+def test_tfx_artifact_is_opened_at_its_uri(ours):
     artifact = pytest.importorskip("tfx.types.standard_artifacts").Examples()
     artifact.uri = str(ours)
     assert open_dataset(artifact).records == {"train": 10, "eval": 3}
 
 
-def test_what_is_no_uri_is_refused_with_its_value():
+def test_invalid_uri_raises_with_its_value():
     for value in (None, "", 5, b"bytes", types.SimpleNamespace(uri=None)):
         with pytest.raises(ConfigError) as caught:
             open_dataset(value)
         assert (caught.value.setting, caught.value.value) == ("artifact_uri", value)
 
 
-def test_the_folder_that_convert_was_given_stands_for_its_newest_dataset(ours, tmp_path):
+def test_output_folder_of_convert_opens_its_newest_dataset(ours, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/latest").symlink_to(ours, target_is_directory=True)
     for spelling in ("out", "out/", "out/latest", "out/latest/Split-train/*"):
         assert open_dataset(f"{tmp_path}/{spelling}").records["train"] == 10
 
 
-def test_a_missing_folder_and_one_without_shards_are_refused_by_name(tmp_path):
+def test_missing_or_empty_folder_raises_with_its_path(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "others/Split-train").mkdir(parents=True)
     for name in ("gone", "empty", "others"):
         assert str(tmp_path / name) in refusal(tmp_path / name)
 
 
-def test_a_missing_shard_and_a_dataset_that_was_not_finished_are_refused(ours):
+def test_missing_shard_or_unfinished_dataset_raises(ours):
     (ours / SHARD).unlink()
     assert f"shard '{SHARD}': is missing" in refusal(ours)
     (ours / "manifest.json").unlink()
@@ -196,7 +194,7 @@ def test_a_missing_shard_and_a_dataset_that_was_not_finished_are_refused(ours):
     assert refusal(ours) == f"'{ours}': expected a whole dataset, got one that was never finished"
 
 
-def test_a_stock_shard_cut_short_is_refused_with_file_and_byte(tmp_path, serialize):
+def test_truncated_stock_shard_raises_with_path_and_offset(tmp_path, serialize):
     records = [serialize(**example) for example in examples(0, 3)]
     write_stock(tmp_path, "train", [records], suffix="")
     path = tmp_path / "Split-train/data_tfrecord-00000-of-00001"
@@ -206,7 +204,7 @@ def test_a_stock_shard_cut_short_is_refused_with_file_and_byte(tmp_path, seriali
     assert f"(record 2, byte {len(records[0]) + len(records[1]) + 2 * 16})" in message
 
 
-def test_a_stock_gzip_shard_that_is_damaged_is_refused_by_name(stock):
+def test_damaged_gzip_shard_raises_with_its_path(stock):
     path = stock / f"{SHARD}.gz"
     data = path.read_bytes()
     bad_sum = data[:-6] + bytes([data[-6] ^ 1]) + data[-5:]
@@ -219,22 +217,20 @@ def test_a_stock_gzip_shard_that_is_damaged_is_refused_by_name(stock):
         assert caught.value.path == str(path)
 
 
-def test_records_that_are_no_examples_are_refused_by_file(tmp_path):
+def test_records_that_are_not_examples_raise_with_the_path(tmp_path):
     write_stock(tmp_path, "train", [[b"\xff\xff\xff not a message"]])
     message = refusal(tmp_path)
     assert "data_tfrecord-00000-of-00001.gz" in message
     assert "tf.train.Example" in message
 
 
-def test_an_unknown_feature_is_refused_with_the_features_there_are(ours):
+def test_unknown_feature_raises_with_the_known_ones(ours):
     for options in ({"features": "pixels"}, {"features": ["id", "pixels"]}, {"label": "pixels"}):
         said = f"feature 'pixels': expected one of id, text ({ours})"
         assert refusal(ours, **options) == said
 
 
-def test_a_dataset_that_says_nothing_is_read_once_while_it_stays_as_it_is(
-    stock, serialize, monkeypatch
-):
+def test_unchanged_dataset_is_inspected_once(stock, serialize, monkeypatch):
     from trainer_utils.dataset import opening
 
     read = []
@@ -251,7 +247,7 @@ def test_a_dataset_that_says_nothing_is_read_once_while_it_stays_as_it_is(
     assert changed.features["id"] == Feature(type="int", shape=(2,), dense=False)
 
 
-def test_its_own_files_go_before_what_was_found_in_records(stock):
+def test_metadata_takes_precedence_over_inspection(stock):
     assert open_dataset(str(stock)).features == FEATURES
     said = {"id": Feature(type="int", shape=(1,), dense=False)}
     (stock / "datum_to_type_and_shape_mapping.json").write_text(render_features(said))
@@ -259,8 +255,8 @@ def test_its_own_files_go_before_what_was_found_in_records(stock):
     assert open_dataset(str(stock), inspect=False).features == said
 
 
-def test_what_lies_in_the_index_is_not_listed_to_open_a_dataset(tmp_path, monkeypatch):
-    """Two files a shard, of which a bucket lists a thousand a request."""
+def test_opening_does_not_list_the_index_folder(tmp_path, monkeypatch):
+    """There are two files per shard, and a bucket lists a thousand per request."""
     write_numbers(tmp_path, 6, num_shards=3)
     listed, folders = storage.list_folder, []
 
@@ -275,14 +271,14 @@ def test_what_lies_in_the_index_is_not_listed_to_open_a_dataset(tmp_path, monkey
     assert {name.split("/")[0] for name in list_dataset(str(tmp_path)).sizes} >= {"index"}
 
 
-def test_the_only_dataset_below_a_pipelines_root_is_the_one_that_is_meant(tmp_path):
+def test_single_dataset_below_a_pipeline_root_is_opened(tmp_path):
     write_numbers(tmp_path / "root/ImageExampleGen/examples/3")
     (tmp_path / "root" / "metadata.sqlite").write_bytes(b"x")
     (tmp_path / "root" / "StatisticsGen" / "statistics" / "4").mkdir(parents=True)
     assert ids_read(trainer_utils.iterate, str(tmp_path / "root")) == list(range(RECORDS))
 
 
-def test_of_several_all_are_named_the_newest_first(tmp_path):
+def test_several_datasets_below_a_root_raise_newest_first(tmp_path):
     places = [tmp_path / "root" / name for name in ("Gen/examples/3", "Balancer/balanced/9")]
     for age, place in enumerate(places):
         write_numbers(place)
@@ -295,7 +291,7 @@ def test_of_several_all_are_named_the_newest_first(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["1.jpg", "train/cat/1.jpg", "notes.txt"])
-def test_raw_files_are_for_convert(tmp_path, name):
+def test_raw_files_raise_with_the_convert_command(tmp_path, name):
     path = tmp_path / "raw" / name
     path.parent.mkdir(parents=True)
     path.write_bytes(b"raw")
@@ -313,7 +309,9 @@ def test_raw_files_are_for_convert(tmp_path, name):
         (trainer_utils.iterate, "data.tfrecord.gz", False, True),
     ],
 )
-def test_gzip_is_known_by_its_bytes(tmp_path, serialize, read_by, name, is_packed, shuffle):
+def test_gzip_is_detected_by_its_first_bytes(
+    tmp_path, serialize, read_by, name, is_packed, shuffle
+):
     path = tmp_path / name
     records = [serialize(id=[number]) for number in range(RECORDS)]
     write_records(path, records, "GZIP" if is_packed else "")
@@ -325,7 +323,7 @@ def test_gzip_is_known_by_its_bytes(tmp_path, serialize, read_by, name, is_packe
 
 
 @pytest.mark.parametrize("name", ["data.tfrecord", "part-1"])
-def test_gzip_is_known_in_other_processes_too(tmp_path, serialize, name):
+def test_gzip_is_detected_in_other_processes(tmp_path, serialize, name):
     path = tmp_path / name
     write_records(path, [serialize(id=[number]) for number in range(RECORDS)], "GZIP")
     found = ids_read(trainer_utils.iterate, str(path), processes=2)
@@ -336,9 +334,9 @@ def test_gzip_is_known_in_other_processes_too(tmp_path, serialize, name):
     assert "good" in told.stdout, told.stderr
 
 
-def test_a_record_whose_length_looks_like_gzip_is_a_record(tmp_path):
+def test_record_with_a_length_like_gzip_is_read(tmp_path):
     data = b"".join(encode_example({"id": 7, "image": bytes(0x8B1F - 40)}))
-    assert len(data) == 0x8B1F  # little-endian it begins 1f 8b
+    assert len(data) == 0x8B1F  # it begins with 1f 8b in little-endian order
     write_records(tmp_path / "train.tfrecord", [data])
     assert ids_read(trainer_utils.iterate, str(tmp_path)) == [7]
 
@@ -353,7 +351,7 @@ def test_files_of_two_buckets_are_one_input(tmp_path, serialize):
         assert sorted(ids_read(trainer_utils.iterate, tuple(files))) == [0, 1]
 
 
-def test_a_vocabulary_that_the_manifest_names_and_is_gone_is_an_error(tmp_path):
+def test_missing_vocabulary_of_the_manifest_raises(tmp_path):
     with DatasetWriter(tmp_path / "d", vocabulary=["cat"]) as writer:
         writer.write("train", {"x": 1, "label": "cat"})
     vocabulary = tmp_path / "d/vocab/label.txt"

@@ -1,4 +1,4 @@
-"""What is said of one feature in several datasets."""
+"""Test how the descriptions of a feature in several datasets are merged."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from trainer_utils.format import Feature
         ([{"label_map": True}, {}], (4, 4), {}),
     ],
 )
-def test_what_is_said_holds_in_all(extras, heights, expected):
+def test_merged_description_holds_for_all(extras, heights, expected):
     features = [
         Feature(type="string", shape=(height, 5, 3), extra=extra)
         for height, extra in zip(heights, extras, strict=True)

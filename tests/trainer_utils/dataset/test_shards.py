@@ -1,4 +1,4 @@
-"""A shard's records, and where they lie by its index."""
+"""Test how the records of a shard are read and located by its index."""
 
 from pathlib import Path
 
@@ -31,13 +31,13 @@ def write(path: Path) -> str:
 
 @pytest.mark.parametrize("name", ["shard", "shard.gz"])
 @pytest.mark.parametrize("block_bytes", [100, 1 << 20])
-def test_records_are_those_that_tensorflow_wrote(tmp_path, name, block_bytes):
+def test_records_match_those_written_by_tensorflow(tmp_path, name, block_bytes):
     path = write(tmp_path / name)
     blocks = read_shard_blocks(path, block_bytes=block_bytes)
     assert [bytes(record) for block in blocks for record in block.records()] == RECORDS
 
 
-def test_the_size_of_what_is_compressed_is_that_of_the_plain_file(tmp_path):
+def test_content_size_of_a_gzip_file_is_uncompressed(tmp_path):
     plain, zipped = write(tmp_path / "shard"), write(tmp_path / "shard.gz")
     assert (compression_of(plain), compression_of(zipped)) == (None, "gzip")
     assert content_bytes(zipped) == (tmp_path / "shard").stat().st_size
@@ -45,7 +45,7 @@ def test_the_size_of_what_is_compressed_is_that_of_the_plain_file(tmp_path):
         assert stream.read() == (tmp_path / "shard").read_bytes()
 
 
-def test_an_index_says_where_records_lie_unless_it_is_of_another_file(tmp_path):
+def test_index_of_another_file_is_not_used(tmp_path):
     name = "Split-train/data_tfrecord-00000-of-00001"
     records = [b"", b"one", b"x" * 300]
     shard, index = ShardFile(name, path=f"{tmp_path}/{name}"), tmp_path / index_file(name)
@@ -64,13 +64,13 @@ def test_an_index_says_where_records_lie_unless_it_is_of_another_file(tmp_path):
     ("values", "says"),
     [
         ({}, [1, 2]),
-        ({"record_id": "a"}, None),  # by which the index has it, and not by the other name
+        ({"record_id": "a"}, None),  # the index has this name and not `filename`
         ({"filename": ["a", "b"]}, None),
         ({"id": 5}, None),
     ],
 )
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_records_are_found_by_name_where_each_has_one_name(tmp_path, values, says, compression):
+def test_records_are_found_by_name_if_names_are_single(tmp_path, values, says, compression):
     settings = {"num_shards": 1, "compression": compression}
     with trainer_utils.DatasetWriter(str(tmp_path / "out"), **settings) as writer:
         for name in ("a", "b", "b"):

@@ -1,4 +1,4 @@
-"""Classes of what TFX's Transform wrote: examples without metadata, next to its graph."""
+"""Test classes of the output of TFX's Transform: examples without metadata, next to its graph."""
 
 import logging
 import shutil
@@ -35,7 +35,7 @@ def test_classes_come_from_the_graph_of_the_same_run(examples, name):
     assert next(iter(batches))[1].shape == (4, 3)
 
 
-def test_a_graph_without_the_label_is_reported_once(examples, caplog):
+def test_graph_without_the_label_is_reported_once(examples, caplog):
     (assets_of(examples) / "words").write_text("a\nb\n")
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
@@ -49,7 +49,7 @@ def test_a_graph_without_the_label_is_reported_once(examples, caplog):
     assert batches.num_classes == 3
 
 
-def test_a_label_of_floats_has_no_classes_to_miss(examples, caplog):
+def test_float_label_has_no_classes_and_no_warning(examples, caplog):
     batches = trainer_utils.iterate(str(examples), label="score", batch_size=4)
     assert batches.num_classes is None
     assert caplog.records == []

@@ -1,4 +1,4 @@
-"""Files that TensorFlow writes with `TFRecordOptions("ZLIB")`."""
+"""Test files that TensorFlow writes with `TFRecordOptions("ZLIB")`."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def write(path: Path, compression: str = "ZLIB", *, level: int | None = None) ->
 
 @pytest.mark.parametrize("level", [None, 0, 1, 9])
 @pytest.mark.parametrize("name", ["train.tfrecord", "train.tfrecord.zlib", "train-00000-of-00001"])
-def test_a_zlib_file_is_read_as_tensorflow_reads_it(tmp_path, level, name):
+def test_zlib_file_is_read_like_tensorflow(tmp_path, level, name):
     path = write(tmp_path / name, level=level)
     (kept,) = trainer_utils.iterate(path, batch_size=RECORDS, shuffle=False)
     theirs = [*tf.data.TFRecordDataset(path, "ZLIB").as_numpy_iterator()]
@@ -43,7 +43,7 @@ def test_a_zlib_file_is_read_as_tensorflow_reads_it(tmp_path, level, name):
     assert [bytes(one) for block in blocks for one in block.records()] == theirs
 
 
-def test_the_order_of_a_zlib_file_is_that_of_a_plain_one(tmp_path):
+def test_zlib_file_has_the_order_of_a_plain_one(tmp_path):
     found = {}
     for compression in ("ZLIB", "GZIP", ""):
         folder = tmp_path / (compression or "plain")
@@ -56,14 +56,14 @@ def test_the_order_of_a_zlib_file_is_that_of_a_plain_one(tmp_path):
     assert content_bytes(str(tmp_path / "ZLIB/train.tfrecord")) == plain
 
 
-def test_a_folder_of_zlib_files_is_a_dataset(tmp_path):
+def test_folder_of_zlib_files_is_a_dataset(tmp_path):
     write(tmp_path / "train-00000-of-00001.tfrecord")
     write(tmp_path / "eval-00000-of-00001.tfrecord")
     assert open_dataset(str(tmp_path)).records == {"train": RECORDS, "eval": RECORDS}
 
 
 @pytest.mark.parametrize("change", ["cut", "flip", "more"])
-def test_a_damaged_zlib_file_is_named_so(tmp_path, change):
+def test_damaged_zlib_file_raises_with_its_path(tmp_path, change):
     path = Path(write(tmp_path / "train.tfrecord"))
     data = bytearray(path.read_bytes())
     if change == "flip":
@@ -74,14 +74,14 @@ def test_a_damaged_zlib_file_is_named_so(tmp_path, change):
     assert caught.value.path == str(path)
 
 
-def test_a_plain_file_is_never_taken_for_zlib(tmp_path):
+def test_plain_file_is_never_detected_as_zlib(tmp_path):
     assert compression_of(write(tmp_path / "plain", "")) is None
     assert compression_of(write(tmp_path / "gzip", "GZIP")) == "gzip"
     draw = np.random.default_rng(1)
     assert not any(begins_with_zlib(b"\x78\x9c" + draw.bytes(200)) for _ in range(2000))
 
 
-def test_zlib_bytes_read_as_plain_ones_are_named(tmp_path):
+def test_reading_zlib_as_plain_records_raises(tmp_path):
     path = write(tmp_path / "train.tfrecord")
     with (
         Path(path).open("rb") as stream,

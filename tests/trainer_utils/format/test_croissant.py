@@ -1,4 +1,4 @@
-"""`croissant.json` as MLCommons' own library reads it."""
+"""Test `croissant.json` with MLCommons' own library."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ def dataset():
         files=FILES,
         fingerprint="0123456789abcdef",
     )
-    return mlc.Dataset(jsonld=json.loads(text))  # raises where it is not valid
+    return mlc.Dataset(jsonld=json.loads(text))  # raises if it is invalid
 
 
 def test_every_feature_is_a_field_with_its_type(dataset):
@@ -64,7 +64,7 @@ def test_splits_and_classes_are_records(dataset):
     assert classes == list(enumerate(LABELS))
 
 
-def test_files_are_there_with_their_sums(dataset):
+def test_files_have_their_checksums(dataset):
     sums = {one.name: one.sha256 for one in dataset.metadata.file_objects}
     assert sums == {p: hashlib.sha256(t.encode()).hexdigest() for p, t in FILES.items()}
     (shards,) = dataset.metadata.file_sets

@@ -1,4 +1,4 @@
-"""Descriptions of features: Datum's JSON, read by Datum; `schema.pbtxt`, by protobuf and TFT."""
+"""Test Datum's JSON with Datum as the reader, and `schema.pbtxt` with protobuf and TFT."""
 
 import json
 
@@ -20,14 +20,14 @@ FEATURES = {
 SHARDS = {"train": {"Split-train/b": 3, "Split-train/a": 4}, "eval": {}}
 
 
-def test_features_and_shards_are_read_as_they_were_written():
+def test_features_and_shards_survive_a_round_trip():
     assert parse_features(render_features(FEATURES), path="x") == FEATURES
     read = parse_shard_info(render_shard_info(SHARDS), path="x")
     assert (read, [*read["train"]]) == (SHARDS, ["Split-train/b", "Split-train/a"])
 
 
 def test_datum_reads_the_features(tmp_path):
-    pytest.importorskip("datum")  # which `make test-trainer` does not install
+    pytest.importorskip("datum")  # not installed by `make test-trainer`
     from datum.reader.parser import DatumParser
 
     path = tmp_path / "datum_to_type_and_shape_mapping.json"
@@ -40,7 +40,7 @@ def test_datum_reads_the_features(tmp_path):
     }
 
 
-def test_what_are_no_features_or_shards_is_refused_with_its_path():
+def test_invalid_features_and_shards_raise_with_the_path():
     good = {"type": "int", "shape": [], "dense": True}
     wrong = [3, {}, {"type": "int", "shape": [], "dens": True}]
     wrong += [{**good, **change} for change in ({"type": "double"}, {"shape": 3}, {"shape": ["a"]})]
@@ -52,7 +52,7 @@ def test_what_are_no_features_or_shards_is_refused_with_its_path():
                 parse(json.dumps(value), path="some/path")
 
 
-def test_protobuf_and_transform_read_the_schema():
+def test_protobuf_and_transform_parse_the_schema():
     text_format = pytest.importorskip("google.protobuf.text_format")
     schema_pb2 = pytest.importorskip("tensorflow_metadata.proto.v0.schema_pb2")
     schema_utils = pytest.importorskip("tensorflow_transform.tf_metadata.schema_utils")

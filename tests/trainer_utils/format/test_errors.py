@@ -1,4 +1,4 @@
-"""The family of errors, sent anywhere; no name in them drives a terminal or makes a line."""
+"""Test that errors cross processes, and that their text is safe for terminals and logs."""
 
 import contextlib
 import copy
@@ -58,7 +58,7 @@ def test_every_error_pickles_and_copies_with_its_data(error):
     assert same(copy.copy(error), error)
 
 
-def test_code_that_skips_bad_datasets_hides_no_wrong_setting():
+def test_skipping_dataset_errors_does_not_hide_config_errors():
     assert not issubclass(ConfigError, DatasetError)
     assert issubclass(ConfigError, TfxShardsError)
     assert issubclass(ConfigError, ValueError)
@@ -70,7 +70,7 @@ def test_code_that_skips_bad_datasets_hides_no_wrong_setting():
 
 @pytest.mark.parametrize("path", ["/data/a", "/data/it's", "/data/two\nlines"])
 @pytest.mark.parametrize("offset", [None, 12])
-def test_an_error_of_a_loader_s_process_keeps_lines_and_place(path, offset):
+def test_error_from_a_loader_process_keeps_lines_and_location(path, offset):
     cause = CorruptShardError.at(path, expected="x", got="y", record=3, offset=offset, advice="Do.")
     lines = "".join(traceback.format_exception(CorruptShardError, cause, None))
     message = 'Original Traceback (most recent call last):\n  File "a.py", line 1\n' + lines
@@ -82,7 +82,7 @@ def test_an_error_of_a_loader_s_process_keeps_lines_and_place(path, offset):
     assert same(pickle.loads(pickle.dumps(error)), error)
 
 
-def test_a_setting_that_cannot_be_pickled_crosses_as_text():
+def test_unpicklable_setting_is_pickled_as_its_repr():
     error = ConfigError.of("augment", lambda image: image, allowed="names")
     assert pickle.loads(pickle.dumps(error)).value == repr(error.value)
     assert (error.setting, error.allowed) == ("augment", "names")
@@ -93,7 +93,7 @@ BIDI = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
 @given(ANY)
-def test_nothing_is_left_that_is_no_sign(text):
+def test_printable_removes_control_characters(text):
     shown = printable(text)
     assert shown.encode().decode() == shown
     assert len(shown.splitlines()) <= 1
@@ -103,12 +103,12 @@ def test_nothing_is_left_that_is_no_sign(text):
 
 
 @given(st.text(st.characters(blacklist_categories=("Cc", "Cs", "Cf", "Zl", "Zp"))))
-def test_signs_of_any_script_stay(text):
+def test_printable_keeps_letters_of_any_script(text):
     assert printable(text) == text
 
 
 @given(ANY)
-def test_json_says_the_same(text):
+def test_printable_json_is_equivalent(text):
     whole = json.dumps({"a": [text, {text: 1}]}, indent=2, ensure_ascii=False)
     shown = printable_json(whole)
     assert json.loads(shown) == json.loads(whole)
@@ -116,7 +116,7 @@ def test_json_says_the_same(text):
     assert len(shown.splitlines()) == shown.count("\n") + 1
 
 
-def test_escapes_are_pythons():
+def test_escapes_match_python():
     assert printable("\x1b[2J\n\x9b\u2028\udc80\U000e0041") == (
         "\\x1b[2J\\n\\x9b\\u2028\\udc80\\U000e0041"
     )
@@ -124,6 +124,6 @@ def test_escapes_are_pythons():
 
 
 @pytest.mark.parametrize("kind", DATA)
-def test_an_error_is_one_line_whatever_it_names(kind):
+def test_error_text_is_one_line_for_any_name(kind):
     error = kind("shard a\x1b[2J\nError: forged\u2028")
     assert str(error) == f"{error}" == "shard a\\x1b[2J\\nError: forged\\u2028"

@@ -1,4 +1,4 @@
-"""Encoded and decoded examples against the protocol buffer library."""
+"""Test encoding and decoding of examples against the protocol buffer library."""
 
 import contextlib
 import math
@@ -32,29 +32,29 @@ def by_protobuf(features, *, keeps_empty: bool = False) -> bytes:
 
 
 @given(st.dictionaries(st.text(max_size=20), VALUES, max_size=6))
-def test_examples_are_the_bytes_of_the_protocol_buffer_library(features):
+def test_encoding_matches_the_protocol_buffer_library(features):
     expected, encoded = by_protobuf(features), b"".join(encode_example(features))
     read = [tf.train.Example.FromString(data) for data in (encoded, expected)]
     assert len({example.SerializeToString(deterministic=True) for example in read}) == 1
-    # Newer ones sort by more than the name.
+    # Newer versions sort by more than the name.
     sorts_by_name = google.protobuf.__version__.startswith("3.")
     if sorts_by_name and any(value != [] for value in features.values()):
         assert encoded == expected
 
 
-def test_lengths_of_every_width_are_encoded():
+def test_lengths_of_every_varint_size_are_encoded():
     for size in (0, 1, 127, 128, 16_383, 16_384, 2_097_152):
         features = {"image": bytes(size), "label": size}
         assert b"".join(encode_example(features)) == by_protobuf(features)
 
 
-def test_a_large_value_is_not_copied():
+def test_large_value_is_not_copied():
     image = bytes(1 << 20)
     assert any(part is image for part in encode_example({"a": 1, "image": image, "z": b"z"}))
 
 
 def plain(values):
-    """Values that can be compared: of bytes, not of views; a NaN equal to another."""
+    """Return comparable values: bytes instead of views, and NaN equal to another NaN."""
     values = [bytes(value) if isinstance(value, memoryview) else value for value in values]
     return ["nan" if isinstance(v, float) and math.isnan(v) else v for v in values]
 
@@ -67,7 +67,7 @@ def test_only_the_wanted_features_are_decoded(features, data):
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused(record):
+def test_arbitrary_bytes_decode_or_raise_dataset_error(record):
     with pytest.raises(DatasetError, match=r"expected a tf\.train\.Example"):
         decode_example(b"no example")
     with contextlib.suppress(DatasetError):

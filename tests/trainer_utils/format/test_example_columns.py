@@ -1,4 +1,4 @@
-"""Columns of serialized examples, together and one by one, against TensorFlow's own parser."""
+"""Test columns of serialized examples, together and one by one, against TensorFlow's parser."""
 
 import random
 
@@ -68,7 +68,7 @@ def by_tensorflow(records):
 
 @pytest.mark.parametrize("is_general", [False, True])
 @given(EXAMPLES)
-def test_columns_hold_what_tensorflow_wrote(is_general, examples):
+def test_columns_match_tensorflow(is_general, examples):
     records = [*map(example_of, examples)]
     with pytest.MonkeyPatch.context() as patch:
         if is_general:
@@ -86,7 +86,7 @@ def field(number: int, content: bytes) -> bytes:
 
 INTS, FLOATS = field(3, field(1, b"\x07\x08")), field(2, field(1, bytes(8)))
 ONE = field(1, field(1, b"n") + field(2, INTS))
-# Written as protocol buffers may be, and as TensorFlow never does.
+# Valid protocol buffers that TensorFlow never writes.
 UNUSUAL = {
     "the value first": field(1, field(1, field(2, INTS) + field(1, b"n"))),
     "twice the same name": field(1, ONE + field(1, field(1, b"n") + field(2, field(3, b"")))),
@@ -107,13 +107,13 @@ UNUSUAL = {
 }
 
 
-def test_what_is_written_otherwise_is_read_as_tensorflow_reads_it():
+def test_unusual_encodings_match_tensorflow():
     usual = example_of({"n": [1, 2, 3]})
     for what, record in UNUSUAL.items():
         assert found([usual, record, usual]) == by_tensorflow([usual, record, usual]), what
 
 
-def test_any_damage_is_our_error_or_read_as_tensorflow_reads_it():
+def test_damaged_examples_raise_or_match_tensorflow():
     good = example_of({"s": [b"x" * 200, b"y"], "n": [3, -1, 2**40], "x": [0.5, 1.5]})
     source = random.Random(0)
     read = refused = 0
@@ -129,7 +129,7 @@ def test_any_damage_is_our_error_or_read_as_tensorflow_reads_it():
             continue
         try:
             theirs = by_tensorflow([bytes(bad)])
-        except Exception:  # of things beside the values, such as a group without its end
+        except Exception:  # damage outside the values, such as a group without its end
             continue
         if "" in mine:  # protobuf 4 and newer in Python set an entry without a key aside
             continue
@@ -139,7 +139,7 @@ def test_any_damage_is_our_error_or_read_as_tensorflow_reads_it():
     assert read > 500 < refused
 
 
-def test_lists_of_a_sequence_example_come_step_by_step():
+def test_feature_lists_have_a_list_per_step():
     made = tf.train.SequenceExample()
     made.context.feature["n"].int64_list.value.append(1)
     for length in (3, 0, 2):
@@ -157,19 +157,19 @@ def test_lists_of_a_sequence_example_come_step_by_step():
     "bad",
     [
         example_of({"s": [b"a"]})[:-1],
-        b"\xff" * 12,  # a number without an end
+        b"\xff" * 12,  # a varint without an end
         b"\x0b\x0a",  # a group
         field(1, field(1, field(1, b"\xff"))),
         field(1, field(1, field(1, b"x") + field(2, field(2, field(1, b"abc"))))),  # cut float
     ],
 )
-def test_what_is_no_example_is_refused_with_its_number(bad):
+def test_invalid_example_raises_with_its_index(bad):
     with pytest.raises(DatasetError) as caught:
         found([b"", bad])
     assert caught.value.record == 1
 
 
-def test_two_kinds_of_a_feature_are_refused(serialize):
+def test_feature_of_two_kinds_raises(serialize):
     with pytest.raises(DatasetError, match="'n'") as caught:
         found([serialize(n=[1]), serialize(n=[b"x"])])
     assert caught.value.record == 1

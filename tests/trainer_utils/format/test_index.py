@@ -1,4 +1,4 @@
-"""Shards and their record indices against TensorFlow's reader and writer, gzip, and damage."""
+"""Test shards and record indices against TensorFlow's reader and writer, gzip, and damage."""
 
 import dataclasses
 import gzip
@@ -34,7 +34,7 @@ def write(path, records, *, compress=False):
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_the_digest_is_of_the_file_as_it_lies_there(tmp_path, compress):
+def test_digest_matches_the_written_file(tmp_path, compress):
     path = tmp_path / "shard"
     digest = write(path, RECORDS, compress=compress)
     assert digest.records == len(RECORDS)
@@ -44,7 +44,7 @@ def test_the_digest_is_of_the_file_as_it_lies_there(tmp_path, compress):
     assert list(read) == RECORDS
 
 
-def test_a_gzip_shard_holds_no_time(tmp_path):
+def test_gzip_shards_are_reproducible(tmp_path):
     for name in ("one", "two"):
         write(tmp_path / name, RECORDS, compress=True)
     data = (tmp_path / "one").read_bytes()
@@ -67,7 +67,7 @@ def test_framed_blocks_and_records_keep_their_order():
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory) -> tuple[bytes, list[bytes]]:
-    """A file by TensorFlow's own writer: 500 records of 0 to 5,000 bytes, and what is in it."""
+    """Write 500 records of 0 to 5,000 bytes by TensorFlow; return the file and the records."""
     source = random.Random(0)
     records = [source.randbytes(source.choice([0, 1, 50, 5000])) for _ in range(500)]
     return write_records(tmp_path_factory.mktemp("tf") / "data", records), records
@@ -84,7 +84,7 @@ def shard_of(data: bytes, records: int, index: bytes | None = None) -> Shard:
     )
 
 
-def test_every_record_is_reached_by_its_number(written):
+def test_any_record_is_read_by_its_index(written):
     data, records = written
     index, stream = index_of(data), io.BytesIO(data)
     order = random.Random(1).sample(range(500), 500)
@@ -94,7 +94,7 @@ def test_every_record_is_reached_by_its_number(written):
             index.read(stream, number, path=PATH)
 
 
-def test_the_writer_keeps_the_index_of_what_it_wrote(written):
+def test_writer_index_matches_the_written_records(written):
     data, records = written
     stream = io.BytesIO()
     writer = ShardWriter(stream)
@@ -113,7 +113,7 @@ def test_the_writer_keeps_the_index_of_what_it_wrote(written):
     assert again.index.to_bytes() == writer.index.to_bytes()
 
 
-def test_names_are_told_or_looked_for(serialize):
+def test_names_are_given_or_found_in_records(serialize):
     count = 40
     features = [
         {"filename": [b"a/b.jpg"], "label": [3]},
@@ -135,7 +135,7 @@ def test_names_are_told_or_looked_for(serialize):
         assert writer.index.name_crcs.tolist() == expected
 
 
-def test_it_is_a_numpy_array_of_the_smallest_type_that_holds_the_lengths(written):
+def test_lengths_are_stored_in_the_smallest_integer_type(written):
     index = index_of(written[0])
     array = np.load(io.BytesIO(index.to_bytes()))
     assert array.dtype == np.uint16
@@ -146,18 +146,18 @@ def test_it_is_a_numpy_array_of_the_smallest_type_that_holds_the_lengths(written
         assert RecordIndex.from_bytes(made.to_bytes(), path="x").lengths.tolist() == [length, 3]
 
 
-def test_a_damaged_record_is_refused_with_its_byte(written):
+def test_damaged_record_raises_with_its_offset(written):
     data, _ = written
     index = index_of(data)
     number = int(index.lengths.argmax())
-    for within in (0, 9, 20, int(index.lengths[number]) + 13):  # length, its sum, payload, its sum
+    for within in (0, 9, 20, int(index.lengths[number]) + 13):  # length, its CRC, payload, its CRC
         bad = bytearray(data)
         bad[index.offsets[number] + within] ^= 1
         with pytest.raises(CorruptShardError, match=rf"byte {index.offsets[number]}\)"):
             index.read(io.BytesIO(bad), number, path=PATH)
 
 
-def test_an_index_that_is_not_the_manifests_is_refused(written):
+def test_index_of_another_shard_raises(written):
     data, _ = written
     index = index_of(data)
     good = index.to_bytes()
@@ -189,5 +189,5 @@ def test_an_index_that_is_not_the_manifests_is_refused(written):
     without_sum = dataclasses.replace(shard, index_crc32c=None, records=499)
     with pytest.raises(CorruptShardError, match="499"):
         RecordIndex.from_bytes(good, path="x", shard=without_sum)
-    zipped = dataclasses.replace(shard, path=PATH + ".gz", bytes=5)  # as it is compressed
+    zipped = dataclasses.replace(shard, path=PATH + ".gz", bytes=5)  # its compressed size
     assert len(RecordIndex.from_bytes(good, path="x", shard=zipped)) == 500

@@ -1,4 +1,4 @@
-"""JSON of a dataset's files is read strictly: what is doubtful is an error that names the file."""
+"""Test that JSON files are parsed strictly, with errors that name the file."""
 
 import json
 
@@ -39,7 +39,7 @@ PARSERS = [
 
 
 @pytest.mark.parametrize("parse", PARSERS, ids=lambda parse: parse.__qualname__)
-def test_what_readers_disagree_about_is_refused(parse):
+def test_ambiguous_json_raises(parse):
     for text in HOSTILE.values():
         with pytest.raises(DatasetError, match="the/file") as raised:
             parse(text, path="the/file")
@@ -56,11 +56,11 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(st.characters(blacklist_categories=("Cs",))), JSON))
-def test_what_is_written_is_read(value):
+def test_rendered_json_parses_to_the_same_value(value):
     assert parse_json_object(render_json(value), path="x") == value
 
 
-def test_lines_end_at_newlines_alone():
+def test_only_newlines_end_lines():
     text = "".join(json.dumps({"a": mark}, ensure_ascii=False) + "\n" for mark in "\u2028\x85\x0b")
     assert json_lines(text, path="x") == [{"a": mark} for mark in "\u2028\x85\x0b"]
     for bad in ("{}", "{}\n\n", "[]\n", "{}\n{"):

@@ -1,4 +1,4 @@
-"""Which files are whose shards."""
+"""Test which files are recognized as shards."""
 
 import json
 
@@ -32,17 +32,17 @@ def found(*paths: str, **texts: str) -> dict[str, list[str]]:
         (["other/deep/x.tfrecord", "x.tfrecord"], {"train": 1}),
     ],
 )  # fmt: skip
-def test_names_say_the_split(paths, splits):
+def test_splits_come_from_names(paths, splits):
     assert {split: len(shards) for split, shards in found(*paths).items()} == splits
 
 
-def test_a_gap_among_numbered_files_is_refused():
+def test_gap_in_numbered_files_raises():
     for name in ("train-0000{}-of-00003.tfrecord", "Split-train/data-0000{}-of-00003.gz"):
         with pytest.raises(DatasetError, match="00001-of-00003"):
             found(name.format(0), name.format(2))
 
 
-def test_an_unfinished_dataset_is_refused():
+def test_unfinished_dataset_raises():
     with pytest.raises(DatasetError, match="never finished"):
         found(".tfx-shards-tmp/", "Split-train/data_tfrecord-00000-of-00001")
 
@@ -55,12 +55,12 @@ def check_refused(name: str, text: str) -> None:
         find_layout({name: 1}, {name: text}.__getitem__, uri="the-uri")
 
 
-def test_no_json_names_anything_outside():
+def test_json_with_outside_paths_raises():
     places = [("train", path) for path in OUTSIDE]
     for split, path in (*places, *((name, "x") for name in ("../../x", "a/b", "..", "a\nb", ""))):
         entry = {"name": split, "shardLengths": ["1"], "filepathTemplate": path}
         check_refused("shard_info.json", json.dumps({split: {path: 1}}))
-        if path:  # none stands for TFDS's own template
+        if path:  # "" selects TFDS's own template
             check_refused("dataset_info.json", json.dumps({"name": "set", "splits": [entry]}))
     for path in OUTSIDE:
         value = json.loads(MANIFEST.to_json())
@@ -71,14 +71,14 @@ def test_no_json_names_anything_outside():
         check_refused("manifest.json", text)
 
 
-def test_schema_exports_artifact_describes_shards_that_lie_elsewhere():
+def test_schema_export_may_name_shards_elsewhere():
     path = "../../examples/1/Split-train/data_tfrecord-00000-of-00001"
     texts = {"shard_info.json": json.dumps({"train": {path: 1}}), "example.schema.json": "{}"}
     layout = find_layout(dict.fromkeys(texts, 1), texts.__getitem__, uri="the-uri")
     assert [shard.name for shard in layout.shards["train"]] == [path]
 
 
-def test_a_file_that_is_not_the_manifests_is_not_believed():
+def test_file_that_differs_from_the_manifest_raises():
     types = '{"label": {"type": "int", "shape": [], "dense": true}}'
     files = {"datum_to_type_and_shape_mapping.json": FileDigest.of(types.encode())}
     manifest = Manifest(

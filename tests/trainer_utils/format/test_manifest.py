@@ -1,4 +1,4 @@
-"""`manifest.json` and `lineage.json`: their form, and what they refuse."""
+"""Test the form of `manifest.json` and `lineage.json`, and the rejection of invalid ones."""
 
 import dataclasses
 import hashlib
@@ -43,7 +43,7 @@ SEALED = dataclasses.replace(MANIFEST, files=FILES)
 TEXT = SEALED.to_json()
 
 
-def test_its_keys_are_sorted_and_its_text_is_plain():
+def test_json_keys_are_sorted():
     text = MANIFEST.to_json()
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     assert json.loads(text)["total"] == {"found": 8, "written": 6, "rejected": 1, "skipped": 1}
@@ -51,7 +51,7 @@ def test_its_keys_are_sorted_and_its_text_is_plain():
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_manifest_names_other_files_and_is_read_as_it_was_written(version):
+def test_manifest_survives_a_round_trip(version):
     manifest = dataclasses.replace(SEALED, format_version=version)
     text = manifest.to_json()
     assert Manifest.from_json(text, path="x") == manifest
@@ -62,14 +62,14 @@ def test_a_manifest_names_other_files_and_is_read_as_it_was_written(version):
     }
 
 
-def test_other_versions_are_told_from_damage():
+def test_unknown_format_version_raises():
     for version in (1, 5):
         value = {"format_version": version, "checksum": "anything"}
         with pytest.raises(DatasetError, match=f"format version .*got {version}"):
             Manifest.from_json(json.dumps(value), path="x")
 
 
-def test_its_digest_is_that_of_its_bytes_read_or_made():
+def test_digest_is_the_hash_of_the_text():
     def digest(text: str) -> str:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -79,7 +79,7 @@ def test_its_digest_is_that_of_its_bytes_read_or_made():
     assert changed.digest == digest(changed.to_json()) != read.digest
 
 
-def test_its_sum_is_the_crc_of_its_bytes_with_zeros_for_the_sum():
+def test_checksum_is_the_crc_of_the_zeroed_text():
     said = json.loads(TEXT)["checksum"]
     zeroed = TEXT.replace(f'"checksum": "{said}"', '"checksum": "00000000"')
     assert f"{google_crc32c.value(zeroed.encode()):08x}" == said
@@ -88,12 +88,12 @@ def test_its_sum_is_the_crc_of_its_bytes_with_zeros_for_the_sum():
     for bad, count in ((TEXT.replace(line, line * 2), 2), (TEXT.replace(line, ""), 0)):
         with pytest.raises(ValueError, match=f"expected a line with its checksum, got {count}"):
             seal(bad)
-    forged = '\n  "checksum": "12345678"'  # no line of its own, since it is in a text
+    forged = '\n  "checksum": "12345678"'  # not a separate line, since it is in a JSON string
     manifest = dataclasses.replace(SEALED, config={"a": forged, "checksum": "12345678"})
     assert Manifest.from_json(manifest.to_json(), path="x") == manifest
 
 
-def test_one_that_was_changed_is_refused_unless_who_looks_asks_for_it():
+def test_changed_manifest_raises_if_checked():
     for old, new in (("abc", "abd"), ("}\n", "}\n\n"), ('"records": 3', '"records": 4')):
         assert old in TEXT
         with pytest.raises(DatasetError, match="own checksum does not agree"):
@@ -103,7 +103,7 @@ def test_one_that_was_changed_is_refused_unless_who_looks_asks_for_it():
 
 
 @pytest.mark.parametrize("name", ["records", "bytes"])
-def test_numbers_beyond_64_bits_are_refused_whoever_vouches_for_them(name):
+def test_numbers_beyond_64_bits_raise_despite_a_checksum(name):
     size = json.loads(TEXT)["shards"][0][name]
     huge = seal(TEXT.replace(f'"{name}": {size},', f'"{name}": {2**64},'))
     assert huge != TEXT
@@ -112,14 +112,14 @@ def test_numbers_beyond_64_bits_are_refused_whoever_vouches_for_them(name):
     assert caught.value.path == "x"
 
 
-def test_an_accounting_that_does_not_add_up_is_refused():
+def test_accounting_that_does_not_add_up_raises():
     right = Accounting(found=8, written=6, rejected=1, skipped=1)
     for field in ("found", "written", "rejected", "skipped"):
         with pytest.raises(DatasetError):
             dataclasses.replace(right, **{field: getattr(right, field) + 1})
 
 
-def test_files_that_are_not_the_manifests_are_named():
+def test_files_that_differ_from_the_manifest_raise():
     right = {shard.path: shard.bytes for shard in SHARDS}
     MANIFEST.check_files(right)
     for sizes, name in (
@@ -134,7 +134,7 @@ def test_files_that_are_not_the_manifests_are_named():
 def hostile() -> list[str]:
     good = json.loads(MANIFEST.to_json())
     texts = ["", "{", "[]", "null", "3", '"x"', "{}"]
-    for key in sorted(good.keys() - {"total", "checksum"}):  # which the splits tell
+    for key in sorted(good.keys() - {"total", "checksum"}):  # derived from the splits
         texts.append(json.dumps({name: value for name, value in good.items() if name != key}))
     for key in ("shards", "splits", "split_order", "format_version"):
         texts += [json.dumps({**good, key: wrong}) for wrong in (None, 7, "x", [1], {"a": 1})]
@@ -145,13 +145,13 @@ def hostile() -> list[str]:
     return texts
 
 
-def test_what_is_no_manifest_is_refused_with_its_path():
+def test_invalid_manifest_raises_with_its_path():
     for text, is_checked in itertools.product(hostile(), (True, False)):
         with pytest.raises(DatasetError, match="some/manifest"):
             Manifest.from_json(text, path="some/manifest.json", is_checked=is_checked)
 
 
-def test_a_small_file_is_compared_with_its_sum():
+def test_small_file_is_checked_against_its_digest():
     SEALED.check_text("vocab/label.txt", "cat\n", path="x/vocab/label.txt")
     SEALED.check_text("unknown", "anything", path="x")
     MANIFEST.check_text("vocab/label.txt", "anything", path="x")
@@ -161,7 +161,7 @@ def test_a_small_file_is_compared_with_its_sum():
         assert caught.value.path == "x/vocab/label.txt"
 
 
-def test_a_summary_is_of_the_whole_dataset():
+def test_summary_covers_the_whole_dataset():
     contents = {"s0": 0xF, "s1": 0x1}
     shards = [
         Shard(path=path, split="train", records=1, bytes=9, crc32c=0, content=content)
@@ -198,7 +198,7 @@ ORIGIN = Origin(
 )
 
 
-def test_a_lineage_is_read_as_it_was_written_without_what_a_later_program_adds():
+def test_lineage_round_trip_ignores_unknown_keys():
     assert Origin.from_json(ORIGIN.to_json(), path=PATH) == ORIGIN
     summary = Origin.from_json(ORIGIN.to_json(), path=PATH).ancestors[1].summary
     assert list(summary.num_shards) == list(summary.accounting) == ["train", "eval"]
@@ -208,7 +208,7 @@ def test_a_lineage_is_read_as_it_was_written_without_what_a_later_program_adds()
     assert Origin.from_json(seal(render_json(value)), path=PATH) == ORIGIN
 
 
-def test_other_values_and_any_changed_byte_of_a_lineage_are_refused():
+def test_invalid_or_changed_lineage_raises():
     value = json.loads(ORIGIN.to_json())
     made_by = [
         {"component": 5},

@@ -1,4 +1,4 @@
-"""Names of shards and splits."""
+"""Test the names of shards and splits."""
 
 import pytest
 from hypothesis import given
@@ -17,17 +17,17 @@ SPLITS = st.from_regex(r"[A-Za-z0-9_]+", fullmatch=True)
 
 
 @given(SPLITS, st.integers(0, 10**6), st.integers(1, 10**6), st.booleans())
-def test_a_name_is_parsed_from_the_path_that_it_makes(split, index, more, gzip):
+def test_shard_name_survives_a_round_trip(split, index, more, gzip):
     name = ShardName(split=split, shard_index=index, num_shards=index + more, gzip=gzip)
     assert ShardName.parse(name.path) == name
 
 
-def test_the_path_is_tfxs():
+def test_shard_path_follows_tfx():
     name = ShardName(split="train", shard_index=3, num_shards=8)
     assert name.path == "Split-train/data_tfrecord-00003-of-00008"
 
 
-def test_another_path_index_or_split_is_refused():
+def test_invalid_path_index_or_split_raises():
     for path in (
         "train/data_tfrecord-00000-of-00001",
         "Split-train/data_tfrecord-0-of-1",
@@ -46,7 +46,7 @@ def test_another_path_index_or_split_is_refused():
             check_split_name(split)
 
 
-def test_spellings_of_splits():
+def test_split_spellings_are_canonicalized():
     spellings = {"TRAIN": "train", "training": "train", "val": "eval", "Valid": "eval"}
     spellings |= {"validation": "eval", "dev": "eval", "testing": "test", "trained": None, "": None}
     assert {name: canonical_split(name) for name in spellings} == spellings
@@ -61,10 +61,10 @@ HOSTILE = [
 
 
 @given(st.text(st.characters(), min_size=1, max_size=20) | st.sampled_from(HOSTILE))
-def test_a_feature_of_any_name_has_a_file_of_its_own_inside(feature):
+def test_vocabulary_file_of_any_feature_name_is_safe(feature):
     path = vocabulary_file(feature)
     assert vocabulary_of(path) == feature
-    folder, name = path.split("/")  # two parts and no more
+    folder, name = path.split("/")  # exactly two parts
     assert folder == "vocab"
     assert check_inner_path(path) == path
     assert name == name.encode().decode(), "UTF-8, whatever the name is"
@@ -72,7 +72,7 @@ def test_a_feature_of_any_name_has_a_file_of_its_own_inside(feature):
     assert not set(name) & set('\\<>:"|?*\0\n\r\x1b\x7f')
 
 
-def test_a_name_that_no_file_or_example_can_have_is_refused():
+def test_impossible_feature_name_raises():
     for name in ("", "a" * 252, "é" * 130, "/" * 90):
         with pytest.raises(ConfigError):
             vocabulary_file(name)
@@ -82,12 +82,12 @@ def test_a_name_that_no_file_or_example_can_have_is_refused():
     check_feature_names(HOSTILE[:5])
 
 
-def test_percent_signs_that_are_nobodys_escapes_are_no_vocabulary_of_ours():
+def test_invalid_percent_escapes_name_no_vocabulary():
     assert vocabulary_of("vocab/%FF.txt") is None
     assert vocabulary_of("vocab/100%.txt") == "100%"
 
 
-def test_a_path_that_may_lead_out_is_refused():
+def test_path_that_may_leave_the_folder_raises():
     outside = "|/etc/passwd|../x|a/../../x|a/..|./a|a//b|a/|a\\..\\b|C:/x|gs://b/x|file:///x"
     odd = ["a\0b", "a\nb", "a\x1bb", "a\u202eb", "\ud800", "a" * 256]
     for path in (*outside.split("|"), *odd):

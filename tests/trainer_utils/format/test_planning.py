@@ -1,4 +1,4 @@
-"""Hashes, permutations and the division into shards."""
+"""Test hashes, permutations and the division into shards."""
 
 import hashlib
 import itertools
@@ -8,10 +8,10 @@ import pytest
 
 from trainer_utils.format import keyed_hash, num_shards_for, permute, planning, shard_bounds
 
-SMALL, LARGE = 1000, 70_001  # below and above where the way of permuting changes
+SMALL, LARGE = 1000, 70_001  # below and above the limit of the small permutation
 
 
-def test_a_permutation_gives_each_place_once():
+def test_permutation_is_a_bijection():
     sizes = (1, 2, 3, 17, SMALL, 65_536, 65_537, LARGE)
     for size, seed in itertools.product(sizes, (0, -1, 2**62)):
         places = permute(np.arange(size), num_records=size, seed=seed)
@@ -22,7 +22,7 @@ def test_a_permutation_gives_each_place_once():
 
 
 @pytest.mark.parametrize(("size", "seeds"), [(20, 4000), (LARGE, 400)])
-def test_every_record_is_as_likely_in_every_part(size, seeds):
+def test_permutation_is_uniform(size, seeds):
     cells = 20
     record = size // 3
     counts = np.zeros(cells)
@@ -30,18 +30,18 @@ def test_every_record_is_as_likely_in_every_part(size, seeds):
         (place,) = permute(np.array([record]), num_records=size, seed=seed)
         counts[place * cells // size] += 1
     chi_square = np.sum((counts - seeds / cells) ** 2 / (seeds / cells))
-    # 19 degrees of freedom: more than 60 comes once in four million times.
+    # 19 degrees of freedom: a value over 60 occurs once in four million times.
     assert chi_square < 60
 
 
-def test_a_hash_is_keyed_blake2b():
+def test_hash_is_keyed_blake2b():
     digest = hashlib.blake2b(
         b"cat/1.jpg", digest_size=16, key=(7).to_bytes(8, "little"), person=b"split"
     ).digest()
     assert keyed_hash(b"cat/1.jpg", seed=7, purpose="split") == int.from_bytes(digest, "little")
 
 
-def test_shards_differ_by_one_record_at_the_most_and_are_of_the_size_wished_for():
+def test_shards_are_equal_and_near_the_target_size():
     for records, shards in ((10, 3), (10, 10), (0, 1), (1000, 7)):
         sizes = np.diff(shard_bounds(num_records=records, num_shards=shards))
         assert (sizes.sum(), len(sizes)) == (records, shards)
@@ -52,7 +52,7 @@ def test_shards_differ_by_one_record_at_the_most_and_are_of_the_size_wished_for(
 
 
 @pytest.mark.parametrize("modulus", [1, 3, 2**47 + 5])
-def test_hashes_of_many_are_those_of_each(modulus):
+def test_batch_hashes_match_single_hashes(modulus):
     identities = [f"cats/{number}.jpg".encode() for number in range(100)]
     digests = planning.keyed_digests(iter(identities), seed=-3, purpose="split")
     hashes = [planning.keyed_hash(each, seed=-3, purpose="split") for each in identities]
@@ -62,7 +62,7 @@ def test_hashes_of_many_are_those_of_each(modulus):
     assert planning.keyed_digests([], seed=0, purpose="split").shape == (0, 2)
 
 
-def test_hashes_of_numbered_parts_are_those_of_splitmix64():
+def test_hashes_of_parts_match_splitmix64():
     start = keyed_hash(b"a file", seed=7, purpose="row") % 2**64
     hashes = planning.keyed_hashes(np.arange(5), identity=b"a file", seed=7, purpose="row")
     expected, state = [], start

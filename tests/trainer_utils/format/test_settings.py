@@ -1,4 +1,4 @@
-"""Declarations of settings, and what is refused by them."""
+"""Test declarations of settings, and the rejection of invalid values."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class Outer(Settings):
     some_of_it: Inner = group(Inner, only=("mode",))
 
 
-def test_a_declaration_says_all_of_a_setting():
+def test_declaration_contains_all_properties():
     declared = settings_of(Outer)
     assert [*declared] == ["size", "names", "kinds", "seed", "rate", "mode"]
     size, names, mode = declared["size"], declared["names"], declared["mode"]
@@ -46,7 +46,7 @@ def test_a_declaration_says_all_of_a_setting():
     }
 
 
-def test_a_value_is_checked_and_kept_as_its_rule_returns_it():
+def test_value_is_replaced_by_the_result_of_its_rule():
     made = Outer(names=["x", "y"], all_of_it=Inner(rate=1))
     assert (made.names, made.all_of_it.rate, made.size) == (("x", "y"), 1, None)
     assert Outer().kinds is not Outer().kinds
@@ -75,7 +75,7 @@ def test_a_value_is_checked_and_kept_as_its_rule_returns_it():
         (one_of("keep", 1, None), ["keep"], "one of keep, 1, None"),
     ],
 )
-def test_a_value_is_one_of_its_kind_within_its_range_or_one_of_the_choices(rule, value, allowed):
+def test_rules_check_type_range_and_choices(rule, value, allowed):
     if allowed is None:
         assert rule("it", value) is value
         return
@@ -84,7 +84,7 @@ def test_a_value_is_one_of_its_kind_within_its_range_or_one_of_the_choices(rule,
     assert repr(value) in str(raised.value)
 
 
-def test_no_text_has_a_nul_which_no_path_can_have():
+def test_string_with_a_nul_raises():
     for text in ("a\0", "\0"):
         with pytest.raises(ConfigError, match="mode: expected a text without NUL characters"):
             Inner(mode=text)

@@ -1,4 +1,4 @@
-"""Slices of splits, against Datum's, and ranges of files."""
+"""Test slices of splits against Datum's, and ranges of files."""
 
 import itertools
 import re
@@ -21,7 +21,7 @@ def spec(start, stop, unit="") -> str:
 
 
 @pytest.mark.parametrize("size", [10, 99, 250])
-def test_slices_of_numbers_are_pythons(size):
+def test_slices_of_numbers_match_python(size):
     for start, stop in itertools.product(BOUNDS, BOUNDS):
         expected = range(size)[start:stop]
         if expected or expected.start == expected.stop:
@@ -31,8 +31,8 @@ def test_slices_of_numbers_are_pythons(size):
 
 
 @pytest.mark.parametrize("size", [10, 99, 250])
-def test_slices_of_percents_are_datums(size):
-    pytest.importorskip("datum")  # which `make test-trainer` does not install
+def test_slices_of_percentages_match_datum(size):
+    pytest.importorskip("datum")  # not installed by `make test-trainer`
     from datum.utils.reader_utils import ReadInstruction
 
     for start, stop in itertools.product(PERCENTS, PERCENTS):
@@ -45,7 +45,7 @@ def test_slices_of_percents_are_datums(size):
             ]
 
 
-def test_slices_are_joined_in_their_order():
+def test_slices_are_joined_in_order():
     sizes = {"train": 100, "eval": 20}
     assert resolve_slices("eval + train[90%:]", sizes) == [
         SplitRange("eval", 0, 20),
@@ -58,7 +58,7 @@ def test_another_spelling_finds_the_split(asked, there):
     assert resolve_slices(asked, {"train": 1, there: 5}) == [SplitRange(there, 0, 5)]
 
 
-def test_a_wrong_slice_is_refused_as_it_is_written():
+def test_invalid_slice_raises_with_its_text():
     for wrong, said in {
         "holdout": "'holdout': expected one of train, eval",
         "train[5]": "'train[5]'",
@@ -72,7 +72,7 @@ def test_a_wrong_slice_is_refused_as_it_is_written():
     }.items():
         with pytest.raises(TfxShardsError, match=re.escape(said)):
             resolve_slices(wrong, {"train": 100, "eval": 20})
-    # In any split, not only where a percentage too large is rounded to more records than there are.
+    # In any split, not only if rounding a large percentage exceeds the number of records.
     anywhere = ["train[:103%]", "train[-101%:]", "train[200%:]", "train[", 3, ["train"], b"train"]
     for wrong, size in itertools.product(anywhere, [0, 1, 10, 1000]):
         with pytest.raises(ConfigError, match=re.escape(f"got {wrong!r}")):
@@ -89,6 +89,6 @@ def records(parts):
 
 
 @given(PARTS)
-def test_positions_are_found_in_their_files(parts):
+def test_positions_are_located_in_their_files(parts):
     numbers = np.arange(len(records(parts)))
     assert RecordPositions(parts).locate(numbers) == records(parts)

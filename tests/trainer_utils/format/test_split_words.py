@@ -1,4 +1,4 @@
-"""Splits that names of files and folders name."""
+"""Test how names of files and folders determine splits."""
 
 import re
 
@@ -29,7 +29,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("name", "split"), NAMES.items())
-def test_a_word_of_a_name_names_its_split(name, split):
+def test_word_of_a_name_determines_its_split(name, split):
     assert split_of_name(name) == split
     assert split is None or re.search(SPLIT_WORD_PATTERN, name)
 
@@ -43,7 +43,7 @@ def test_a_word_of_a_name_names_its_split(name, split):
         ("cats/1.jpg", None),
     ],
 )
-def test_any_part_of_a_path_names_its_split(path, split):
+def test_any_part_of_a_path_determines_its_split(path, split):
     assert split_of_path(path) == split
 
 

@@ -1,4 +1,4 @@
-"""Serialized tensors: TensorFlow's own bytes, made and read without it."""
+"""Test serialized tensors against TensorFlow's own bytes."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def array_of(dtype: str, shape: tuple[int, ...]) -> Any:
 
 
 @pytest.mark.parametrize("dtype", TENSOR_DTYPES)
-def test_bytes_are_those_of_tensorflow_and_arrays_come_back(dtype: str) -> None:
+def test_tensors_match_tensorflow_and_survive_a_round_trip(dtype: str) -> None:
     for shape in SHAPES:
         array = array_of(dtype, shape)
         theirs = tf.io.serialize_tensor(tf.constant(array, tf.as_dtype(dtype))).numpy()
@@ -40,7 +40,7 @@ def test_byte_order_and_strides_do_not_matter() -> None:
     np.testing.assert_array_equal(found.numpy(), array)
 
 
-def test_what_is_no_tensor_is_refused() -> None:
+def test_invalid_tensors_raise() -> None:
     for array in (np.zeros(2, "datetime64[s]"), np.array([{}]), np.zeros(1, "V3")):
         with pytest.raises(DatasetError):
             encode_tensor(array)
@@ -52,7 +52,7 @@ def test_what_is_no_tensor_is_refused() -> None:
             TensorSpec.parse(text)
 
 
-def test_a_spec_is_text_and_json_and_says_what_all_have() -> None:
+def test_specs_merge_and_survive_a_round_trip() -> None:
     spec = TensorSpec("float16", (3, 4)).merge(TensorSpec("float16", (3, 5)))
     assert str(spec) == "float16[3,?]"
     assert not spec.is_fixed

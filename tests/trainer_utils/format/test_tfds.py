@@ -1,4 +1,4 @@
-"""TFDS's JSON: what TFDS wrote is understood, and what we write is what TFDS reads."""
+"""Test that TFDS's JSON files are parsed."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ def sparse(kind: str, longest: int = 0) -> Feature:
     return Feature(type=kind, shape=(longest,), dense=False)
 
 
-def test_each_kind_of_feature_that_tfds_writes():
+def test_features_of_every_kind_are_parsed():
     features = parse_tfds_features((GOLDEN / "features.json").read_text(), path="x")
     assert features == {
         "audio": sparse("int"),
@@ -46,15 +46,15 @@ def test_each_kind_of_feature_that_tfds_writes():
     }
 
 
-def test_the_shards_of_each_split():
+def test_shards_of_each_split_are_parsed():
     assert parse_tfds_splits((GOLDEN / "dataset_info.json").read_text(), path="x") == {
         "train": {"my_set-train.tfrecord-00000-of-00001": 20},
         "validation": {"my_set-validation.tfrecord-00000-of-00001": 5},
     }
 
 
-def test_an_encoded_tensor_of_several_open_sizes_has_its_shape_beside_it(tmp_path):
-    """As TFDS itself says what it serializes, for tensors of every encoding and openness."""
+def test_encoded_tensor_of_unknown_sizes_has_a_shape_feature(tmp_path):
+    """Compare with TFDS's own description, for tensors of each encoding and unknown size."""
     tfds = pytest.importorskip("tensorflow_datasets")
     tensors = {
         f"{encoding}{len(shape)}{shape.count(None)}": tfds.features.Tensor(
@@ -81,7 +81,7 @@ def test_an_encoded_tensor_of_several_open_sizes_has_its_shape_beside_it(tmp_pat
     assert parse_tfds_features((tmp_path / "features.json").read_text(), path="x") is None
 
 
-def test_a_template_is_filled_in_and_nothing_else():
+def test_template_only_substitutes_known_fields():
     names = {name: name for name in ("{DATASET.__class__}", "{DATASET:>9999999999}", "{DATASET!r}")}
     names["{DATASET}-{SPLIT}-{SHARD_X_OF_Y}"] = "set-train-00000-of-00001"
     for template, name in (names | {"{OTHER}": None}).items():
@@ -94,7 +94,7 @@ def test_a_template_is_filled_in_and_nothing_else():
             parse_tfds_splits(text, path="x")
 
 
-def test_another_file_format_is_refused_with_the_cure():
+def test_other_file_format_raises_with_the_fix():
     text = json.dumps({"name": "a", "fileFormat": "array_record", "splits": []})
     with pytest.raises(DatasetError, match=r"format tfrecord, got 'array_record'.*convert"):
         parse_tfds_splits(text, path="x")

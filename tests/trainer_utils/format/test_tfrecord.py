@@ -1,4 +1,4 @@
-"""TFRecord framing against TensorFlow's own writer, damage at every byte; sums against RFC 3720."""
+"""Test TFRecord framing against TensorFlow's writer, damage at every byte, and RFC 3720."""
 
 import io
 import random
@@ -45,8 +45,8 @@ def payloads(data: bytes, *, path: str = "x") -> list[bytes]:
     return [one for block in read_blocks(io.BytesIO(data), path=path) for one in block.records()]
 
 
-def test_the_mask_is_tensorflows():
-    # 0x8a9136aa is of 32 zeros by RFC 3720, appendix B.4
+def test_mask_matches_tensorflow():
+    # RFC 3720, appendix B.4: 0x8a9136aa is the checksum of 32 zeros
     assert extend_crc32c(extend_crc32c(0, bytes(7)), bytes(25)) == 0x8A9136AA
     rotated = (0x8A9136AA >> 15 | 0x8A9136AA << 17) & 0xFFFFFFFF
     assert masked_crc32c(bytes(32)) == (rotated + 0xA282EAD8) & 0xFFFFFFFF
@@ -54,14 +54,14 @@ def test_the_mask_is_tensorflows():
 
 
 @pytest.mark.parametrize("count", [0, 1, 64, 65, 500])
-def test_lengths_are_summed_as_google_crc32c_sums_each(count):
+def test_length_checksums_match_google_crc32c(count):
     lengths = np.random.default_rng(0).integers(0, 2**62, 2 * count)[::2]
     expected = [masked_crc32c(int(n).to_bytes(8, "little")) for n in lengths]
     assert masked_crc32c_of_lengths(lengths).tolist() == expected
 
 
 @given(st.binary(), st.binary(max_size=5000))
-def test_sums_of_two_parts_make_that_of_the_whole(one, other):
+def test_checksums_of_two_parts_combine(one, other):
     sums = extend_crc32c(0, one), extend_crc32c(0, other)
     assert combine_crc32c(*sums, len(other)) == extend_crc32c(0, one + other)
 
@@ -71,7 +71,7 @@ def checksum(records: list[bytes]) -> int:
     return multiset_checksum(np.array([*map(len, records)], np.int64), crcs)
 
 
-def test_a_sum_of_records_in_any_order_and_lots_shows_one_lost_doubled_or_changed():
+def test_multiset_checksum_detects_loss_copies_and_changes():
     source = random.Random(0)
     records = [source.randbytes(source.randint(8, 40)) for _ in range(2000)]
     mixed = source.sample(records, len(records))
@@ -86,11 +86,11 @@ def test_a_sum_of_records_in_any_order_and_lots_shows_one_lost_doubled_or_change
 
 
 @pytest.mark.parametrize("records", RECORDS.values(), ids=RECORDS)
-def test_framed_records_are_the_bytes_that_tensorflow_writes(tmp_path, records):
+def test_framed_records_match_tensorflow(tmp_path, records):
     assert frame_records(records) == write_records(tmp_path / "records", records)
 
 
-def test_headers_and_footers_of_many_records_are_those_that_tensorflow_writes(tmp_path):
+def test_batch_headers_and_footers_match_tensorflow(tmp_path):
     block = write_records(tmp_path / "records", [b"a" * n for n in range(300)])
     (read,) = read_blocks(io.BytesIO(block), path="x")
     crcs = np.array([google_crc32c.value(record) for record in read.records()], np.uint32)
@@ -101,7 +101,7 @@ def test_headers_and_footers_of_many_records_are_those_that_tensorflow_writes(tm
     assert footers_of(block, ends).tolist() == read.payload_crcs.tolist()
 
 
-def test_one_frame_is_taken_apart_or_refused_with_its_place():
+def test_unframing_returns_the_payload_or_raises():
     frame = frame_records([b"payload"])
     assert unframe(frame, path="x", offset=5) == b"payload"
     for place in range(len(frame)):
@@ -116,7 +116,7 @@ def test_one_frame_is_taken_apart_or_refused_with_its_place():
 @pytest.mark.parametrize(
     ("name", "block_bytes"), [("several", 1), ("several", 13), ("large", 1000), ("large", 1 << 23)]
 )
-def test_blocks_of_any_size_hold_the_records_of_tensorflows_file(tmp_path, name, block_bytes):
+def test_blocks_of_any_size_hold_all_records(tmp_path, name, block_bytes):
     data = write_records(tmp_path / "records", RECORDS[name])
     blocks = list(read_blocks(io.BytesIO(data), path="x", block_bytes=block_bytes))
     assert [record for block in blocks for record in block.records()] == RECORDS[name]
@@ -129,7 +129,7 @@ FRAGILE = [b"first record", b"", b"third"]
 BOUNDARIES = [0, 28, 44, 65]
 
 
-def test_a_file_cut_anywhere_but_between_records_is_refused():
+def test_file_truncated_within_a_record_raises():
     data = frame_records(FRAGILE)
     assert len(data) == BOUNDARIES[-1]
     for size in range(len(data)):
@@ -147,7 +147,7 @@ def test_a_file_cut_anywhere_but_between_records_is_refused():
                 read(data[:size], path="a/shard")
 
 
-def test_each_flipped_bit_is_found_in_its_record():
+def test_flipped_bit_raises_with_its_record():
     data = frame_records(FRAGILE)
     for place in range(len(data)):
         number = max(n for n, start in enumerate(BOUNDARIES) if start <= place)
@@ -158,14 +158,14 @@ def test_each_flipped_bit_is_found_in_its_record():
             with pytest.raises(CorruptShardError, match=expected):
                 payloads(bytes(flipped))
         lengths, error = scan_until_damage(io.BytesIO(flipped), path="x")
-        is_seen = place < BOUNDARIES[number] + 12  # by a scan, which looks at lengths alone
+        is_seen = place < BOUNDARIES[number] + 12  # a scan only reads lengths
         at = None if error is None else (error.record, error.offset)
         assert at == ((number, BOUNDARIES[number]) if is_seen else None)
         found = FRAGILE[:number] if is_seen else FRAGILE
         assert lengths.tolist() == [len(record) for record in found]
 
 
-def test_a_huge_length_with_a_right_sum_allocates_nothing_of_that_size():
+def test_forged_length_does_not_allocate_memory():
     length = struct.pack("<Q", 1 << 62)
     header = length + struct.pack("<I", masked_crc32c(length))
     tracemalloc.start()

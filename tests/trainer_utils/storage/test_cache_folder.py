@@ -1,4 +1,4 @@
-"""The cache's folder: its bound, its owner, what stays, and what a killed process leaves."""
+"""Test the cache's folder: its limit, its owner, evictions, and killed processes."""
 
 import os
 import random
@@ -14,7 +14,7 @@ import pytest
 from trainer_utils import ConfigError
 from trainer_utils.storage.cache_folder import PART_BYTES, CacheFolder
 
-OWN = 64 << 10  # of the cache's own files
+OWN = 64 << 10  # the maximum size of the cache's own files
 REPOSITORY = Path(__file__).parents[3]
 
 
@@ -30,7 +30,7 @@ def part(copy: int, number: int, size: int = PART_BYTES) -> bytes:
     return random.Random(copy * 1000 + number).randbytes(size)
 
 
-def test_parts_that_were_stored_are_there_for_every_process(tmp_path):
+def test_stored_parts_are_visible_to_every_process(tmp_path):
     size = 2 * PART_BYTES + 5000
     copy = CacheFolder(str(tmp_path)).open(name(0), size)
     assert not copy.holds(0, 1)
@@ -48,7 +48,7 @@ def test_parts_that_were_stored_are_there_for_every_process(tmp_path):
     assert not copy.holds(0, 1)
 
 
-def test_the_bound_holds_and_what_is_there_stays(tmp_path):
+def test_limit_holds_and_stored_parts_stay(tmp_path):
     most = 5 * PART_BYTES + OWN
     cache = CacheFolder(str(tmp_path), most)
     copies = [cache.open(name(n), 4 * PART_BYTES) for n in range(2)]
@@ -60,10 +60,10 @@ def test_the_bound_holds_and_what_is_there_stays(tmp_path):
         begin, end = at * PART_BYTES, (at + 1) * PART_BYTES
         assert copies[n].holds(begin, end)
         assert copies[n].read(begin, end) == part(n, at)
-    assert copies[0].store(0, part(0, 0))  # which is there
+    assert copies[0].store(0, part(0, 0))  # already stored
 
 
-def test_what_nobody_used_for_a_while_goes_for_what_is_read(tmp_path):
+def test_stale_copies_are_removed_for_new_ones(tmp_path):
     most = 3 * PART_BYTES + OWN
     for age, number in ((5000, 1), (10_000, 2), (0, 3)):
         copy = CacheFolder(str(tmp_path), most).open(name(number), PART_BYTES // 2)
@@ -76,12 +76,12 @@ def test_what_nobody_used_for_a_while_goes_for_what_is_read(tmp_path):
     assert copy.store(0, part(9, 0))
     assert copy.store(1, part(9, 1))
     left = {path.name for path in (tmp_path / "shards").iterdir()}
-    assert name(2) not in left  # the oldest went first
+    assert name(2) not in left  # the oldest is removed first
     assert {name(3), name(9)} <= left
     assert taken(tmp_path) <= most
 
 
-def test_half_of_the_free_disk_is_the_bound_where_none_is_set(tmp_path):
+def test_default_limit_is_half_of_the_free_disk(tmp_path):
     free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
     assert CacheFolder(str(tmp_path)).most_bytes == pytest.approx(free / 2, rel=0.2)
 
@@ -102,7 +102,7 @@ def test_only_copies_are_removed(tmp_path):
     assert not Path(cache.path, name(0)).exists()
 
 
-def test_processes_share_one_bound_and_a_killed_one_leaves_no_lock(tmp_path):
+def test_processes_share_a_limit_and_survive_a_killed_one(tmp_path):
     most = 40 * PART_BYTES + OWN
     code = f"""
 import itertools, os
@@ -138,7 +138,7 @@ for number in itertools.count(os.getpid()):
             process.kill()
 
 
-def test_a_folder_that_others_may_write_to_is_refused(tmp_path, monkeypatch):
+def test_folder_that_others_may_write_to_raises(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     CacheFolder()
     (own,) = tmp_path.iterdir()

@@ -1,4 +1,4 @@
-"""Every operation of `storage`, alike on the local disk, in object stores and through fsspec."""
+"""Test every operation of `storage` on the local disk, in object stores and through fsspec."""
 
 import os
 import uuid
@@ -14,7 +14,7 @@ NAMES = ["a.bin", "b/c.txt", "b/d e.txt", "b/[x]*?.txt", "b/ü/deep.bin"]
 
 @pytest.fixture(params=["local", "memory", "s3", "gs", "az"])
 def base(request, tmp_path, monkeypatch) -> str:
-    """An empty folder."""
+    """Return an empty folder."""
     if request.param == "local":
         return str(tmp_path / "base[1]")
     if request.param in ("s3", "gs", "az"):
@@ -32,7 +32,7 @@ def filled(base) -> str:
     return base
 
 
-def test_what_is_written_is_listed_and_read(filled):
+def test_written_files_are_listed_and_read(filled):
     files = storage.list_files(filled)
     assert [file.path for file in files] == sorted(NAMES, key=os.fsencode)
     assert [file.size for file in files] == [len(file.path.encode()) for file in files]
@@ -51,7 +51,7 @@ def test_what_is_written_is_listed_and_read(filled):
     assert storage.read_text(storage.join(filled, "b/c.txt")) == "b/c.txt"
 
 
-def test_a_folder_lists_what_is_in_it_and_not_below(filled):
+def test_folder_listing_is_not_recursive(filled):
     found = {(e.name, e.size, e.is_folder) for e in storage.list_folder(filled)}
     assert found == {("a.bin", 5, False), ("b", None, True)}
     inner = storage.join(filled, "b")
@@ -63,7 +63,7 @@ def test_a_folder_lists_what_is_in_it_and_not_below(filled):
     assert (found_file.path, found_file.size) == ("a.bin", 5)
 
 
-def test_what_is_not_there_is_the_same_error_everywhere(filled):
+def test_missing_file_raises_the_same_error_everywhere(filled):
     gone = storage.join(filled, "gone")
     assert not storage.exists(gone)
     assert not storage.is_folder(gone)
@@ -82,7 +82,7 @@ def test_what_is_not_there_is_the_same_error_everywhere(filled):
             read(gone)
 
 
-def test_a_file_of_another_size_than_listed_is_refused(filled):
+def test_file_of_another_size_than_listed_raises(filled):
     path = storage.join(filled, "a.bin")
     for size in (1, 4, 6, 100):
         with pytest.raises(storage.FileRefusedError, match=f"expected {size} bytes") as caught:
@@ -92,10 +92,10 @@ def test_a_file_of_another_size_than_listed_is_refused(filled):
     assert storage.read_bytes_of_size(path, 5) == b""
 
 
-def test_a_change_of_a_file_changes_its_version(filled):
+def test_changed_file_has_another_version(filled):
     path = storage.join(filled, "a.bin")
 
-    def listed() -> str:  # or nothing
+    def listed() -> str:  # may be empty
         return next(entry.version for entry in storage.list_folder(filled) if entry.name == "a.bin")
 
     before, before_listed = storage.file_version(path), listed()
@@ -105,7 +105,7 @@ def test_a_change_of_a_file_changes_its_version(filled):
     assert (listed() != before_listed) is bool(before_listed)
 
 
-def test_a_file_is_whole_or_not_there(filled):
+def test_atomic_write_leaves_no_partial_file(filled):
     path = storage.join(filled, "a.bin")
 
     def fail() -> None:
@@ -131,7 +131,7 @@ def test_files_and_trees_are_renamed_and_removed(filled):
     assert not storage.exists(filled)
 
 
-def test_writers_take_any_buffer_and_a_text_that_is_no_utf_8_is_named_with_its_byte(base):
+def test_writers_take_any_buffer_and_invalid_utf_8_raises(base):
     path = storage.join(base, "x.txt")
     storage.make_folder(base)
     with storage.write_atomically(path, temporary_folder=base) as stream:

@@ -1,4 +1,4 @@
-"""`file://` URIs, as `Path.as_uri()` writes them, wherever a uri is taken."""
+"""Test `file://` URIs, as made by `Path.as_uri()`, in all places that take a uri."""
 
 from pathlib import Path
 
@@ -14,21 +14,21 @@ from trainer_utils.storage import local_path
 
 
 @pytest.mark.parametrize("name", ["plain", "far place", "100%", "a%20b", "ä", "#1?", "[x]"])
-def test_the_uri_of_a_path_is_that_path(tmp_path, name):
+def test_uri_of_a_path_is_converted_to_the_path(tmp_path, name):
     path = tmp_path / name
     assert local_path(path.as_uri()) == str(path)
     path.touch()
     assert local_path(path.as_uri()) == str(path)
-    assert local_path(f"file://{path}") == str(path)  # encoded by nobody
+    assert local_path(f"file://{path}") == str(path)  # not encoded
     assert local_path(path.as_uri().replace("file://", "FILE://localhost")) == str(path)
 
 
 @pytest.mark.parametrize("path", ["/a%20b", "a", "s3://bucket/a%20b", "https://host/a%20b", ""])
-def test_what_is_no_file_uri_stays_as_it_is(path):
+def test_other_uris_are_unchanged(path):
     assert local_path(path) == path
 
 
-def test_datasets_are_read_at_uris_of_folders_and_files(tmp_path):
+def test_datasets_are_read_from_folder_and_file_uris(tmp_path):
     folder = tmp_path / "far place"
     write_rows(folder, ({"id": n} for n in range(20)), num_shards=2)
     shards = sorted((folder / "Split-train").iterdir())
@@ -38,7 +38,7 @@ def test_datasets_are_read_at_uris_of_folders_and_files(tmp_path):
         assert [sorted(batch.tolist()) for batch in batches] == [[*range(20)]]
 
 
-def test_files_are_listed_and_read_below_the_uri_of_a_folder(tmp_path):
+def test_files_are_listed_and_read_below_a_folder_uri(tmp_path):
     folder = tmp_path / "far place"
     names = ["a b.txt", "c%20d.txt", "100%.txt", "e/f#g.txt", "h?.txt"]
     for name in names:
@@ -53,7 +53,7 @@ def test_files_are_listed_and_read_below_the_uri_of_a_folder(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_datasets_and_ledgers_are_written_at_uris_of_folders(tmp_path):
+def test_datasets_and_ledgers_are_written_to_folder_uris(tmp_path):
     folder, run = tmp_path / "far place", tmp_path / "a run"
     with trainer_utils.DatasetWriter(folder.as_uri()) as writer:
         writer.write("train", {"id": 1})
@@ -66,7 +66,7 @@ def test_datasets_and_ledgers_are_written_at_uris_of_folders(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a run", "far place"]
 
 
-def test_inputs_and_outputs_of_conversions_are_uris_of_folders(tmp_path):
+def test_conversion_takes_uris_as_input_and_output(tmp_path):
     photos = {f"{'cat' if n % 2 else 'dog'}/{n} 100%.jpg": jpeg(n) for n in range(6)}
     write_files(tmp_path / "far place", photos)
     source, out = (tmp_path / "far place").as_uri(), (tmp_path / "an output").as_uri()

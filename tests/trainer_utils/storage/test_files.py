@@ -1,4 +1,4 @@
-"""Listing and opening files that change, that lead elsewhere and that may not be read."""
+"""Test files that change, lead out of the base, or may not be read."""
 
 import contextlib
 import errno
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from components.common.entry import Blob, BlobReader
-from components.common.layout_inputs import LayoutInputs
+from components.common.layout_inputs import FileTable, LayoutInputs
 from components.common.rejects import RejectedInputError, reject_errors
 from trainer_utils import storage
 from trainer_utils.storage import (
@@ -36,7 +36,7 @@ SIZE = 1000
 
 @pytest.fixture(autouse=True)
 def _in_time() -> Iterator[None]:
-    """Ends this process where a test waits for a pipe."""
+    """End this process if a test waits for a pipe."""
     signal.alarm(60)
     yield
     signal.alarm(0)
@@ -54,12 +54,12 @@ def base(tmp_path) -> Path:
 
 
 def anew(make: Callable[[Path], object]) -> Callable[[Path], object]:
-    """Puts something else in the place of a file."""
+    """Return a function that replaces a file."""
     return lambda path: (path.unlink(), make(path))
 
 
 def bind_socket(path: Path) -> None:
-    folder = os.open(path.parent, os.O_RDONLY)  # whole paths may be too long for one
+    folder = os.open(path.parent, os.O_RDONLY)  # the full path may be too long for a socket
     socket.socket(socket.AF_UNIX).bind(f"/proc/self/fd/{folder}/{path.name}")
     os.close(folder)
 
@@ -77,7 +77,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a link out": (anew(lambda p: p.symlink_to("../../outside/1.jpg")), "OUTSIDE_INPUT_BASE"),
     "in a folder that leads out": (link_its_folder_out, "OUTSIDE_INPUT_BASE"),
     "a link to itself": (anew(lambda p: p.symlink_to(p.name)), "UNREADABLE"),
-    # It takes no room on the disk, and all memory if it is read.
+    # It uses no disk space, but all memory if it is read.
     "longer": (lambda path: os.truncate(path, 1 << 40), "CHANGED_FILE"),
     "shorter": (lambda path: os.truncate(path, SIZE - 1), "CHANGED_FILE"),
     "gone": (Path.unlink, "VANISHED"),
@@ -91,21 +91,21 @@ def reject_of(reader: BlobReader, blob: Blob) -> str:
 
 
 @pytest.mark.parametrize("into", CHANGES)
-def test_a_file_that_was_exchanged_since_it_was_listed_is_a_reject(base, into):
+def test_file_replaced_since_its_listing_is_rejected(base, into):
     change, code = CHANGES[into]
     change(base / "a/1.jpg")
     assert reject_of(BlobReader(str(base)), Blob("a/1.jpg", SIZE)) == code
 
 
-def test_a_member_of_an_archive_that_was_exchanged_is_a_reject(base):
-    CHANGES["longer"][0](base / "a/1.jpg")  # what follows a member is nothing to it
+def test_member_of_a_replaced_archive_is_rejected(base):
+    CHANGES["longer"][0](base / "a/1.jpg")  # bytes after a member do not matter
     assert BlobReader(str(base)).read(Blob("a/1.jpg", 10, offset=5)) == b"x" * 10
     for change, code in (CHANGES["shorter"], CHANGES["a link out"]):
         change(base / "a/1.jpg")
         assert reject_of(BlobReader(str(base)), Blob("a/1.jpg", SIZE - 5, offset=5)) == code
 
 
-def test_files_of_few_bytes_are_read_whole_or_refused(base):
+def test_small_files_are_read_completely_or_rejected(base):
     for size, listed in itertools.product(range(4), repeat=2):
         (base / "few").write_bytes(b"abc"[:size])
         if size in (0, listed):
@@ -114,7 +114,7 @@ def test_files_of_few_bytes_are_read_whole_or_refused(base):
             assert reject_of(BlobReader(str(base)), Blob("few", listed)) == "CHANGED_FILE"
 
 
-def test_links_inside_the_base_and_other_spellings_of_it_are_read(base, tmp_path):
+def test_links_within_the_base_are_followed(base, tmp_path):
     (base / "link.jpg").symlink_to("a/1.jpg")
     (base / "b").symlink_to("a", target_is_directory=True)
     (tmp_path / "base").symlink_to("in", target_is_directory=True)
@@ -124,7 +124,7 @@ def test_links_inside_the_base_and_other_spellings_of_it_are_read(base, tmp_path
             assert reader.read(Blob(name, SIZE)) == b"x" * SIZE
 
 
-def test_another_root_is_as_closed_as_the_base(base, tmp_path):
+def test_links_must_not_leave_another_root(base, tmp_path):
     root = tmp_path / "outside"
     (root / "link.jpg").symlink_to(base / "a/1.jpg")
     reader = BlobReader(str(base), [str(root)])
@@ -132,20 +132,20 @@ def test_another_root_is_as_closed_as_the_base(base, tmp_path):
     assert reject_of(reader, Blob(f"{root}/link.jpg", SIZE)) == "OUTSIDE_INPUT_BASE"
 
 
-def test_whatever_is_opened_by_name_is_not_waited_for(tmp_path):
+def test_opening_a_pipe_raises_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="no regular file"):
         open_for_reading(str(tmp_path / "pipe"))
 
 
-def test_names_that_are_no_utf_8_are_listed_and_read(base):
+def test_names_that_are_not_utf_8_are_listed_and_read(base):
     name = os.fsdecode(b"\xff\xfe\x80.jpg")
     (base / name).write_bytes(b"y")
     assert name in {file.path for file in list_files(str(base))}
     assert BlobReader(str(base)).read(Blob(name, 1)) == b"y"
 
 
-def test_a_file_that_vanishes_while_it_is_listed_has_vanished(base, monkeypatch):
+def test_file_removed_during_the_listing_has_vanished(base, monkeypatch):
     (base / "a/2.jpg").write_bytes(b"x")
     scandir = os.scandir
 
@@ -166,14 +166,14 @@ def test_a_file_that_vanishes_while_it_is_listed_has_vanished(base, monkeypatch)
         find_file(str(base), "3.jpg")
 
 
-def test_a_dead_link_is_no_file_that_vanished(base):
+def test_dead_link_is_unreadable_and_not_vanished(base):
     (base / "a/2.jpg").symlink_to("gone.jpg")
     files = {file.path: file.problem for file in list_files(str(base))}
     assert files["a/2.jpg"] == ("UNREADABLE", "No such file or directory")
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "no"), FileNotFoundError(2, "no")])
-def test_a_folder_that_cannot_be_looked_into_is_listed_itself(base, monkeypatch, error):
+def test_unreadable_folder_is_listed_itself(base, monkeypatch, error):
     scandir = os.scandir
 
     def refuse(path):
@@ -190,7 +190,7 @@ def test_a_folder_that_cannot_be_looked_into_is_listed_itself(base, monkeypatch,
     assert folder.problem[0] == (
         "VANISHED" if isinstance(error, FileNotFoundError) else "UNREADABLE"
     )
-    inputs = LayoutInputs(base=str(base), root="", files={f.path: f for f in (folder, file)})
+    inputs = LayoutInputs(base=str(base), root="", files=FileTable.of((folder, file)))
     with pytest.raises(RejectedInputError, match=folder.problem[0]):
         inputs.resolve("a/1.jpg", folder="")
     with pytest.raises(RejectedInputError, match="FILE_NOT_FOUND"):
@@ -198,7 +198,7 @@ def test_a_folder_that_cannot_be_looked_into_is_listed_itself(base, monkeypatch,
 
 
 class Failing(FileSystem):
-    """A store of one file, which fails so many times."""
+    """A store of one file, which fails `times` times."""
 
     def __init__(self, error: Exception, times: int) -> None:
         self.error, self.times = error, times
@@ -210,7 +210,7 @@ class Failing(FileSystem):
         return b"x" * SIZE
 
     def info(self, path: str) -> FolderEntry:
-        return FolderEntry(path, SIZE + 1)  # it has grown since it was listed
+        return FolderEntry(path, SIZE + 1)  # grown since the listing
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ class Failing(FileSystem):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_of_a_store_only_what_is_wrong_with_the_file_rejects_it(monkeypatch, error, code):
+def test_faults_of_a_store_reject_no_file(monkeypatch, error, code):
     monkeypatch.setattr(file_system, "_PAUSES", (0.0, 0.0, 0.0))
     reader, blob = BlobReader("failing://"), Blob("failing://1.jpg", SIZE)
     monkeypatch.setattr(storage, "file_system_of", lambda path: Failing(error, 1000))
@@ -236,14 +236,14 @@ def test_of_a_store_only_what_is_wrong_with_the_file_rejects_it(monkeypatch, err
         return
     with pytest.raises(MachineError):
         reader.read(blob)
-    if not isinstance(error, (MachineError, PermissionError)):  # which no further attempt mends
+    if not isinstance(error, (MachineError, PermissionError)):  # a retry does not help these
         store = Failing(error, 3)
         monkeypatch.setattr(storage, "file_system_of", lambda path: store)
         assert reader.read(blob) == b"x" * SIZE
 
 
 class Strange(BaseException):
-    """As libraries of other languages raise."""
+    """An exception as raised by libraries in other languages."""
 
 
 class Speechless(Exception):
@@ -251,7 +251,7 @@ class Speechless(Exception):
         raise ValueError("nor this")
 
 
-def test_whatever_is_raised_for_one_input_is_its_reject_but_for_what_ends_the_run():
+def test_any_exception_rejects_the_input_except_exits():
     odd = [RecursionError("too deep"), OSError("broken data"), StopIteration(3)]
     for error in (*odd, Strange(), Speechless()):
         with pytest.raises(RejectedInputError) as caught, reject_errors():
@@ -265,10 +265,10 @@ def test_whatever_is_raised_for_one_input_is_its_reject_but_for_what_ends_the_ru
             raise error
 
 
-# --- What is written ---
+# --- Writing ---
 
 
-def test_an_error_while_a_file_is_written_names_it_and_leaves_nothing(tmp_path):
+def test_failed_write_names_the_file_and_leaves_nothing(tmp_path):
     def write() -> None:
         with write_atomically(str(tmp_path / "wanted"), temporary_folder=str(tmp_path)) as stream:
             stream.write(b"half")
@@ -281,7 +281,7 @@ def test_an_error_while_a_file_is_written_names_it_and_leaves_nothing(tmp_path):
 
 @pytest.mark.parametrize("scheme", ["", "memory:/"])
 @pytest.mark.parametrize("other", ["", "memory:/"])
-def test_a_file_gets_another_name_whatever_had_it_before(tmp_path, scheme, other):
+def test_copying_replaces_the_target(tmp_path, scheme, other):
     source, target = f"{scheme}{tmp_path}/a", f"{other}{tmp_path}/b"
     write_text(source, "new", temporary_folder=f"{scheme}{tmp_path}")
     write_text(target, "older", temporary_folder=f"{other}{tmp_path}")
@@ -292,8 +292,8 @@ def test_a_file_gets_another_name_whatever_had_it_before(tmp_path, scheme, other
     assert {path.name for path in tmp_path.iterdir()} <= {"a", "b"}
 
 
-def test_what_cannot_be_written_is_named_as_it_was_asked_for(tmp_path):
-    """Not by the temporary name, which nobody knows."""
+def test_failed_write_names_the_final_path(tmp_path):
+    """The temporary name would mean nothing to users."""
     path = str(tmp_path / "none" / "file")
     with (
         pytest.raises(FileNotFoundError) as caught,
@@ -303,14 +303,14 @@ def test_what_cannot_be_written_is_named_as_it_was_asked_for(tmp_path):
     assert caught.value.filename == path
 
 
-def test_a_bare_name_is_written_where_one_is(tmp_path, monkeypatch):
+def test_bare_name_is_written_to_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_text("report.html", "page", temporary_folder=str(tmp_path))
     assert (tmp_path / "report.html").read_text() == "page"
 
 
-def test_a_device_or_pipe_is_written_to_and_stays_what_it_is(tmp_path):
-    """Of /dev/null a rename would make a file, for everybody on the machine."""
+def test_pipe_is_written_to_and_not_replaced(tmp_path):
+    """A rename would replace /dev/null with a file, for everybody on the machine."""
     os.mkfifo(tmp_path / "pipe")
     os.symlink("pipe", tmp_path / "link")
     for name in ("pipe", "link"):

@@ -1,4 +1,4 @@
-"""Calls that were made but whose answers were lost, as on NFS: the next attempt finds them made."""
+"""Test calls that succeed but lose their answers, as on NFS, so that a retry finds them done."""
 
 import errno
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from trainer_utils.storage import MachineError
 
 @pytest.fixture
 def lose_answer(monkeypatch) -> Callable[[str], list[Any]]:
-    """Have the first call of a method of local files made, and then fail."""
+    """Make the first call of a method of local files succeed and then raise."""
     monkeypatch.setattr("time.sleep", lambda _: None)
 
     def lose(method: str) -> list[Any]:
@@ -32,7 +32,7 @@ def lose_answer(monkeypatch) -> Callable[[str], list[Any]]:
     return lose
 
 
-def test_a_rename_whose_answer_is_lost_is_done(tmp_path, lose_answer):
+def test_rename_with_a_lost_answer_succeeds(tmp_path, lose_answer):
     Path(tmp_path, "new").write_text("new")
     Path(tmp_path, "final").write_text("old")
     calls = lose_answer("rename")
@@ -41,7 +41,7 @@ def test_a_rename_whose_answer_is_lost_is_done(tmp_path, lose_answer):
     assert Path(tmp_path, "final").read_text() == "new"
 
 
-def test_a_folder_s_rename_whose_answer_is_lost_is_done(tmp_path, lose_answer):
+def test_folder_rename_with_a_lost_answer_succeeds(tmp_path, lose_answer):
     Path(tmp_path, "new").mkdir()
     Path(tmp_path, "new", "file").write_text("new")
     lose_answer("rename")
@@ -49,14 +49,14 @@ def test_a_folder_s_rename_whose_answer_is_lost_is_done(tmp_path, lose_answer):
     assert Path(tmp_path, "final", "file").read_text() == "new"
 
 
-def test_a_file_written_atomically_survives_a_lost_answer(tmp_path, lose_answer):
+def test_atomic_write_survives_a_lost_answer(tmp_path, lose_answer):
     lose_answer("rename")
     storage.write_text(str(tmp_path / "file"), "text", temporary_folder=str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert Path(tmp_path, "file").read_text() == "text"
 
 
-def test_a_removal_whose_answer_is_lost_is_done(tmp_path, lose_answer):
+def test_removal_with_a_lost_answer_succeeds(tmp_path, lose_answer):
     Path(tmp_path, "file").write_text("text")
     lose_answer("remove")
     storage.remove_file(str(tmp_path / "file"))
@@ -64,7 +64,7 @@ def test_a_removal_whose_answer_is_lost_is_done(tmp_path, lose_answer):
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_source_that_somebody_else_took_is_an_error(tmp_path, monkeypatch, is_there):
+def test_source_removed_by_somebody_else_raises(tmp_path, monkeypatch, is_there):
     source, target = Path(tmp_path, "new"), Path(tmp_path, "final")
     source.write_text("new")
     if is_there:
@@ -83,7 +83,7 @@ def test_a_source_that_somebody_else_took_is_an_error(tmp_path, monkeypatch, is_
         storage.rename(str(source), str(target))
 
 
-def test_a_file_that_is_not_there_is_an_error_at_once(tmp_path, monkeypatch):
+def test_missing_file_raises_without_a_retry(tmp_path, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: pytest.fail("it is tried again"))
     with pytest.raises(FileNotFoundError):
         storage.remove_file(str(tmp_path / "none"))
@@ -91,7 +91,7 @@ def test_a_file_that_is_not_there_is_an_error_at_once(tmp_path, monkeypatch):
         storage.rename(str(tmp_path / "none"), str(tmp_path / "final"))
 
 
-def test_a_rename_that_always_fails_is_a_machine_error(tmp_path, monkeypatch):
+def test_rename_that_always_fails_raises_machine_error(tmp_path, monkeypatch):
     Path(tmp_path, "new").write_text("new")
     monkeypatch.setattr("time.sleep", lambda _: None)
 

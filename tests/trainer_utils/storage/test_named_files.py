@@ -1,4 +1,4 @@
-"""Files that a list names in a bucket: how many requests it takes to find and read them."""
+"""Test the number of requests to find and read files of a bucket that a list names."""
 
 import concurrent.futures
 import itertools
@@ -26,7 +26,7 @@ def proxy(s3_store, monkeypatch) -> Iterator[Store]:
 
 
 def put(proxy: Store, names: Iterable[str], data: bytes = b"an image") -> str:
-    """Write objects below a folder of their own, which is returned."""
+    """Write objects below a new folder, and return the folder."""
     base = f"{proxy.base}/named-{next(_NUMBERS)}"
 
     def write(name: str) -> None:
@@ -57,7 +57,7 @@ def as_listed(base: str, names: Iterable[str]) -> dict:
     return {file.path: file for file in list_files(base) if file.path in wanted}
 
 
-def test_photos_of_one_folder_take_a_request_a_page(proxy):
+def test_photos_of_one_folder_take_a_request_per_page(proxy):
     names = [f"photos/{k:04d}.jpg" for k in range(1200)]
     base = put(proxy, names)
     found = find_files(base, [*names, "photos/none.jpg"])
@@ -65,7 +65,7 @@ def test_photos_of_one_folder_take_a_request_a_page(proxy):
     assert found == as_listed(base, names)
 
 
-def test_a_folder_for_each_photo_takes_a_request_each(proxy):
+def test_photos_in_separate_folders_take_a_request_each(proxy):
     names = [f"{k:03d}/photo.jpg" for k in range(200)]
     base = put(proxy, [*names, *(f"{k:03d}/deep/er/{n}.bin" for k in range(3) for n in range(9))])
     found = find_files(base, [*names, "none/photo.jpg"])
@@ -73,7 +73,7 @@ def test_a_folder_for_each_photo_takes_a_request_each(proxy):
     assert found == as_listed(base, names)
 
 
-def test_a_few_photos_of_a_large_folder_take_a_request_each(proxy):
+def test_few_photos_of_a_large_folder_take_a_request_each(proxy):
     names = ["photos/0007.jpg", "photos/1111.jpg", "photos/ä~.jpg"]
     others = (f"photos/{k:04d}.jpg" for k in range(2500))
     base = put(proxy, [*others, "photos/ä~.jpg"])
@@ -83,7 +83,7 @@ def test_a_few_photos_of_a_large_folder_take_a_request_each(proxy):
     assert find_files(base, ["photos/0007.jp", "photos/000", "nowhere/1.jpg"]) == {}
 
 
-def test_a_local_list_of_photos_in_a_bucket_asks_for_each_once(proxy, tmp_path):
+def test_photos_of_a_local_list_are_requested_once(proxy, tmp_path):
     data = photo(1)
     names = [f"{k % 40:02d}/{k:04d}.jpg" for k in range(400)]
     base = put(proxy, names, data)
@@ -95,11 +95,11 @@ def test_a_local_list_of_photos_in_a_bucket_asks_for_each_once(proxy, tmp_path):
     assert made.manifest.total.written == 400
     lists, heads, gets = requests(proxy)
     assert gets == 400
-    assert lists <= 40 + 8  # one for each folder, and some for the root and the first rows
+    assert lists <= 40 + 8  # one per folder, and some for the root and the first rows
     assert heads <= 4
 
 
-def test_photos_in_a_bucket_are_read_many_at_a_time(proxy, tmp_path):
+def test_photos_in_a_bucket_are_read_concurrently(proxy, tmp_path):
     names = [f"{k}.jpg" for k in range(96)]
     base = put(proxy, names, photo(1))
     list_path = write_list(tmp_path, ["image", *(f"{base}/{name}" for name in names)])

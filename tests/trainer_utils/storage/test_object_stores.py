@@ -1,4 +1,4 @@
-"""Object stores when the network is bad, and what their answers make of our errors."""
+"""Test object stores with a faulty network, and the errors for their answers."""
 
 import os
 import threading
@@ -16,7 +16,7 @@ pytest.importorskip("obstore")
 
 @pytest.fixture
 def at_s3(s3_store, monkeypatch):
-    """Leads to a store; the store itself where none is given."""
+    """Return a function that configures a store; the store without faults is the default."""
 
     def lead(store: Store) -> str:
         for name, value in store.environment.items():
@@ -34,13 +34,13 @@ def data() -> bytes:
 
 @pytest.fixture
 def large(at_s3, s3_store, data) -> str:
-    """An object of 21 MiB."""
+    """Return an object of 21 MiB."""
     path = f"{s3_store.base}/large.bin"
     write(path, data)
     return path
 
 
-def test_a_stream_reads_what_seek_and_read_of_a_file_do(large, data, tmp_path):
+def test_stream_reads_and_seeks_like_a_file(large, data, tmp_path):
     local = tmp_path / "file"
     local.write_bytes(data)
     rng = np.random.default_rng(1)
@@ -57,8 +57,8 @@ def test_a_stream_reads_what_seek_and_read_of_a_file_do(large, data, tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["drop", "cut"])
-def test_what_is_written_through_faults_is_whole_or_not_there(data, at_s3, s3_store, fault):
-    """The library does not ask again for an answer to a POST that was cut: that is an error."""
+def test_writing_through_faults_leaves_no_partial_object(data, at_s3, s3_store, fault):
+    """The library does not retry a POST with a truncated answer; that is an error."""
     cut = []
     with faulty(s3_store, **{fault: 0.1, "seed": 5}) as proxy:
         for path in (f"{proxy.base}/{fault}-{number}" for number in range(6)):
@@ -76,9 +76,7 @@ def test_what_is_written_through_faults_is_whole_or_not_there(data, at_s3, s3_st
 
 
 @pytest.mark.parametrize("kind", ["s3", "az"])
-def test_an_object_is_read_through_faults_and_one_that_changes_is_an_error(
-    kind, data, monkeypatch, request
-):
+def test_reading_survives_faults_and_detects_changes(kind, data, monkeypatch, request):
     store = request.getfixturevalue(f"{kind}_store")
     for name, value in store.environment.items():
         monkeypatch.setenv(name, value)
@@ -103,7 +101,7 @@ def test_an_object_is_read_through_faults_and_one_that_changes_is_an_error(
         assert caught.value.code == "CHANGED_FILE"
 
 
-def test_what_consoles_make_in_place_of_folders_is_no_file(at_s3, s3_store):
+def test_folder_placeholders_are_not_files(at_s3, s3_store):
     folder = f"{s3_store.base}/photos"
     write(f"{folder}/cat/1.jpg", b"1")
     write(f"{folder}/empty.txt", b"")
@@ -114,7 +112,7 @@ def test_what_consoles_make_in_place_of_folders_is_no_file(at_s3, s3_store):
     assert [file.path for file in storage.list_files(folder)] == ["cat/1.jpg", "empty.txt"]
 
 
-def test_a_copy_goes_to_the_bucket_that_is_named(at_s3, s3_store):
+def test_copy_goes_to_the_named_bucket(at_s3, s3_store):
     source, target = f"{s3_store.base}/from.bin", f"s3://{OTHER_BUCKET}/to.bin"
     write(source, b"12345")
     assert not storage.copy_file(source, target, temporary_folder=f"s3://{OTHER_BUCKET}")
@@ -125,7 +123,7 @@ def test_a_copy_goes_to_the_bucket_that_is_named(at_s3, s3_store):
     assert storage.read_bytes(source) == b"12345"
 
 
-def test_a_large_folder_is_listed_page_by_page(at_s3, s3_store):
+def test_large_folder_is_listed_in_pages(at_s3, s3_store):
     names = [f"{number:04}" for number in range(2345)]
     with storage.object_stores._at(s3_store.base) as (store, _):
         for name in names:
@@ -133,9 +131,9 @@ def test_a_large_folder_is_listed_page_by_page(at_s3, s3_store):
     assert [file.path for file in storage.list_files(f"{s3_store.base}/many")] == names
 
 
-def test_wrong_credentials_and_names_are_said_so(at_s3, s3_store, monkeypatch):
+def test_wrong_credentials_and_names_raise(at_s3, s3_store, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    if "versitygw" not in str(s3_store):  # moto checks none
+    if "versitygw" not in str(s3_store):  # moto accepts any
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_store.others["AWS_SECRET_ACCESS_KEY"])
     with pytest.raises(FileNotFoundError):
         storage.read_bytes("s3://no-such-bucket/x")
@@ -145,7 +143,7 @@ def test_wrong_credentials_and_names_are_said_so(at_s3, s3_store, monkeypatch):
         storage.read_bytes("s3://data/a/../b")
 
 
-def test_a_store_that_refuses_all_is_waited_for_once(large, at_s3, s3_store, monkeypatch):
+def test_retry_limit_holds_for_a_refusing_store(large, at_s3, s3_store, monkeypatch):
     from trainer_utils.storage import store_settings
 
     monkeypatch.setattr(store_settings, "_MOST_RETRIES", 2)
@@ -157,9 +155,7 @@ def test_a_store_that_refuses_all_is_waited_for_once(large, at_s3, s3_store, mon
     assert counts["GET"] == counts["requests"] == 3
 
 
-def test_an_answer_that_falls_silent_is_asked_for_again_long_before_its_time_is_over(
-    large, data, at_s3, s3_store, monkeypatch
-):
+def test_silent_answer_is_requested_again_early(large, data, at_s3, s3_store, monkeypatch):
     from trainer_utils.storage import store_settings
 
     monkeypatch.setattr(store_settings, "SILENCE_SECONDS", 1)
@@ -172,11 +168,11 @@ def test_an_answer_that_falls_silent_is_asked_for_again_long_before_its_time_is_
             daemon=True,
         )
         read.start()
-        read.join(60)  # else it hangs
+        read.join(60)  # otherwise it hangs
         assert found == [data[5 : 1 << 20]]
 
 
-def test_the_end_of_an_upload_whose_answer_is_lost_is_asked_for_again(data, at_s3, s3_store):
+def test_lost_answer_to_the_end_of_an_upload_is_retried(data, at_s3, s3_store):
     path = f"{s3_store.base}/answer"
     with faulty(s3_store) as proxy:
         at_s3(proxy)
@@ -223,7 +219,7 @@ os.wait()
 """
 
 
-def test_a_forked_process_reads_and_lists_what_its_parent_does(large):
+def test_forked_process_reads_and_lists_like_its_parent(large):
     finished = run_python(FORKED, large)
     assert (finished.stdout.split(), finished.stderr) == (["True", "True"], "")
 
@@ -242,7 +238,7 @@ for source in (batches, other):
 """
 
 
-def test_a_forked_process_reads_the_batches_of_a_bucket(at_s3, s3_store, tmp_path):
+def test_forked_process_reads_batches_from_a_bucket(at_s3, s3_store, tmp_path):
     uri = write_rows(tmp_path / "rows", ({"id": n} for n in range(60)), num_shards=2)
     for file in storage.list_files(uri):
         write(f"{s3_store.base}/rows/{file.path}", storage.read_bytes(f"{uri}/{file.path}"))
@@ -264,12 +260,12 @@ os.wait()
 """
 
 
-def test_a_forked_process_survives_the_end_of_its_helper(large):
+def test_forked_process_survives_the_end_of_its_helper(large):
     finished = run_python(KILLED, large)
     assert (finished.stdout.split(), finished.stderr) == (["True"], "")
 
 
-def test_what_cannot_be_written_is_no_fault_of_the_machine(at_s3, s3_store):
+def test_unsupported_buffer_raises_type_error(at_s3, s3_store):
     with (
         pytest.raises(TypeError),
         storage.write_atomically(f"{s3_store.base}/odd", temporary_folder=s3_store.base) as stream,

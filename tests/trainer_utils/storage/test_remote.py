@@ -1,4 +1,4 @@
-"""Stores of objects, by fsspec."""
+"""Test object stores through fsspec."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ from trainer_utils import storage
 from trainer_utils.format import ConfigError
 
 
-def test_what_others_change_remotely_is_seen_at_once():
+def test_remote_changes_are_visible_at_once():
     folder = f"memory://{uuid.uuid4().hex}"
     write(f"{folder}/a", b"1")
     assert storage.list_names(folder) == ["a"]
@@ -25,7 +25,7 @@ def test_what_others_change_remotely_is_seen_at_once():
     assert set(storage.list_names(folder)) == {"a", "b"}
 
 
-def test_other_processes_see_what_the_environment_alone_leads_to():
+def test_stores_set_by_environment_are_seen_by_others():
     for path in ("/data/photos", "s3://bucket/photos", "az://box/photos"):
         assert storage.file_system_of(path).is_seen_by_others
     for path in ("memory://photos", "gs://bucket/photos"):  # gcsfs may have been given credentials
@@ -56,7 +56,7 @@ def test_errors_of_a_store_are_os_errors(monkeypatch):
 
 
 class _Memory(fsspec.AbstractFileSystem):
-    """Files of `size` bytes, of which `come` gives a range."""
+    """Files of `size` bytes; `come` returns the bytes of a range."""
 
     cachable = False
     size = 100
@@ -83,7 +83,7 @@ def memory(monkeypatch) -> _Memory:
     return files
 
 
-def test_errors_in_the_middle_of_a_stream_are_os_errors_that_name_it(memory):
+def test_stream_errors_are_os_errors_with_the_path(memory):
     class PayloadError(Exception):
         pass
 
@@ -100,8 +100,8 @@ def test_errors_in_the_middle_of_a_stream_are_os_errors_that_name_it(memory):
 
 
 @pytest.mark.parametrize("size", [-1, 40])
-def test_a_stream_that_ends_early_is_an_error(memory, size):
-    """fsspec takes what comes for all that there is."""
+def test_stream_that_ends_early_raises(memory, size):
+    """fsspec treats a truncated answer as complete."""
     memory.come = lambda start, end: bytes(max(min(end, 70) - start, 0))
     with storage.open_for_reading("hub://b/x") as stream:
         assert stream.seek(50) == 50
@@ -119,7 +119,7 @@ def at_gs(gs_store, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["large.bin", "a b/large #1.bin"])
-def test_an_object_of_gs_that_changes_while_it_is_read_is_an_error(at_gs, name):
+def test_gs_object_that_changes_during_a_read_raises(at_gs, name):
     path, data = f"{at_gs.base}/{name}", bytes(range(256)) * (48 << 10)
     write(path, data)
     with storage.open_for_reading(path) as stream:
@@ -127,7 +127,7 @@ def test_an_object_of_gs_that_changes_while_it_is_read_is_an_error(at_gs, name):
     with storage.open_for_reading(path) as stream:
         assert stream.read(10) == data[:10]
         write(path, data[::-1])
-        if "#" in name:  # gcsfs would take what follows for a generation
+        if "#" in name:  # gcsfs would parse the rest as a generation
             assert len(stream.read()) == len(data) - 10
             return
         with pytest.raises(storage.FileRefusedError, match="no longer there") as caught:
@@ -135,7 +135,7 @@ def test_an_object_of_gs_that_changes_while_it_is_read_is_an_error(at_gs, name):
     assert caught.value.code == "CHANGED_FILE"
 
 
-def test_an_answer_of_gs_that_stalls_is_asked_for_again(at_gs, monkeypatch):
+def test_stalled_gs_answer_is_requested_again(at_gs, monkeypatch):
     from trainer_utils.storage import remote
 
     monkeypatch.setattr(remote, "REQUEST_SECONDS", 0.5)
@@ -150,7 +150,7 @@ def test_an_answer_of_gs_that_stalls_is_asked_for_again(at_gs, monkeypatch):
 @pytest.mark.parametrize(
     ("scheme", "extra"), [("gs", "gcs"), ("minio", "s3"), ("az", "azure"), ("hf", "hf")]
 )
-def test_a_missing_package_is_named_by_its_extra(monkeypatch, scheme, extra):
+def test_missing_package_raises_with_its_extra(monkeypatch, scheme, extra):
     from trainer_utils.storage import remote
 
     def find_none(url, **settings):
@@ -162,8 +162,8 @@ def test_a_missing_package_is_named_by_its_extra(monkeypatch, scheme, extra):
         storage.read_bytes(f"{scheme}://b/x")
 
 
-# A process of its own: huggingface_hub reads HF_ENDPOINT as it is imported. The words of the last
-# error are those of huggingface_hub, which change with its releases.
+# It runs in a new process, since huggingface_hub reads HF_ENDPOINT on import. The text of the last
+# error depends on the release of huggingface_hub.
 _READ_FROM_HUB = """
 import sys
 from trainer_utils import storage
@@ -198,7 +198,7 @@ assert before != storage.file_version(path)
 """
 
 
-def test_a_dataset_of_a_hub_is_listed_and_read(tmp_path):
+def test_hub_dataset_is_listed_and_read(tmp_path):
     pytest.importorskip("huggingface_hub", reason="the extra `hf` is not installed")
     data = bytes(range(256)) * 400
     files = {"train/a.bin": data, "train/deep/b ü.bin": b"b", "README.md": b"# photos"}

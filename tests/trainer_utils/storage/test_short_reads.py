@@ -1,4 +1,4 @@
-"""Reads that the system answers with fewer bytes than there are."""
+"""Test reads that the system answers with fewer bytes than available."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def _filled(stream: io.RawIOBase, count: int, dtype: Any = np.uint8) -> Any:
 
 @pytest.fixture
 def file_of_short_reads(tmp_path) -> Iterator[Path]:
-    """A file of which one call of the system reads 1,000 bytes at most."""
+    """Yield a file with system calls that read 1,000 bytes at most."""
 
     class ShortReads(io.FileIO):
         def read(self, size: int | None = -1, /) -> bytes:
@@ -75,7 +75,7 @@ def test_parquet_is_read_through_short_reads(file_of_short_reads, compression):
 
 @pytest.mark.slow
 def test_one_read_returns_more_than_linux_reads_at_once(tmp_path):
-    path, size = tmp_path / "data", 0x7FFFF000 + 5000  # read(2) returns 0x7ffff000 at most
+    path, size = tmp_path / "data", 0x7FFFF000 + 5000  # read(2) returns at most 0x7ffff000
     with open(path, "wb") as stream:
         stream.truncate(size)
     with open_for_reading(str(path)) as stream:

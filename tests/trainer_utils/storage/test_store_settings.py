@@ -1,4 +1,4 @@
-"""Where endpoints and credentials come from."""
+"""Test how endpoints and credentials are found."""
 
 import pytest
 
@@ -10,7 +10,7 @@ pytest.importorskip("obstore")
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch, tmp_path):
-    """No setting of this machine's."""
+    """Remove all settings of this machine."""
     import os
 
     for name in list(os.environ):
@@ -24,7 +24,7 @@ def config(scheme: str = "s3") -> dict:
     return dict(store_settings.open_store(scheme, "bucket").config)
 
 
-def test_without_credentials_requests_are_signed_on_a_machine_of_the_cloud_alone(tmp_path):
+def test_only_amazon_machines_sign_without_credentials(tmp_path):
     found = config()
     assert str(found["skip_signature"]).lower() == "true"
     assert found["region"] == "us-east-1"
@@ -32,7 +32,7 @@ def test_without_credentials_requests_are_signed_on_a_machine_of_the_cloud_alone
     assert "skip_signature" not in config()
 
 
-def test_the_environment_goes_before_profiles(monkeypatch, tmp_path):
+def test_environment_takes_precedence_over_profiles(monkeypatch, tmp_path):
     pytest.importorskip("boto3")
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws/config").write_text(
@@ -60,7 +60,7 @@ def test_the_environment_goes_before_profiles(monkeypatch, tmp_path):
         config()
 
 
-def test_minio_is_found_as_kubeflow_has_it(monkeypatch):
+def test_minio_endpoint_follows_kubeflow(monkeypatch):
     assert config("minio")["endpoint"] == "http://minio-service.kubeflow:9000"
     monkeypatch.setenv("MINIO_SERVICE_SERVICE_HOST", "10.0.0.7")
     assert config("minio")["endpoint"] == "http://10.0.0.7:9000"
@@ -81,9 +81,7 @@ def test_minio_is_found_as_kubeflow_has_it(monkeypatch):
         ("", "false", True),
     ],
 )
-def test_bodies_are_signed_where_nothing_else_keeps_them(
-    monkeypatch, endpoint, variable, is_signed
-):
+def test_bodies_are_signed_without_tls(monkeypatch, endpoint, variable, is_signed):
     if endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     if variable is not None:
@@ -91,7 +89,7 @@ def test_bodies_are_signed_where_nothing_else_keeps_them(
     assert (str(config().get("unsigned_payload", False)).lower() == "true") != is_signed
 
 
-def test_an_account_of_azure_is_in_the_url_and_no_bucket_of_s3_is_cut_there():
+def test_azure_account_is_parsed_from_the_url():
     store = store_settings.open_store("abfss", "box@mine.dfs.core.windows.net")
     assert (store.config["container_name"], store.config["account_name"]) == ("box", "mine")
     assert store_settings.open_store("s3", "key@bucket").config["bucket"] == "key@bucket"

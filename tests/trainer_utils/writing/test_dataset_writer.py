@@ -1,4 +1,4 @@
-"""`DatasetWriter`: what it leaves is a whole dataset, or nothing; others read it."""
+"""Test that `DatasetWriter` leaves a complete dataset or nothing, and that other readers agree."""
 
 import contextlib
 import glob
@@ -26,7 +26,7 @@ SETTINGS: dict[str, Any] = {"num_shards": {"train": 4}, "vocabulary": ["cat", "d
 
 
 def write(uri: Path, examples: Iterable[Any], **settings: Any) -> str:
-    """A dataset of examples to train, or of pairs of a split and an example."""
+    """Write training examples, or pairs of a split and an example; return the uri."""
     with DatasetWriter(uri, **settings) as writer:
         for example in examples:
             writer.write(*(example if isinstance(example, tuple) else ("train", example)))
@@ -60,7 +60,7 @@ def uri(photos: list[Any], tmp_path_factory: pytest.TempPathFactory) -> str:
     return uri
 
 
-def test_input_fn_gives_back_dtypes_shapes_and_values(uri: str, photos: list[Any]) -> None:
+def test_input_fn_returns_the_written_values(uri: str, photos: list[Any]) -> None:
     wanted = [example for split, example in examples(photos) if split == "train"]
     dataset = input_fn(uri, "train", batch_size=len(wanted), shuffle=False)
     batch = next(iter(dataset))
@@ -73,12 +73,12 @@ def test_input_fn_gives_back_dtypes_shapes_and_values(uri: str, photos: list[Any
         for name in ("half", "wide"):
             assert batch[name].dtype == example[name].dtype
             np.testing.assert_array_equal(batch[name][row], example[name])
-        masks = batch["masks"][row]  # of unequal shapes: padded, as all that varies
+        masks = batch["masks"][row]  # of different shapes, so padded like every feature that varies
         np.testing.assert_array_equal(masks[: len(example["masks"])], example["masks"])
         assert not tf.reduce_any(masks[len(example["masks"]) :])
 
 
-def test_shards_are_filled_by_turns_and_tensorflow_reads_them(uri: str) -> None:
+def test_examples_are_dealt_to_shards_in_turn(uri: str) -> None:
     info = json.loads(Path(uri, "shard_info.json").read_text())
     assert list(info["train"].values()) == [5, 5, 4, 4]
     names = []
@@ -86,10 +86,10 @@ def test_shards_are_filled_by_turns_and_tensorflow_reads_them(uri: str) -> None:
         records = tf.data.TFRecordDataset(os.path.join(uri, path)).as_numpy_iterator()
         parsed = [tf.train.Example.FromString(record) for record in records]
         names.append([e.features.feature["name"].bytes_list.value[0] for e in parsed])
-    assert names[1][:2] == [b"photo 1", b"photo 6"]  # the 2nd and the 6th of the split
+    assert names[1][:2] == [b"photo 1", b"photo 6"]  # the 2nd and the 6th example of the split
 
 
-def test_datum_opens_it(uri: str, photos: list[Any]) -> None:
+def test_datum_reads_the_dataset(uri: str, photos: list[Any]) -> None:
     from datum.reader import load
 
     wanted = [example for split, example in examples(photos) if split == "eval"]
@@ -101,11 +101,11 @@ def test_datum_opens_it(uri: str, photos: list[Any]) -> None:
     for example in wanted:
         batch = by_name[example["name"].encode()]
         np.testing.assert_array_equal(batch["image"][0], example["image"])
-        half = tf.io.parse_tensor(batch["half"][0], tf.float16)  # bytes, to Datum
+        half = tf.io.parse_tensor(batch["half"][0], tf.float16)  # Datum returns bytes
         np.testing.assert_array_equal(half, example["half"])
 
 
-def test_a_manifest_counts_labels_and_verify_agrees(uri: str) -> None:
+def test_manifest_counts_labels_and_examples(uri: str) -> None:
     manifest = Manifest.from_json(Path(uri, "manifest.json").read_text(), path=uri)
     assert manifest.label_counts["eval"] == {"dog": 5}
     assert manifest.total.written == manifest.total.found == RECORDS
@@ -120,14 +120,14 @@ def test_equal_examples_give_equal_bytes(uri: str, photos: list[Any], tmp_path: 
         assert other.read_bytes() == path.read_bytes(), path
 
 
-def test_a_size_begins_the_next_shard(tmp_path: Path) -> None:
+def test_full_shard_is_followed_by_the_next(tmp_path: Path) -> None:
     data = ({"data": bytes([number]) * 300} for number in range(30))
     counts = open_dataset(write(tmp_path / "d", data, target_shard_bytes=1000)).shards["train"]
     assert [shard.records for shard in counts] == [4, 4, 4, 4, 4, 4, 4, 2]
 
 
 @pytest.mark.parametrize("place", ["file", "memory"])
-def test_an_exception_leaves_nothing(tmp_path: Path, place: str) -> None:
+def test_exception_leaves_no_files(tmp_path: Path, place: str) -> None:
     uri = str(tmp_path / "deep/d") if place == "file" else "memory://writer-test/d"
     with contextlib.suppress(KeyError), DatasetWriter(uri) as writer:
         writer.write("train", {"x": 1})
@@ -136,7 +136,7 @@ def test_an_exception_leaves_nothing(tmp_path: Path, place: str) -> None:
     assert not any(tmp_path.rglob("*.tfrecord*"))
 
 
-def test_no_example_is_no_dataset(tmp_path: Path) -> None:
+def test_writing_no_examples_raises(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         write(tmp_path / "d", [])
     assert os.listdir(tmp_path) == []
@@ -146,7 +146,7 @@ def test_no_example_is_no_dataset(tmp_path: Path) -> None:
     "settings",
     [{"num_shards": {"trian": 2}}, {"vocabulary": {"lable": ["a"]}}, {"images": ["lable"]}, {}],
 )
-def test_what_a_setting_names_and_no_example_has_is_warned_of(
+def test_unused_names_in_settings_cause_a_warning(
     tmp_path: Path, our_messages: Any, settings: dict[str, Any]
 ) -> None:
     write(tmp_path / "out", [{"label": 0}], **settings)
@@ -173,9 +173,7 @@ def test_what_a_setting_names_and_no_example_has_is_warned_of(
         ({"x": 1}, [1]),
     ],
 )
-def test_a_bad_example_is_named_and_the_next_is_taken(
-    first: Any, then: Any, tmp_path: Path
-) -> None:
+def test_bad_example_raises_and_writing_continues(first: Any, then: Any, tmp_path: Path) -> None:
     with DatasetWriter(tmp_path / "d", vocabulary=["cat"]) as writer:
         writer.write("train", first)
         with pytest.raises(InputError, match=r"split 'train'") as found:
@@ -185,13 +183,13 @@ def test_a_bad_example_is_named_and_the_next_is_taken(
     assert open_dataset(str(tmp_path / "d")).records == {"train": 2}
 
 
-def test_ints_among_floats_are_floats(tmp_path: Path) -> None:
+def test_ints_among_floats_become_floats(tmp_path: Path) -> None:
     uri = write(tmp_path / "d", [{"x": value} for value in (0.5, 1, [2, 3])])
     batch = next(iter(input_fn(uri, "train", batch_size=3, shuffle=False)))
     np.testing.assert_array_equal(batch["x"], [[0.5, 0], [1, 0], [2, 3]])
 
 
-def test_sequence_examples_come_back_by_time(tmp_path: Path) -> None:
+def test_sequence_examples_survive_a_round_trip(tmp_path: Path) -> None:
     frames = [[np.full((2, 3), 10 * n + step, np.uint8) for step in range(n + 1)] for n in range(4)]
     tokens = [[[n] * step for step in range(n + 1)] for n in range(4)]
     rows = [{"frames": frames[n], "tokens": tokens[n], "label": n} for n in range(4)]
@@ -207,7 +205,7 @@ def test_sequence_examples_come_back_by_time(tmp_path: Path) -> None:
     assert batch["tokens"].numpy()[3].tolist() == [[0, 0, 0], [3, 0, 0], [3, 3, 0], [3, 3, 3]]
 
 
-def test_a_killed_writer_leaves_nothing_that_opens(tmp_path: Path) -> None:
+def test_killed_writer_leaves_no_dataset(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys, trainer_utils\n"
         f"writer = trainer_utils.DatasetWriter({str(tmp_path / 'd')!r}, target_shard_bytes=100)\n"
@@ -223,14 +221,14 @@ def test_a_killed_writer_leaves_nothing_that_opens(tmp_path: Path) -> None:
             open_dataset(str(left))
 
 
-def test_a_setting_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_unknown_or_invalid_setting_raises(tmp_path: Path) -> None:
     for settings in ({"num_shard": 3}, {"num_shards": 0}):
         with pytest.raises(ConfigError) as caught:
             DatasetWriter(tmp_path / "d", **settings)
         assert caught.value.setting in settings
 
 
-def test_a_closed_writer_takes_no_more(tmp_path: Path) -> None:
+def test_writing_to_a_closed_writer_raises(tmp_path: Path) -> None:
     writer = DatasetWriter(tmp_path / "d")
     writer.write("train", {"x": 1})
     writer.close()
@@ -239,7 +237,7 @@ def test_a_closed_writer_takes_no_more(tmp_path: Path) -> None:
         writer.write("train", {"x": 2})
 
 
-def test_threads_write_side_by_side(tmp_path: Path) -> None:
+def test_threads_write_concurrently(tmp_path: Path) -> None:
     uri = str(tmp_path / "out")
     with DatasetWriter(uri, num_shards=3) as writer, ThreadPoolExecutor(4) as pool:
         for number in range(2000):
@@ -250,6 +248,6 @@ def test_threads_write_side_by_side(tmp_path: Path) -> None:
     assert sorted(numbers) == list(range(2000))
 
 
-def test_any_number_of_shards_costs_no_more_than_there_are_examples(tmp_path: Path) -> None:
+def test_unused_shards_cost_nothing(tmp_path: Path) -> None:
     write(tmp_path / "out", [{"id": 1}, {"id": 2}], num_shards=10**12)
     assert len(list((tmp_path / "out/Split-train").iterdir())) == 2

@@ -1,4 +1,4 @@
-"""What stands for no value in numpy, pandas and Arrow is missing or refused, never made up."""
+"""Test that missing values of numpy, pandas and Arrow are missing or rejected, never invented."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ PARTS_MISSING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", PARTS_MISSING)
-def test_no_value_is_made_up_for_one_that_is_missing_in_an_array(name: str) -> None:
+def test_array_with_missing_values_raises(name: str) -> None:
     with pytest.raises(InputError, match=r"some are missing|got object"):
         stored_value(PARTS_MISSING[name])
 
@@ -42,15 +42,13 @@ def test_no_value_is_made_up_for_one_that_is_missing_in_an_array(name: str) -> N
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_values_of_other_libraries_that_are_all_there_are_stored(
-    value: Any, values: tuple[Any, ...]
-) -> None:
+def test_complete_values_of_other_libraries_are_stored(value: Any, values: tuple[Any, ...]) -> None:
     found = stored_value(value)
     assert isinstance(found, Plain)
     assert found.values == values
 
 
-def test_an_image_with_hidden_pixels_is_refused(photos: list[Any]) -> None:
+def test_image_with_masked_pixels_raises(photos: list[Any]) -> None:
     hidden = np.ma.masked_array(photos[0], photos[0] > 200)
     with pytest.raises(InputError, match="some are missing"):
         stored_value(hidden, is_image=True)
@@ -68,5 +66,5 @@ def test_an_image_with_hidden_pixels_is_refused(photos: list[Any]) -> None:
     ids=repr,
 )
 @pytest.mark.parametrize("is_image", [False, True])
-def test_what_stands_for_no_value_is_missing(value: Any, is_image: bool) -> None:
+def test_null_values_are_missing(value: Any, is_image: bool) -> None:
     assert stored_value(value, is_image=is_image) is None

@@ -1,4 +1,4 @@
-"""Rows of numbers and strings are written by a fast way, which gives the same files."""
+"""Test that the fast path for rows of numbers and strings writes the same files."""
 
 import types
 from pathlib import Path
@@ -28,7 +28,7 @@ ROWS = st.lists(
 
 
 def files_of(folder: Path, rows: list[dict[str, Any]], *, is_fast: bool, **given) -> dict:
-    """Return the files of a dataset of some rows; those that cannot be written are left out."""
+    """Return the files of a dataset of rows, leaving out rows that cannot be written."""
     with DatasetWriter(folder, vocabulary=LABELS, **given) as writer:
         for number, row in enumerate([{"n": 1, "x": 0.5, "id": "first", "label": "a"}, *rows]):
             split = ("train", "eval")[number % 3 == 2]
@@ -52,7 +52,7 @@ def files_of(folder: Path, rows: list[dict[str, Any]], *, is_fast: bool, **given
         ]
     ),
 )
-def test_the_fast_way_writes_the_same_files(tmp_path_factory, rows, given):
+def test_fast_path_writes_the_same_files(tmp_path_factory, rows, given):
     folder = tmp_path_factory.mktemp("rows")
     fast = files_of(folder / "fast", rows, is_fast=True, **given)
     assert fast == files_of(folder / "slow", rows, is_fast=False, **given)
@@ -69,7 +69,7 @@ def test_the_fast_way_writes_the_same_files(tmp_path_factory, rows, given):
     ],
     ids=["int", "float", "text", "float for int", "text for float"],
 )
-def test_a_bad_row_after_good_ones_is_refused(tmp_path, row, problem):
+def test_bad_row_after_good_ones_raises(tmp_path, row, problem):
     with DatasetWriter(tmp_path / "out") as writer:
         for number in range(3):
             writer.write("train", {"n": number, "x": 0.5, "id": "a"})

@@ -1,4 +1,4 @@
-"""Writers of one place in an object store: one of them gets it, and its dataset is its own."""
+"""Test concurrent writers at one place in an object store: at most one succeeds."""
 
 import itertools
 import os
@@ -36,7 +36,7 @@ def _writer(uri: str, number: int) -> DatasetWriter:
 
 
 def _close_all(writers: list[DatasetWriter]) -> list[int]:
-    """Closes them at once; which of them were not refused."""
+    """Close writers at the same time; return the numbers of the successful ones."""
     start = threading.Barrier(len(writers))
 
     def close(number: int) -> int | None:
@@ -59,7 +59,7 @@ def _writers_in(uri: str) -> set[int]:
     return {int(n) for b in iterate(uri, "train", batch_size=7) for n in b["writer"]}
 
 
-def test_of_several_at_once_none_writes_into_anothers_dataset(uri):
+def test_concurrent_writers_never_mix_their_datasets(uri):
     done = _close_all([_writer(uri, number) for number in range(5)])
     if not done:  # each saw another
         _writer(uri, 7).close()
@@ -70,8 +70,8 @@ def test_of_several_at_once_none_writes_into_anothers_dataset(uri):
     assert not any(".tfx-shards" in file.path for file in storage.list_files(uri))
 
 
-def test_one_that_comes_while_another_uploads_is_refused_and_touches_nothing(uri, monkeypatch):
-    """At each file that the first writes, a second writer tries, and the first goes on."""
+def test_second_writer_during_an_upload_raises(uri, monkeypatch):
+    """A second writer tries at each file that the first writes, and the first continues."""
     first, seconds = _writer(uri, 1), [_writer(uri, 100 + number) for number in range(20)]
     monkeypatch.setattr(publishing, "check_is_free", lambda uri: None)
     refusals = []
@@ -91,7 +91,7 @@ def test_one_that_comes_while_another_uploads_is_refused_and_touches_nothing(uri
     assert verify_dataset(uri).is_good
 
 
-def test_after_a_failed_upload_the_place_is_free(uri, monkeypatch):
+def test_failed_upload_leaves_the_place_free(uri, monkeypatch):
     really = storage.copy_file
 
     def fail(source, path, **settings):
@@ -109,7 +109,7 @@ def test_after_a_failed_upload_the_place_is_free(uri, monkeypatch):
     assert _writers_in(uri) == {2}
 
 
-def test_a_killed_writers_claim_is_named_before_anything_is_written(uri):
+def test_claim_of_a_killed_writer_raises_before_writing(uri):
     claims = storage.join(uri, ".tfx-shards-tmp/writers")
     storage.make_folder(claims)
     storage.write_text(storage.join(claims, "0"), "process 7 on there", temporary_folder=claims)
@@ -120,7 +120,7 @@ def test_a_killed_writers_claim_is_named_before_anything_is_written(uri):
     assert _writers_in(uri) == {3}
 
 
-def test_a_file_and_a_full_folder_are_no_free_places(tmp_path: Path):
+def test_existing_file_or_full_folder_raises(tmp_path: Path):
     (tmp_path / "file").write_text("x")
     for place in (tmp_path, tmp_path / "file"):
         with pytest.raises(ConfigError, match="a place where nothing is"):

@@ -1,4 +1,4 @@
-"""What is stored of Python's values: the table in the module, row by row."""
+"""Test how Python values are stored, for each row of the table in the module."""
 
 from typing import Any
 
@@ -30,7 +30,9 @@ from trainer_utils.writing.values import Plain, Steps, Tensor, stored_value
         (np.ma.masked_array([1, 2], mask=[0, 0]), "int", (1, 2)),
     ],
 )
-def test_plain_values(value: Any, kind: str | None, values: tuple[Any, ...]) -> None:
+def test_plain_values_are_stored_by_kind(
+    value: Any, kind: str | None, values: tuple[Any, ...]
+) -> None:
     found = stored_value(value)
     assert isinstance(found, Plain)
     assert (found.kind, found.values) == (kind, values)
@@ -48,7 +50,7 @@ def test_plain_values(value: Any, kind: str | None, values: tuple[Any, ...]) -> 
         np.array([["a"], ["b"]]),
     ],
 )
-def test_any_other_array_is_a_tensor_that_tensorflow_reads(array: Any) -> None:
+def test_other_arrays_become_tensors_of_tensorflow(array: Any) -> None:
     found = stored_value(array)
     assert isinstance(found, Tensor)
     want = tf.constant(array) if isinstance(array, np.ndarray) else array
@@ -67,7 +69,7 @@ def test_any_other_array_is_a_tensor_that_tensorflow_reads(array: Any) -> None:
         (tf.ragged.constant([[1], [2, 3]]), Steps("int", ((1,), (2, 3)), None)),
     ],
 )
-def test_lists_of_lists_are_steps(value: Any, expected: Steps) -> None:
+def test_lists_of_lists_become_steps(value: Any, expected: Steps) -> None:
     assert stored_value(value) == expected
 
 
@@ -88,12 +90,12 @@ def test_lists_of_lists_are_steps(value: Any, expected: Steps) -> None:
         memoryview(np.arange(3)),
     ],
 )
-def test_what_cannot_be_stored_is_refused(value: Any) -> None:
+def test_values_that_cannot_be_stored_raise(value: Any) -> None:
     with pytest.raises(InputError):
         stored_value(value)
 
 
-def test_images_are_kept_or_lose_nothing(photos: list[Any]) -> None:
+def test_images_are_kept_or_encoded_losslessly(photos: list[Any]) -> None:
     kept = stored_value(b"\xff\xd8\xff any", is_image=True)
     assert isinstance(kept, Plain)
     assert kept.values == (b"\xff\xd8\xff any",)
@@ -113,6 +115,6 @@ def test_images_are_kept_or_lose_nothing(photos: list[Any]) -> None:
 @pytest.mark.parametrize(
     "value", [3, "a.jpg", np.zeros((2, 2, 3), np.float32), Image.new("I;16", (2, 2))]
 )
-def test_what_is_no_image_is_refused(value: Any) -> None:
+def test_invalid_image_raises(value: Any) -> None:
     with pytest.raises(InputError, match="expected"):
         stored_value(value, is_image=True)

@@ -1,4 +1,4 @@
-"""`tfx-shards balance` and what it runs."""
+"""`tfx-shards balance` and the function behind it."""
 
 import json
 
@@ -17,7 +17,7 @@ def source(tmp_path):
     return write_rows(tmp_path / "in", rows, num_shards=4)
 
 
-def test_a_dry_run_says_how_many_records_stay_and_writes_nothing(source, tmp_path):
+def test_dry_run_counts_kept_records_and_writes_nothing(source, tmp_path):
     words = ["balance", str(source), "--dry-run", "--json", "--where", "height >= 10"]
     result = CliRunner().invoke(app, [*words, "--num-shards", "3"])
     (split,) = json.loads(result.stdout)["splits"]
@@ -27,7 +27,7 @@ def test_a_dry_run_says_how_many_records_stay_and_writes_nothing(source, tmp_pat
 
 @pytest.mark.e2e
 @pytest.mark.slow
-def test_it_leaves_a_dataset_its_link_and_its_lineage(source, tmp_path):
+def test_balance_writes_dataset_link_and_lineage(source, tmp_path):
     names = tmp_path / "bad.txt"
     names.write_text("3.jpg\n4.jpg\n")
     out = tmp_path / "out"

@@ -1,4 +1,4 @@
-"""Conversions beside TFX, in this process: what they make, plan and leave in ML Metadata."""
+"""Conversions with TFX installed: their outputs, plans and records in ML Metadata."""
 
 import os
 import tempfile
@@ -26,7 +26,7 @@ def sounds(clips, tmp_path_factory):
     return out, pipelines.convert(clips, str(out), splits={"train": 3, "eval": 1}, num_shards=2)
 
 
-def test_a_folder_of_sounds_is_recognised_and_converted(sounds):
+def test_folder_of_clips_is_recognised_and_converted(sounds):
     out, uri = sounds
     manifest = read_manifest(uri)
     assert manifest.producer == "ShardBalancer"
@@ -37,19 +37,19 @@ def test_a_folder_of_sounds_is_recognised_and_converted(sounds):
 
 
 @pytest.mark.slow
-def test_a_training_split_without_an_example_is_an_error(pictures, tmp_path):
+def test_empty_training_split_is_an_error(pictures, tmp_path):
     for split in ("train", "val"):
         (tmp_path / "in" / split / "a").mkdir(parents=True)
     first = next(pictures.rglob("*.png"))
     (tmp_path / "in/val/a/1.png").write_bytes(first.read_bytes())
     (tmp_path / "in/train/a/2.png").write_bytes(b"no image")
-    for _ in range(2):  # also where it comes from the cache
+    for _ in range(2):  # the second result comes from the cache
         with pytest.raises(InputError, match="'train'"):
             pipelines.convert(tmp_path / "in", tmp_path / "out", max_reject_fraction=0.5)
     assert not (tmp_path / "out/latest").exists()
 
 
-def test_a_place_that_cannot_be_written_to_is_refused(pictures, tmp_path):
+def test_unwritable_output_is_refused(pictures, tmp_path):
     (tmp_path / "file").write_text("")
     for out in (pictures / "out", tmp_path / "file", tmp_path / "file/below"):
         with pytest.raises(ConfigError) as raised:
@@ -111,7 +111,7 @@ def test_a_function_of_images_tensors_and_bytes(photos, tmp_path):
         assert batch["half"].dtype == np.float16
 
 
-def test_a_dry_run_of_images_says_what_a_run_then_makes(pictures, tmp_path):
+def test_dry_run_of_images_predicts_the_run(pictures, tmp_path):
     planned = plan_conversion(prepare(pictures, num_shards={"train": 3, "eval": 1}, seed=5))
     assert (planned.kind, planned.layout, planned.found) == ("image", "folder", 30)
     assert planned.classes == {"label": 3}
@@ -146,7 +146,7 @@ def test_a_dry_run_of_texts_counts_rows_and_leaves_nothing(tmp_path, monkeypatch
     assert "train" in str(planned)
 
 
-def test_a_run_and_its_repetition_are_kept_and_each_artifact_once(tmp_path):
+def test_repeated_run_is_recorded_with_the_same_artifacts(tmp_path):
     table = tmp_path / "a.csv"
     table.write_text("text,label\n" + "".join(f"text {n},{n % 2}\n" for n in range(40)))
     made = [pipelines.convert(str(table), str(tmp_path / "out"), seed=seed) for seed in (0, 0, 1)]

@@ -1,4 +1,4 @@
-"""A dry run reports, before anything is written, that a run would fail."""
+"""A dry run reports that a run would fail, before anything is written."""
 
 import json
 
@@ -24,7 +24,7 @@ def test_dry_run_of_good_photos_exits_with_0(tmp_path):
     )
 
 
-def test_dry_run_of_files_that_are_no_images_exits_with_1(tmp_path):
+def test_dry_run_of_invalid_images_exits_with_1(tmp_path):
     files = {f"{'ab'[n % 2]}/{n}.jpg": b"not an image" for n in range(4)}
     result = dry_run(write_files(tmp_path / "in", files))
     assert result.exit_code == 1

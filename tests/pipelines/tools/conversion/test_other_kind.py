@@ -1,4 +1,4 @@
-"""A folder that holds a dataset of one kind is not silently given one of another."""
+"""A conversion does not silently replace a dataset of another kind."""
 
 import os
 
@@ -10,7 +10,7 @@ from trainer_utils import ConfigError
 from trainer_utils.dataset.location import newest_dataset
 
 
-def test_latest_changes_its_kind_only_when_asked(tmp_path):
+def test_latest_changes_its_kind_only_with_replace(tmp_path):
     photos = write_files(tmp_path / "photos", {f"{'ab'[n % 2]}/{n}.jpg": jpeg(n) for n in range(6)})
     rows = "".join(f"text {n} of many,{n}\n" for n in range(6))
     texts = write_files(tmp_path / "texts", {"t.csv": f"text,stars\n{rows}"})

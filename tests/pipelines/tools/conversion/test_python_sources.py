@@ -1,4 +1,4 @@
-"""Rows of what Python holds, by what other libraries' objects really are."""
+"""Rows from Python objects, including real objects of other libraries."""
 
 import json
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def test_rows_and_splits() -> None:
         assert found(source) == expected
 
 
-def test_datums_own_generators_are_taken(tmp_path: Path) -> None:
+def test_generators_of_datum_are_accepted(tmp_path: Path) -> None:
     from datum.generator import TextJsonDatumGenerator
 
     data = {str(n): {"text": f"text {n}", "label": {"polarity": str(n)}} for n in range(3)}
@@ -56,7 +56,7 @@ def test_datums_own_generators_are_taken(tmp_path: Path) -> None:
     assert found(TextJsonDatumGenerator(str(tmp_path))) == expected
 
 
-def test_arrays_are_images_where_they_are_pixels_else_x() -> None:
+def test_pixel_arrays_are_images_and_others_are_x() -> None:
     pixels = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)
     for source, name in (
         (pixels, "image"),
@@ -103,7 +103,7 @@ def test_datasets_of_tensorflow() -> None:
     assert [list(row) for _, row in found(single)] == [["image"]] * 2
 
 
-def test_what_pandas_takes_for_missing_is() -> None:
+def test_missing_values_of_pandas_are_missing() -> None:
     import pandas as pd
 
     frame = pd.DataFrame(
@@ -114,7 +114,7 @@ def test_what_pandas_takes_for_missing_is() -> None:
     np.testing.assert_array_equal(rows[0]["c"], np.eye(2))
 
 
-def test_hugging_faces_features_say_what_columns_are() -> None:
+def test_hugging_face_features_set_column_kinds() -> None:
     class Image:
         def __init__(self, decode: bool = True) -> None:
             self.decode = decode

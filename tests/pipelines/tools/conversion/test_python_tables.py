@@ -1,4 +1,4 @@
-"""What Python gives, kept as Parquet: Arrow's own reader, and TensorFlow's of tensors, find it."""
+"""Python sources written as Parquet, checked with Arrow's reader and TensorFlow's tensor parser."""
 
 import os
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ def test_tensors_are_bytes_with_a_spec(tmp_path: Path) -> None:
     assert table["v"].to_pylist() == [array[:, 0].tolist() for array in arrays]
 
 
-def test_bytes_are_images_texts_or_said_to_be_neither(tmp_path: Path, photos: list[Any]) -> None:
+def test_bytes_are_images_texts_or_declared_binary(tmp_path: Path, photos: list[Any]) -> None:
     png = encode_png(photos[0])
     rows = [{"a": png, "b": png, "raw": b"\xff\x00", "text": b"plain"}] * 5
     table, options = kept(tmp_path, rows)
@@ -73,7 +73,7 @@ FRAME = pd.DataFrame({"text": ["a b", None], "n": [1.5, 2.0], "tags": [["x"], []
     [FRAME, pa.Table.from_pandas(FRAME), pa.Table.from_pandas(FRAME).to_reader()],
     ids=["pandas", "arrow", "reader"],
 )
-def test_a_table_is_kept_by_arrow_itself(source: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_table_is_written_by_arrow(source: Any, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(python_tables, "_write_rows", None)
     table, options = kept(tmp_path, source)
     assert table.select(["text", "n", "tags", "3"]).to_pydict() == {
@@ -85,7 +85,7 @@ def test_a_table_is_kept_by_arrow_itself(source: Any, tmp_path: Path, monkeypatc
     assert options == {}
 
 
-def test_what_cannot_be_a_table_leaves_nothing(tmp_path: Path) -> None:
+def test_invalid_table_leaves_no_files(tmp_path: Path) -> None:
     for source in (
         [{"a": 1}, {"a": "x"}],
         [{"a": 1}, {"a": object()}],
@@ -107,7 +107,7 @@ def test_what_cannot_be_a_table_leaves_nothing(tmp_path: Path) -> None:
         assert os.listdir(tmp_path) == []
 
 
-def test_a_frame_of_arrays_goes_row_by_row(tmp_path: Path) -> None:
+def test_frame_of_arrays_is_written_row_by_row(tmp_path: Path) -> None:
     frame = pd.DataFrame({"text": ["a b", "c d"], "x": [np.eye(2), np.eye(2)]})
     assert kept(tmp_path, frame, splits={"train": 1})[1] == {
         "splits": {"train": 1},

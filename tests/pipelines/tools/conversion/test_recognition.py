@@ -34,7 +34,7 @@ def archive():
 
 
 KINDS = [
-    # what lies there                                                        is of
+    # files                                                                  kind
     (many("cat/{}.jpg", JPEG) | {"README.md": TEXT, "LICENSE": TEXT}, "image"),
     (many("{}", JPEG), "image"),
     (many("{}.jpg", JPEG, 60) | {"bell.wav": WAV}, "image"),
@@ -54,13 +54,13 @@ KINDS = [
 ]
 
 
-def test_the_kind_is_told_by_what_lies_there(tmp_path):
+def test_kind_is_recognised_from_the_files(tmp_path):
     for number, (files, kind) in enumerate(KINDS):
         write(tmp_path / f"{number}", files)
         assert recognise(str(tmp_path / f"{number}"), {})[0] == kind, files
 
 
-def test_a_file_is_told_by_its_name_or_its_rows(tmp_path):
+def test_file_is_recognised_by_name_or_rows(tmp_path):
     for name, data, kind in (
         ("a.txt", TEXT, "text"),
         ("corpus", TEXT, "text"),
@@ -74,14 +74,14 @@ def test_a_file_is_told_by_its_name_or_its_rows(tmp_path):
         assert recognise(str(tmp_path / name), {})[0] == kind, (name, data)
 
 
-def test_bytes_in_parquet_are_looked_at(tmp_path):
+def test_kind_is_recognised_from_bytes_in_parquet(tmp_path):
     for head, kind in ((JPEG, "image"), (WAV, "audio"), (b"\0\1", "text")):
         media = [{"bytes": head, "path": "a"}] * 3
         pd.DataFrame({"media": media, "label": np.arange(3)}).to_parquet(tmp_path / "a.parquet")
         assert recognise(str(tmp_path / "a.parquet"), {})[0] == kind
 
 
-def test_a_doubt_is_an_error_that_names_what_was_seen(tmp_path):
+def test_ambiguous_kind_error_names_the_files(tmp_path):
     for number, (files, seen) in enumerate(
         (
             (many("{}.jpg", JPEG, 3) | many("{}.txt", TEXT, 9), "found 3 images, 9 texts"),
@@ -93,7 +93,7 @@ def test_a_doubt_is_an_error_that_names_what_was_seen(tmp_path):
             recognise(str(tmp_path / f"{number}"), {})
 
 
-def test_a_dataset_is_no_raw_input_and_the_error_says_where_it_goes(tmp_path):
+def test_dataset_as_input_is_refused_with_advice(tmp_path):
     from components.example_gen.inputs import InputSelection, locate
 
     for number, names in enumerate(
@@ -115,7 +115,7 @@ def test_a_dataset_is_no_raw_input_and_the_error_says_where_it_goes(tmp_path):
             locate(InputSelection(base=str(base)), is_source_file=lambda path: False)
 
 
-def test_tfrecords_are_told_by_their_first_bytes_whatever_they_are_called(tmp_path):
+def test_tfrecords_are_recognised_by_their_first_bytes(tmp_path):
     write(tmp_path, {"some/file": frame_records([b"a" * 300, b"b"]), "other/file": b"\0" * 400})
     for source in (tmp_path / "some", tmp_path / "some/file"):
         with pytest.raises(InputError, match="some/file': expected raw files, got TFRecords"):
@@ -138,7 +138,7 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("case", FRAMES)
-def test_columns_of_names_tell_what_they_name(tmp_path, case):
+def test_columns_of_file_names_have_the_kind_of_the_files(tmp_path, case):
     columns, kind = FRAMES[case]
     frame = pd.DataFrame(columns)
     frame.to_csv(tmp_path / "list.csv", index=False)

@@ -1,4 +1,4 @@
-"""Conversions that end early: their finished shards stay, and the next run gives the same bytes."""
+"""Interrupted conversions keep finished shards, and the next run writes the same bytes."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ from trainer_utils import ConfigError, storage
 from trainer_utils.storage import MachineError, file_system
 from trainer_utils.writing.publishing import working_folder
 
-SECONDS = 300  # after which a process counts as hanging
+SECONDS = 300  # time limit for a process
 SHARDS = 240
 EXAMPLES = "artifacts/ImageExampleGen/examples/1"
 COMMAND = """
@@ -62,7 +62,7 @@ def without_tfx(monkeypatch):
 
 
 def begin(source: Path, out: Path, *more: str) -> "subprocess.Popen[str]":
-    """Start `tfx-shards convert` on two processes, in a session of its own."""
+    """Start `tfx-shards convert` with two processes, in a new session."""
     command = ["convert", str(source), str(out), "--splits", "train=1", "--num-shards", f"{SHARDS}"]
     command += ["--beam-arg=--direct_num_workers=2", *more]
     return subprocess.Popen(
@@ -77,12 +77,12 @@ def begin(source: Path, out: Path, *more: str) -> "subprocess.Popen[str]":
 
 
 def finished(out: Path) -> dict[str, int]:
-    """The inodes of finished shards, by name."""
+    """Return the inodes of finished shards by name."""
     return {path.name: path.stat().st_ino for path in out.glob(f"{EXAMPLES}/Split-*/*")}
 
 
 def end_early(process: "subprocess.Popen[str]", out: Path, number: int, *, group: bool) -> str:
-    """Send a signal once some shards are finished; return what the command printed to stderr."""
+    """Send a signal after `number` finished shards; return the stderr of the command."""
     begun = time.monotonic()
     while len(finished(out)) < 20:
         assert process.poll() is None, process.communicate()
@@ -101,7 +101,7 @@ def end_early(process: "subprocess.Popen[str]", out: Path, number: int, *, group
         (signal.SIGKILL, True),
     ],
 )
-def test_a_command_that_ends_early_is_resumed(many, tmp_path, number, group):
+def test_interrupted_command_is_resumed(many, tmp_path, number, group):
     out = tmp_path / "out"
     process = begin(many, out)
     said = end_early(process, out, number, group=group)
@@ -120,7 +120,7 @@ def test_a_command_that_ends_early_is_resumed(many, tmp_path, number, group):
     assert line.startswith("Warning: resuming: ")
     assert line.endswith(f" of {SHARDS} shards are done")
     done = int(line.split()[2])
-    assert done >= 18  # a shard may have its name before its result is kept
+    assert done >= 18  # a shard may have its final name before its result is recorded
     after = finished(out)
     assert sum(after[name] == inode for name, inode in before.items()) >= done
     other = begin(many, tmp_path / "undisturbed")
@@ -143,7 +143,7 @@ def test_restart_discards_finished_work(many, tmp_path):
 
 
 class Faults:
-    """A call that fails from the n-th one on, so many times."""
+    """A function that fails a number of times, from the n-th call on."""
 
     def __init__(self, call, first: int, times: int) -> None:
         self.call, self.left, self.times = call, first, times
@@ -171,7 +171,7 @@ def convert_table(table: Path, uri: Path) -> dict[str, bytes]:
     return everything(uri)
 
 
-def test_a_fault_of_a_working_file_is_retried(table, tmp_path, monkeypatch, caplog):
+def test_transient_fault_is_retried(table, tmp_path, monkeypatch, caplog):
     expected = convert_table(table, tmp_path / "whole")
     monkeypatch.setenv(file_system.RETRY_VARIABLE, "60")
     monkeypatch.setattr(file_system, "_PAUSES", (0.0,))
@@ -183,7 +183,7 @@ def test_a_fault_of_a_working_file_is_retried(table, tmp_path, monkeypatch, capl
     assert file_system.RETRY_VARIABLE in caplog.text
 
 
-def test_a_fault_that_stays_keeps_finished_work(table, tmp_path, monkeypatch, our_messages):
+def test_permanent_fault_keeps_finished_work(table, tmp_path, monkeypatch, our_messages):
     expected = convert_table(table, tmp_path / "whole")
     monkeypatch.setattr(file_system, "_PAUSES", ())
     with monkeypatch.context() as patched:
@@ -197,7 +197,7 @@ def test_a_fault_that_stays_keeps_finished_work(table, tmp_path, monkeypatch, ou
     assert not os.path.exists(working_folder(str(tmp_path / "out")))
 
 
-def test_settings_that_are_wrong_leave_nothing(table, tmp_path):
+def test_wrong_settings_leave_no_files(table, tmp_path):
     settings = TextSettings(target_shard_bytes=20_000, tensors={"none": "int32[2]"})
     with pytest.raises(ConfigError):
         convert_step(str(table), str(tmp_path / "out"), settings, runner=Runner(processes=1))
@@ -255,7 +255,7 @@ def test_a_damaged_file_of_the_same_size_is_rebuilt(without_tfx, pictures, tmp_p
     assert pipelines.convert(pictures, tmp_path / "out").cached
 
 
-def test_verify_finds_damage_that_left_no_trace(without_tfx, pictures, tmp_path):
+def test_verify_finds_damage_with_unchanged_size_and_time(without_tfx, pictures, tmp_path):
     first = pipelines.convert(pictures, tmp_path / "out")
     flip(next(Path(first).glob("Split-train/*")), keeps_time=True)
     assert pipelines.convert(pictures, tmp_path / "out").cached
@@ -265,7 +265,7 @@ def test_verify_finds_damage_that_left_no_trace(without_tfx, pictures, tmp_path)
     assert pipelines.convert(pictures, tmp_path / "out", verify_output=True).cached
 
 
-def test_verify_has_the_next_run_check_the_sums(without_tfx, pictures, tmp_path):
+def test_failed_verify_makes_the_next_run_check_sums(without_tfx, pictures, tmp_path):
     first = pipelines.convert(pictures, tmp_path / "out")
     flip(next(Path(first).glob("Split-train/*")), keeps_time=True)
     assert CliRunner().invoke(app, ["verify", str(tmp_path / "out")]).exit_code == 1
@@ -288,7 +288,7 @@ def test_a_damaged_dataset_of_a_failed_run_is_rebuilt(without_tfx, pictures, tmp
     assert pipelines.convert(pictures, tmp_path / "out").cached
 
 
-def test_a_failed_read_has_the_next_run_check_the_sums(without_tfx, pictures, tmp_path):
+def test_failed_read_makes_the_next_run_check_sums(without_tfx, pictures, tmp_path):
     first = pipelines.convert(pictures, tmp_path / "out")
     flip(next(Path(first).glob("Split-train/*")), keeps_time=True)
     assert CliRunner().invoke(app, ["show", str(first), "-n", "100"]).exit_code == 1
@@ -310,7 +310,7 @@ def test_only_the_damaged_dataset_is_rebuilt(without_tfx, pictures, tmp_path):
     assert verify_dataset(again).is_good
 
 
-def test_an_update_takes_no_damaged_shard(without_tfx, pictures, tmp_path, our_messages):
+def test_update_reuses_no_damaged_shard(without_tfx, pictures, tmp_path, our_messages):
     settings = {"target_shard_bytes": 4000}
     first = pipelines.convert(pictures, tmp_path / "out", **settings)
     for path in Path(first.examples).glob("Split-train/*"):
@@ -339,7 +339,7 @@ def test_outputs_of_failed_runs_under_tfx_are_set_aside(tmp_path):
         with pytest.raises(ZeroDivisionError):
             run(number, key, fails=True)
         assert not [*(tmp_path / str(number)).iterdir()]
-        shutil.rmtree(tmp_path / str(number))  # as TFX's launcher does
+        shutil.rmtree(tmp_path / str(number))  # like TFX's launcher
         assert {path.name for path in tmp_path.iterdir()} == {f".{number}.unfinished"}
     run(3, "k", fails=False)
     assert {path.name for path in tmp_path.iterdir()} == {"3"}

@@ -1,4 +1,4 @@
-"""`convert` and `balance` on an install that has no TFX, TensorFlow, Beam or ML Metadata."""
+"""`convert` and `balance` without TFX, TensorFlow, Beam and ML Metadata installed."""
 
 import concurrent.futures
 import json
@@ -22,7 +22,7 @@ HIDDEN = (
     *("tfx", "tensorflow", "apache_beam", "ml_metadata", "kfp", "tensorflow_data_validation"),
     *("scipy", "tiktoken", "tokenizers", "sentencepiece"),
 )
-# It names the folder of the shards, with the number of a run.
+# Contains the folder of the shards, with the number of a run.
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def without_tfx(monkeypatch):
 
 
 def shell(*arguments: str) -> CompletedProcess[str]:
-    """The command, in a process where nothing of TFX can be imported."""
+    """Run a command in a process that cannot import TFX and its dependencies."""
     program = (
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({HIDDEN!r}))\n"
@@ -47,9 +47,7 @@ def shell(*arguments: str) -> CompletedProcess[str]:
     return run_python(program, *arguments, cwd=Path.cwd())
 
 
-def test_what_did_not_change_is_not_made_again_and_what_was_removed_is(
-    without_tfx, pictures, tmp_path
-):
+def test_only_changed_or_removed_outputs_are_rebuilt(without_tfx, pictures, tmp_path):
     out = tmp_path / "out"
     first = pipelines.convert(pictures, out)
     assert not first.cached
@@ -68,7 +66,7 @@ def test_what_did_not_change_is_not_made_again_and_what_was_removed_is(
     assert os.path.realpath(out / "latest") == os.path.realpath(made)
 
 
-def test_an_output_folder_next_to_a_list_is_no_input(without_tfx, pictures):
+def test_output_folder_next_to_a_list_is_not_input(without_tfx, pictures):
     rows = "".join(f"a/{2 * n}.png,{'xy'[n % 2]}\n" for n in range(8))
     (pictures / "list.csv").write_text(f"image,label\n{rows}")
     first = pipelines.convert(pictures / "list.csv", pictures / "out")
@@ -87,7 +85,7 @@ LACKING = [
 
 
 @pytest.mark.parametrize(("damage", "name"), LACKING)
-def test_a_dataset_that_is_not_whole_is_made_anew(without_tfx, pictures, tmp_path, damage, name):
+def test_incomplete_dataset_is_rebuilt(without_tfx, pictures, tmp_path, damage, name):
     first = pipelines.convert(pictures, tmp_path / "out")
     digest = read_manifest(first).digest
     damage(next(Path(first).glob(name)))
@@ -97,7 +95,7 @@ def test_a_dataset_that_is_not_whole_is_made_anew(without_tfx, pictures, tmp_pat
     assert verify_dataset(again).is_good
 
 
-def test_what_a_killed_run_left_is_gone_on_with_in_its_folder(without_tfx, pictures, tmp_path):
+def test_killed_run_is_resumed_in_its_folder(without_tfx, pictures, tmp_path):
     out = tmp_path / "out"
     left = out / "artifacts/ImageExampleGen/examples/1/Split-train"
     left.mkdir(parents=True)
@@ -105,7 +103,7 @@ def test_what_a_killed_run_left_is_gone_on_with_in_its_folder(without_tfx, pictu
     assert made.examples.endswith("examples/1")
 
 
-def test_a_store_of_metadata_is_refused(without_tfx, pictures, tmp_path):
+def test_metadata_setting_is_refused_without_tfx(without_tfx, pictures, tmp_path):
     with refusing("metadata"):
         pipelines.convert(pictures, tmp_path / "out", metadata=str(tmp_path / "m.sqlite"))
     assert not (tmp_path / "out").exists()
@@ -138,7 +136,7 @@ def test_the_commands_work(pictures, tmp_path):
         ("tokens", "tokenizer", ["a.csv", "out", "--set", "tokenizer=gpt2"]),
     ],
 )
-def test_a_library_that_is_not_there_is_told_before_anything_is_read(
+def test_missing_library_is_reported_before_reading(
     pictures, tmp_path, monkeypatch, extra, setting, arguments
 ):
     monkeypatch.chdir(tmp_path)
@@ -167,7 +165,7 @@ def test_a_run_that_fails_leaves_nothing(without_tfx, pictures, tmp_path, monkey
         assert not Path("new").exists()
 
 
-def test_runs_into_one_folder_at_the_same_time_do_not_touch_each_other(pictures, tmp_path):
+def test_concurrent_runs_into_one_folder_are_independent(pictures, tmp_path):
     def run(seed: int) -> CompletedProcess[str]:
         return shell("convert", str(pictures), str(tmp_path / "out"), "--seed", str(seed))
 
@@ -180,7 +178,7 @@ def test_runs_into_one_folder_at_the_same_time_do_not_touch_each_other(pictures,
         assert verify_dataset(str(uri)).is_good
 
 
-def test_the_list_of_rejects_goes_with_the_next_good_run(without_tfx, pictures, tmp_path):
+def test_next_good_run_removes_the_list_of_rejects(without_tfx, pictures, tmp_path):
     (pictures / "a/x.png").write_bytes(b"none")
     out = tmp_path / "out"
     with pytest.raises(InputError):
@@ -191,7 +189,7 @@ def test_the_list_of_rejects_goes_with_the_next_good_run(without_tfx, pictures, 
     assert not [*out.rglob("*.rejects.jsonl")]
 
 
-def test_rows_of_bytes_that_are_no_file_are_rejected_with_a_code(without_tfx, pictures, tmp_path):
+def test_rows_with_invalid_files_are_rejected_with_a_code(without_tfx, pictures, tmp_path):
     png = (pictures / "a/0.png").read_bytes()
     settings = {"max_reject_fraction": 0.9}
     for name, junk in (("a", b"junk"), ("b", b""), ("c", str(pictures / "a/2.png").encode())):
@@ -208,7 +206,7 @@ def test_rows_of_bytes_that_are_no_file_are_rejected_with_a_code(without_tfx, pi
         pipelines.convert([{"image": png}, {"image": "a/0.png"}], tmp_path / "f")
 
 
-def test_what_is_no_argument_is_refused_by_its_name(without_tfx, pictures, tmp_path, monkeypatch):
+def test_unknown_argument_is_refused_by_name(without_tfx, pictures, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before, rows = sorted(tmp_path.rglob("*")), [{"text": "a"}]
     for setting, source, out, options in (

@@ -1,4 +1,4 @@
-"""`convert(update=True)`: what the newest dataset of the folder has stays where its inputs do."""
+"""`convert(update=True)` reuses shards of the newest dataset whose inputs have not changed."""
 
 import os
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_update(tmp_path, monkeypatch, tfx):
         convert(str(source), str(out), update=True, num_shards=2, **settings)
 
 
-def test_an_update_of_a_conversion_that_is_up_to_date_keeps_it(tmp_path, monkeypatch):
+def test_update_keeps_an_up_to_date_conversion(tmp_path, monkeypatch):
     monkeypatch.setattr(conversion, "has_tfx", lambda: False)
     source, out = write_tree(tmp_path / "in", tree(range(9))), tmp_path / "out"
     first = convert(str(source), str(out))
@@ -54,7 +54,7 @@ def test_an_update_of_a_conversion_that_is_up_to_date_keeps_it(tmp_path, monkeyp
     assert (again, again.cached) == (first, True)
 
 
-def test_refused_for_tables(tmp_path):
+def test_update_is_refused_for_tables(tmp_path):
     table = tmp_path / "a.csv"
     table.write_text("text,label\n" + "so good,pos\n" * 9)
     with refusing("update"):

@@ -1,4 +1,4 @@
-"""What `verify` finds beside the shards; tests/faults damages every file of all kinds."""
+"""Problems that `verify` finds outside the shards; tests/faults damages files of all kinds."""
 
 import dataclasses
 import shutil
@@ -32,7 +32,7 @@ JSON = ("manifest.json", "datum_to_type_and_shape_mapping.json", "shard_info.jso
 
 
 def check(dataset, path, data, what):
-    """Writes `data` in place of a file: verify names that file."""
+    """Replace a file by `data`, and check that verify names the file."""
     whole = path.read_bytes()
     path.write_bytes(data)
     try:
@@ -44,11 +44,11 @@ def check(dataset, path, data, what):
 
 
 @pytest.mark.parametrize("name", JSON)
-def test_any_byte_of_json_counts(dataset, name):
+def test_change_of_any_json_byte_is_found(dataset, name):
     path = dataset / name
     whole = path.read_bytes()
     ways = list(DAMAGE.items())
-    for at in range(0, len(whole), 5):  # in one way each, each way many times
+    for at in range(0, len(whole), 5):  # one change per place; each kind of change many times
         what, damage = ways[at % len(ways)]
         if (data := damage(whole, at)) != whole:
             check(dataset, path, data, (what, at))
@@ -70,7 +70,7 @@ def test_any_byte_of_json_counts(dataset, name):
         "example.schema.json",
     ],
 )
-def test_a_file_too_many_is_named(dataset, name):
+def test_extra_file_is_named(dataset, name):
     (dataset / name).parent.mkdir(exist_ok=True)
     (dataset / name).write_bytes(b"{}")
     (problem,) = verify_dataset(str(dataset)).problems
@@ -79,7 +79,7 @@ def test_a_file_too_many_is_named(dataset, name):
 
 
 @pytest.mark.parametrize("rest", ["all", "no index", "Datum's alone"])
-def test_a_deleted_manifest_is_missed_where_only_we_write_what_is_left(dataset, rest):
+def test_deleted_manifest_is_found_by_our_other_files(dataset, rest):
     (dataset / "manifest.json").unlink()
     if rest != "all":
         shutil.rmtree(dataset / "index")
@@ -93,7 +93,7 @@ def test_a_deleted_manifest_is_missed_where_only_we_write_what_is_left(dataset, 
     assert found.records == {"train": 20, "eval": 5}, "what is there is read all the same"
 
 
-def test_a_changed_lineage_is_a_problem_and_a_whole_or_missing_one_is_none(dataset):
+def test_changed_lineage_is_a_problem_but_missing_is_not(dataset):
     step = Step(component="Gen", settings={"input_base": "photos/"})
     text = Origin(made_by=step).to_json()
     assert verify_dataset(str(dataset)).problems == []
@@ -106,7 +106,7 @@ def test_a_changed_lineage_is_a_problem_and_a_whole_or_missing_one_is_none(datas
 
 
 @pytest.mark.parametrize("column", ["lengths", "payload_crcs"])
-def test_an_index_that_the_manifest_vouches_for_is_compared_with_the_records(dataset, column):
+def test_index_is_compared_with_the_records(dataset, column):
     path, manifest_path = dataset / "index/train-00000-of-00002.npy", dataset / "manifest.json"
     manifest = Manifest.from_json(manifest_path.read_text(), path="")
     index = RecordIndex.from_bytes(path.read_bytes(), path="")
@@ -122,7 +122,7 @@ def test_an_index_that_the_manifest_vouches_for_is_compared_with_the_records(dat
     assert [problem.path for problem in found.problems] == ["index/train-00000-of-00002.npy"]
 
 
-def test_what_inputs_were_is_checked(tmp_path):
+def test_inputs_file_is_checked(tmp_path):
     (tmp_path / "in").mkdir()
     for number in range(6):
         (tmp_path / f"in/{number}.jpg").write_bytes(photo(number))

@@ -40,7 +40,7 @@ def change(name, how):
 @pytest.mark.parametrize(
     ("damage", "path", "expected"),
     [
-        # what is done                         where it shows     what is said
+        # damage                               file               message
         (lambda d: flip(d / TRAIN, 40), TRAIN, "payload's checksum .*record 0, byte 0"),
         (lambda d: flip(d / TRAIN, 2), TRAIN, "length's checksum .*record 0, byte 0"),
         (lambda d: cut(d / TRAIN, 3), TRAIN, r"end of the file \(record 9, byte \d+\)"),
@@ -66,7 +66,7 @@ def change(name, how):
         ),
     ],
 )
-def test_damage_is_found_where_it_is(dataset, damage, path, expected):
+def test_damage_is_found_at_its_place(dataset, damage, path, expected):
     damage(dataset)
     found = verify_dataset(str(dataset))
     assert not found.is_good
@@ -95,11 +95,11 @@ def test_every_damaged_record_of_a_shard_is_named(tmp_path, damaged, named):
     place = f"Split-train/{shard.name}, record {damaged[0]}, byte {found.problems[0].offset}"
     assert f"{len(damaged)} of 30 records damaged, the first in {place}: " in str(found)
     assert named[-1] or "19 more of records 11 to 29" in found.problems[-1].message
-    cut(shard, 7 * size // 2)  # and what is not there is told once
+    cut(shard, 7 * size // 2)  # missing records are reported once
     assert [p.record for p in verify_dataset(uri).problems][-1] in (26, None)
 
 
-def test_gzip_shards_are_read_and_damage_in_them_is_told(tmp_path, write_dataset):
+def test_damage_in_gzip_shards_is_reported(tmp_path, write_dataset):
     rows = [{"label": [number]} for number in range(50)]
     uri = write_dataset(tmp_path, {"train": [rows]}, {"label": Feature(type="int")}, gzip=True)
     assert verify_dataset(uri).records == {"train": 50}
@@ -109,11 +109,11 @@ def test_gzip_shards_are_read_and_damage_in_them_is_told(tmp_path, write_dataset
     assert "expected a whole gzip stream" in verify_dataset(uri).problems[0].message
     flip(shard, 20)
     assert not verify_dataset(uri).is_good
-    shard.write_bytes(whole + gzip.compress(b""))  # the records are the same, the file is not
+    shard.write_bytes(whole + gzip.compress(b""))  # the same records, but a different file
     assert "bytes as the manifest says" in verify_dataset(uri).problems[0].message
 
 
-def test_datums_dataset_is_read_and_a_wrong_count_is_told(datum_photos, tmp_path):
+def test_wrong_count_in_datum_dataset_is_reported(datum_photos, tmp_path):
     found = verify_dataset(datum_photos)
     assert found.is_good
     assert not found.has_manifest
@@ -127,7 +127,7 @@ def test_datums_dataset_is_read_and_a_wrong_count_is_told(datum_photos, tmp_path
     assert "as shard_info.json says" in problem.message
 
 
-def test_bare_files_are_read_even_where_one_is_missing(dataset, tmp_path):
+def test_bare_files_are_read_even_if_one_is_missing(dataset, tmp_path):
     bare = tmp_path / "bare"
     bare.mkdir()
     for number in (0, 2):
