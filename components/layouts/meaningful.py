@@ -109,11 +109,9 @@ def refuse_unread_files(inputs: LayoutInputs, layout: Layout, table: InputTable)
             break
     if found:
         unread = {*others} - known
-        patterns = _patterns_within(
-            inputs, found, [path for path in candidates if path not in unread]
-        )
+        used = [path for path in candidates if path not in unread]
         expected = f"files that layout {layout.name!r} reads"
-        raise _refused(inputs, found, expected, patterns=patterns)
+        raise _refused(inputs, found, expected, patterns=_patterns_within(inputs, found, used))
 
 
 def _patterns_within(inputs: LayoutInputs, found: Sequence[str], read: Sequence[str]) -> list[str]:

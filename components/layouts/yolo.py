@@ -159,8 +159,8 @@ def _read_config(inputs: LayoutInputs) -> _Config:
         for parts, path in inputs.paths_below_root(endings=_NAMES):
             if parts[-1] in _NAMES and len(parts) <= 2:
                 lines = [line.strip() for line in inputs.read_text(path).splitlines()]
-                names = _checked([line for line in lines if line], path)
-                return _Config(names=names, splits=lists, path=path)
+                classes = _checked([line for line in lines if line], path)
+                return _Config(names=classes, splits=lists, path=path)
         return _Config(splits=lists)
     if len(paths) > 1:
         got = ", ".join(paths)
