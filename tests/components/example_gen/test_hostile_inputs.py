@@ -94,7 +94,7 @@ def test_a_table_of_texts_that_is_exchanged_is_a_reject(tmp_path, into, kind):
     if kind == "parquet":
         pyarrow.parquet.write_table(pa.table({"text": ["one"]}), base / name)
     files = FileTable.of(list_files(str(base)))
-    inputs = LayoutInputs(base=str(base), root="", files=files)
+    inputs = LayoutInputs(base=str(base), root="", files=files, media="text")
     settings = TextSettings(layout=kind)
     (piece,), _ = find_pieces(inputs, settings, folder=str(tmp_path))
     change(base / name)
