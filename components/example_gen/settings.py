@@ -297,12 +297,12 @@ class MediaSettings(ExampleGenSettings):
     def for_manifest(self) -> JsonObject:
         """Return the settings for a manifest, including options of images and audio."""
         config = super().for_manifest()
-        if self.delimiter is None:  # as before lists had a delimiter
+        if self.delimiter is None:  # absent before lists had a delimiter
             del config["delimiter"]
         if config.get("encoding") == "utf-8":
             del config["encoding"]
         images, audio = config.pop("images"), config["audio"]
-        if images["sixteen_bit"] == ImageOptions.sixteen_bit:  # as before this setting existed
+        if images["sixteen_bit"] == ImageOptions.sixteen_bit:  # absent before the setting existed
             del images["sixteen_bit"]
         config.update(images)
         config.update(audio)  # also kept separately, as in every earlier manifest
@@ -408,7 +408,7 @@ class TextSettings(ExampleGenSettings):
     def for_manifest(self) -> JsonObject:
         """Return the settings for a manifest; the features identify the tokenizer."""
         config = super().for_manifest()
-        if self.tokenizer is None:  # as before tokenizers were supported
+        if self.tokenizer is None:  # absent before tokenizers were supported
             del config["tokenizer"], config["keep_text"]
         else:
             config["tokenizer"] = posixpath.basename(self.tokenizer)

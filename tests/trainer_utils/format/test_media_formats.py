@@ -32,7 +32,7 @@ from trainer_utils.format.media_formats import (
     read_jpeg_frame,
 )
 
-# Pillow reads HEIF with a plug-in only, which has a test of its own.
+# Pillow reads HEIF with a plug-in only; another test covers that.
 IMAGES = [known.name for known in FORMATS if known.kind == "image" and known.name != "HEIF"]
 SOUNDS = ["WAV", "FLAC", "OGG", "MP3"]
 OTHER_NAMES = {"WAVEX": "WAV", "RF64": "WAV"}
