@@ -103,7 +103,7 @@ def uses_of(uri: str, epochs: int, folder: Path, **settings: Any) -> list[Part]:
 
 @contextlib.contextmanager
 def watched(folder: Path) -> Iterator[list[int]]:
-    """Yield a list that gets a folder's sizes while other code runs; the maximum is last."""
+    """Yield a list whose only item is the largest size of a folder while other code runs."""
     seen, ended = [0], threading.Event()
 
     def watch() -> None:

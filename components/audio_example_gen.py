@@ -41,11 +41,11 @@ class AudioExampleGenSpec(FilesExampleGenSpec):
 class AudioExampleGen(FilesExampleGen):
     """A component that converts audio files to sharded TFRecords of `tf.train.Example`.
 
-    The files are in folders or lists. Every example has `audio` (a 16-bit WAV file: the original if
-    possible, otherwise decoded from WAV, FLAC, OGG or MP3), `sample_rate` in Hz, `num_frames`
-    (samples per channel), `filename` (relative to `input_base`), and the `label` of a class folder
-    or the columns of a list. String labels become int64 ids, which are indices in the sorted
-    vocabulary `vocab/<feature>.txt`. Bad files are listed in `rejects.jsonl`.
+    The files are in folders or lists. Every example has `audio`, `sample_rate` in Hz, `num_frames`
+    (samples per channel) and `filename` (relative to `input_base`). It also has the `label` of a
+    class folder, or the columns of a list. `audio` is a 16-bit WAV file: the original if possible,
+    otherwise decoded from WAV, FLAC, OGG or MP3. String labels become int64 ids, which are indices
+    in the sorted vocabulary `vocab/<feature>.txt`. Bad files are listed in `rejects.jsonl`.
 
     Outputs:
         examples: TFX's `Examples`, and a Datum dataset.

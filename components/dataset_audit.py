@@ -64,9 +64,9 @@ class DatasetAuditSpec(types.ComponentSpec):
 class DatasetAudit(DatasetComponent):
     """A component that finds copies, leakage, conflicting labels, shifts and unusual images.
 
-    Leakage is a copy in another split. Copies are records with the same content, images that were
-    encoded again, resized, made grey or mirrored, texts that differ in a few words, and audio files
-    with the same bytes.
+    Leakage is a copy in another split. Copies are records with the same content. They are also
+    images that were encoded again, resized, made grey or mirrored, texts that differ in a few
+    words, and audio files with the same bytes.
 
     Outputs:
         anomalies: TFX's `ExampleAnomalies`: `Split-<name>/SchemaDiff.pb` for each split, with an

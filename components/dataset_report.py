@@ -64,8 +64,9 @@ class DatasetReport(DatasetComponent):
     """A component that writes one HTML page about an Examples artifact. It needs no network.
 
     The page shows splits, shards and their balance, labels and how they shift between splits,
-    images by class with their boxes and label maps, waveforms, texts, statistics of each feature,
-    rejects, settings, lineage, and problems for training. Kubeflow shows it as the artifact's page.
+    images by class with their boxes and label maps, waveforms, texts, and statistics of each
+    feature. It also shows rejects, settings, lineage, and problems for training. Kubeflow shows it
+    as the artifact's page.
 
     Outputs:
         report: TFX's `File`: a folder with `report.html`.

@@ -42,11 +42,11 @@ class ImageExampleGenSpec(FilesExampleGenSpec):
 class ImageExampleGen(FilesExampleGen):
     """A component that converts images, in many layouts, to TFRecords of `tf.train.Example`.
 
-    Every example has `image` (the file, byte for byte if TensorFlow reads it), `filename` (relative
-    to `input_base`), `height`, `width` and `channels`, and the features of the layout: the `label`
-    of a class folder, the columns of a list, the boxes of an annotation. String labels become int64
-    ids, which are indices in the sorted vocabulary `vocab/<feature>.txt`. Bad files are listed in
-    `rejects.jsonl`.
+    Every example has `image`, `filename` (relative to `input_base`), `height`, `width` and
+    `channels`. `image` is the file, byte for byte if TensorFlow reads it. The layout adds its own
+    features: the `label` of a class folder, the columns of a list, the boxes of an annotation.
+    String labels become int64 ids, which are indices in the sorted vocabulary
+    `vocab/<feature>.txt`. Bad files are listed in `rejects.jsonl`.
 
     Outputs:
         examples: TFX's `Examples`, and a Datum dataset.

@@ -1,4 +1,4 @@
-"""The settings of the components that describe a dataset, checked where they are made."""
+"""The settings of the components that describe a dataset, validated on creation."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from trainer_utils.format.settings import number, one_of, setting, where
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SchemaExportSettings(ComponentSettings):
-    """What is written beside the schema and Datum's files.
+    """The additional files of SchemaExport.
 
     Args:
-        tfds: write TFDS's two JSON files too, so that `tfds.builder_from_directory` opens the uri
+        tfds: also write TFDS's two JSON files, so that `tfds.builder_from_directory` opens the uri
             of `datum_dataset`.
     """
 
@@ -22,15 +22,15 @@ class SchemaExportSettings(ComponentSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AuditSettings(ComponentSettings):
-    """What ends the run, and what is looked at.
+    """The settings of DatasetAudit.
 
     Args:
         fail_on: kinds of findings that fail the run: `leakage`, `label_conflict`, `duplicates`,
             `near_duplicates`, `missing_class`, `label_shift`, `size_shift`, `brightness_shift`,
             `length_shift`, `vocabulary_shift`, `blank`, `dark`, `blurred`, `odd_aspect`,
             `odd_size`.
-        label: the feature that has the class of a record.
-        most: findings of each kind that are listed; all of them are counted. At least 0.
+        label: the feature with the class of a record.
+        most: number of findings of each kind to list; all findings are counted. At least 0.
     """
 
     fail_on: Sequence[str] = setting((), check_kinds)
@@ -40,11 +40,11 @@ class AuditSettings(ComponentSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetReportSettings(ComponentSettings):
-    """How much of the dataset is looked at.
+    """The settings of DatasetReport.
 
     Args:
-        sample_records: most records of each split that are read; counts are the manifest's. At
-            least 1.
+        sample_records: maximum number of records to read of each split; counts come from the
+            manifest. At least 1.
     """
 
     sample_records: int = setting(1000, number(1))

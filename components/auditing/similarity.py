@@ -66,7 +66,7 @@ _BANDS, _ROWS = 25, 5
 _BIN_BITS = 7
 _BINS = 1 << _BIN_BITS
 _EMPTY = np.uint64((1 << 32) - 1)
-_MOST_CHARACTERS = 100_000  # of a text are used, so that a book takes no longer
+_MOST_CHARACTERS = 100_000  # used of each text, which bounds the time for a book
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 # Thai and Lao, Burmese, Khmer, Chinese and Japanese: no spaces between words.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"

@@ -19,7 +19,7 @@ from trainer_utils.format.settings import number, one_of, setting, where
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 
 _RUNNER_BYTES = 32 << 20  # memory of Beam and the planner; measured: 20 to 30 MiB
-_BUFFERS = 10  # blocks in memory: about two each being read, cut, joined, written and read back
+_BUFFERS = 10  # blocks in memory: about two each to read, cut, join, write and verify
 
 
 def _is_table(value: Any) -> bool:
@@ -48,31 +48,33 @@ class BalancerSettings(Sharding, ComponentSettings):
     """The settings of ShardBalancer.
 
     Args:
-        num_shards: shards of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where there
-            are fewer records. Default: the number that comes closest to `target_shard_bytes`.
+        num_shards: number of shards of every split, or by split: `{"train": 8, "eval": 2}`. Splits
+            with fewer records get fewer shards. Default: the number that comes closest to
+            `target_shard_bytes`.
         target_shard_bytes: target size of a shard in bytes; 100 to 200 MB is the usual advice.
-        shard_multiple: the number of shards is a multiple of this, such as the number of workers.
-        shuffle: a permutation of all records of a split: each is equally likely in every place.
-            False keeps their order (with `stratify_by`: within each shard).
+        shard_multiple: round the number of shards to a multiple of this, such as the number of
+            workers.
+        shuffle: permute all records of a split: each is equally likely in every position. False
+            keeps their order (with `stratify_by`: within each shard).
         balance: `records`: shards differ by at most one record; `bytes`: by at most the bytes of
             the largest record (before compression).
         stratify_by: a feature, such as `label`: each shard holds each value's share to within one
-            record. Each example has one value of it, or none, which counts as a value.
+            record. An example has at most one value of it; a missing value counts as a value.
         seed: seed of the permutation.
         compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
-        memory_bytes: memory that a worker may use (below 64 MiB it takes some more than that); a
-            split that is larger goes through temporary files beside the output. Planning by bytes
-            or by class takes some 40 bytes a record of its own.
+        memory_bytes: memory that a worker may use (it uses more if this is below 64 MiB). Larger
+            splits go through temporary files next to the output. Planning by bytes or by class
+            takes about 40 additional bytes per record.
         exclude: records to leave out: a list of names (`filename`, `id` or `record_id`), or the
-            path of a file with one a line. Records of `add` stay, so that one can be replaced by
-            another of its name. A million names take some 300 MB in each worker.
+            path of a file with one name per line. Records of `add` stay, so that a record can be
+            replaced by another with its name. A million names take about 300 MB in each worker.
         relabel: new labels: values by name, or the path of a CSV that begins with `name,label`.
             Another feature's name in place of `label` changes that feature.
         where: a condition on features that a record must meet to stay, such as `label != 'unknown'
             and height >= 64`.
-        add: further datasets, by their uris, whose records come after those of `examples`.
-        keep_shards: True: shards stay as they are, as hard links or copies; only those with a
-            changed record are written again, and nothing is balanced or shuffled.
+        add: uris of further datasets, whose records come after the records of `examples`.
+        keep_shards: True: keep shards unchanged, as hard links or copies. Only shards with a
+            changed record are rewritten, and nothing is balanced or shuffled.
     """
 
     num_shards: int | Mapping[str, int] | None = setting(None, shard_counts)
@@ -112,11 +114,11 @@ class BalancerSettings(Sharding, ComponentSettings):
 
     @property
     def held_bytes(self) -> int:
-        """Memory for records, in bytes; the rest is buffers for reading, joining and checking."""
+        """Memory for records in bytes, without buffers for reading, joining and checking."""
         others = _BUFFERS * self.block_bytes + _RUNNER_BYTES
         return max(self.memory_bytes - others, self.memory_bytes // 4)
 
     @property
     def block_bytes(self) -> int:
-        """Bytes read or joined at a time."""
+        """Bytes to read or join at once."""
         return min(max(self.memory_bytes // 64, 64 << 10), BLOCK_BYTES)

@@ -186,7 +186,7 @@ class FileTable(Mapping[str, storage.InputFile]):
         return FileTable(self.table.filter(pa.array(mask)))
 
     def select(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
-        """Return the files selected by a mask `(n,) bool`: or this table if all."""
+        """Return the files selected by a mask `(n,) bool`; this table itself if all are."""
         return self if mask.all() else FileTable(self.table.filter(pa.array(mask)))
 
 
@@ -291,7 +291,7 @@ class LayoutInputs:
             yield self.parts_of(file.path), file
 
     def paths_below_root(self, *, endings: Iterable[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield the paths below `root` that end in one of `endings`, after their parts."""
+        """Yield parts and path of each file below `root` that ends in one of `endings`."""
         for path in self.files.ending(endings).below(self.root):
             yield self.parts_of(path), path
 
@@ -353,7 +353,7 @@ class LayoutInputs:
     def problem_of(self, path: str) -> tuple[str, str] | None:
         """Return a reject code and detail if a listed file cannot be opened, else None."""
         problem = self.files[path].problem
-        if problem is not None or storage.is_remote(self.base):  # listed: readable
+        if problem is not None or storage.is_remote(self.base):  # a listed object exists
             return problem
         try:
             with self.open(path):
@@ -519,7 +519,13 @@ def _has_unknown_scheme(uri: str) -> bool:
 
 
 def _below(uri: str, prefixes: tuple[str, ...], start: str) -> str | None:
-    """Return `uri` relative to a root with these prefixes, starting in `start`, or None."""
+    """Return `uri` relative to a root, or None if it is outside.
+
+    Args:
+        uri: a url, an absolute path, or a path relative to `start`.
+        prefixes: the spellings of the root, each with a final slash.
+        start: a folder of the root, relative to it.
+    """
     if "://" in uri or os.path.isabs(uri):
         whole = uri if "://" in uri else posixpath.normpath(uri)
         prefix = next((p for p in prefixes if whole.startswith(p)), None)

@@ -37,7 +37,7 @@ ZLIB = "zlib"  # Python's own, which is not a package
 _OF_NO_OUTCOME = (  # settings that only change how a run works, or that only some runners have
     "memory_bytes",
     "dataset_root",
-    "input_fingerprint",  # of TFX's driver, which uses file times; the manifest has another
+    "input_fingerprint",  # set by TFX's driver from file times; the manifest's differs
     "changes_fingerprint",
     "base_dataset",
     "add",  # datasets, which the inputs identify by digest

@@ -172,7 +172,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
         became an example or was rejected. It covers its name relative to the input base, its size
         and its CRC-32C. Inputs that a layout skips unread (files in no image set) or that cannot be
         read count with the size only. Junk and ignored files do not count. Therefore it is the same
-        for every conversion of the same inputs, regardless of settings, shards and runner, and it
+        for every conversion of the same inputs, regardless of settings, shards and runner. It
         differs if a name or a byte differs. Contents are summed while they are read for conversion.
         Only Parquet files, and the inputs here, are read for the sum itself.
 

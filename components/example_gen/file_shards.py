@@ -78,7 +78,7 @@ _RUSAGE_THREAD = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # onl
 class KnownShard:
     """A shard of an earlier conversion."""
 
-    uri: str  # of the earlier dataset
+    uri: str  # folder of the earlier dataset
     shard: Shard
     summary: ShardSummary  # summary of the inputs of its records
     # Digest of the listing of its inputs. Empty: the listing has too few details

@@ -1,4 +1,4 @@
-"""The settings of the ExampleGens, checked where they are made, and what each does."""
+"""The settings of the ExampleGens, validated on creation, with their descriptions."""
 
 import codecs
 import collections
@@ -39,7 +39,7 @@ _ONLY_FOR_TEXTS = (
     *("deduplicate", "tokenizer", "keep_text"),
 )
 _PATHS = ("file_roots", "base_dataset", "names")
-# Settings that a manifest contains only where they are given, since earlier versions had none.
+# Settings that a manifest contains only if they are set, since earlier versions did not have them.
 _TOLD_IF_GIVEN = (
     *("tensors", "num_shards", "shard_multiple", "feature_names", "quoting"),
     *("ignore", "follow_links", "rows", "label_separator", "find_files", "box_format"),
@@ -65,7 +65,7 @@ _delimiter = where(
 
 
 def _layout_of(kind: str | None) -> Rule:
-    """Return the rule of `layout`: a registered layout for inputs of a kind, or of any."""
+    """Return the rule of `layout`: a registered layout for inputs of a kind, or of any kind."""
 
     def check(name: str, value: object) -> object:
         if value == "auto":
@@ -85,7 +85,7 @@ def _different_texts(name: str, values: Any) -> Any:
 
 
 def _by_name(rule: Rule, allowed: str) -> Rule:
-    """A rule: a mapping, each of whose values this rule is for."""
+    """Return a rule for mappings that applies `rule` to every value."""
 
     def check(name: str, given: object) -> dict[str, Any]:
         if not isinstance(given, Mapping):
@@ -133,10 +133,10 @@ def _names_by_feature(name: str, given: object) -> object:
 
 
 def _encoding(name: str, value: Any) -> str:
-    """The one name of an encoding that Python knows under several."""
+    """Return Python's canonical name of an encoding."""
     try:
         codec = codecs.lookup(value)
-        "text".encode(value)  # some codecs are none of texts
+        "text".encode(value)  # some codecs do not encode text
     except (LookupError, TypeError, UnicodeError) as error:
         allowed = "one that Python knows, such as 'utf-8', 'latin-1' or 'utf-16'"
         raise ConfigError.of(name, value, allowed=allowed) from error
@@ -145,43 +145,44 @@ def _encoding(name: str, value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExampleGenSettings(Sharding, ComponentSettings):
-    """What shapes the output, beside TFX's own input_config and output_config.
+    """The settings of the output, in addition to TFX's own input_config and output_config.
 
-    Subclasses say which layouts there are.
+    Subclasses define the available layouts.
 
     Args:
         columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `json`,
-            `label`, `image`, `audio`, `split` or `ignore`. Default: recognised from their names and
-            values. Columns of kind `image` and `audio` name files, which go into the examples, each
-            as a feature of the column's name. Values of `json` are kept as JSON, objects and lists
-            among them.
-        file_roots: folders and buckets outside `input_base` whose files a list may name. Default:
-            none, and a list names files below `input_base` only.
-        ignore: patterns of files that are left out, and counted as skipped: `*.json` matches at any
-            depth, `extra/*` a path. Wildcards are `*`, `?` and `[…]`.
-        follow_links: whether linked files and folders are read, wherever they lead. Default: a link
-            that leads out of `input_base`, or to a folder, ends the run.
-        column_names: names of the columns of a CSV or TSV without a header, or in place of those in
-            it.
-        header: whether the first row of a CSV or TSV has the columns' names. Default: recognised
-            from the first rows of all files; if that leaves a doubt, it is an error.
+            `label`, `image`, `audio`, `split` or `ignore`. Columns of kind `image` and `audio` name
+            files, whose content becomes a feature with the column's name. Values of `json`,
+            including objects and lists, are stored as JSON. Default: detected from names and
+            values.
+        file_roots: folders and buckets outside of `input_base` that may have files named in a list.
+            Default: a list may only name files below `input_base`.
+        ignore: patterns of files to leave out, which are counted as skipped: `*.json` matches at
+            any depth, `extra/*` a path. Wildcards are `*`, `?` and `[…]`.
+        follow_links: read linked files and folders, wherever the links lead. Default: a link that
+            leads out of `input_base`, or to a folder, is an error.
+        column_names: names of the columns of a CSV or TSV without a header, or to replace its
+            header.
+        header: whether the first row of a CSV or TSV has the names of the columns. Default:
+            detected from the first rows of all files; it is an error if they are ambiguous.
         delimiter: delimiter of a table, one character. Default: a comma, or a tab for `tsv`.
         quoting: `csv`: a field may be in double quotes, which are doubled within it; `none`: quotes
-            are characters like any other, and a row is a line.
+            are ordinary characters, and each line is a row.
         vocabulary: the labels in the order of their ids: a list for the feature `label`, or lists
-            by feature, which Kubeflow's functions do not take. Other labels are rejected. Default:
-            all labels found, sorted.
-        tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor` makes
-            them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they differ.
-        stratify: splits made by a hash keep the share of each class, to within one example.
+            by feature (not in Kubeflow's functions). Other labels are rejected. Default: all labels
+            found, sorted.
+        tensors: columns of Parquet with serialized tensors, as written by `tf.io.serialize_tensor`,
+            and their dtype and shape: `float16[3,4]`, or `float16[3,?]` if shapes differ.
+        stratify: keep the proportion of each class in splits made by a hash, to within one example.
         seed: seed of the hash that decides splits, order and shards.
-        num_shards: shards of every split, or by split, which Kubeflow's functions do not take.
-            Fewer where there are fewer examples. Default: the number that comes closest to
-            `target_shard_bytes`.
+        num_shards: number of shards of every split, or a number by split (not in Kubeflow's
+            functions). Splits with fewer examples get fewer shards. Default: the number that comes
+            closest to `target_shard_bytes`.
         target_shard_bytes: target size of a shard in bytes.
-        shard_multiple: the number of shards is a multiple of this, such as the number of workers.
+        shard_multiple: round the number of shards to a multiple of this, such as the number of
+            workers.
         compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
-        max_reject_fraction: the run fails if a larger share of the inputs is rejected.
+        max_reject_fraction: fail the run if a larger fraction of the inputs is rejected.
     """
 
     layout: str = setting("auto", _layout_of(None))
@@ -199,7 +200,7 @@ class ExampleGenSettings(Sharding, ComponentSettings):
     stratify: bool = setting(False, _bool)
     seed: int = setting(0, number(-(2**63), 2**63 - 1))
     num_shards: int | Mapping[str, int] | None = setting(None, shard_counts)
-    target_shard_bytes: int = setting(128 << 20, number(1))  # the field's advice: 100 to 200 MB
+    target_shard_bytes: int = setting(128 << 20, number(1))  # the usual advice is 100 to 200 MB
     shard_multiple: int = setting(1, number(1))
     compression: str = setting("none", one_of(*COMPRESSIONS))
     max_reject_fraction: float = setting(0.01, number(0, 1, kind=float))
@@ -208,7 +209,7 @@ class ExampleGenSettings(Sharding, ComponentSettings):
         super().__post_init__()
         roots = type(self.file_roots)(map(local_path, self.file_roots))  # type: ignore[call-arg]
         object.__setattr__(self, "file_roots", roots)
-        if self.tensors:  # bytes that are nothing else
+        if self.tensors:  # serialized tensors are always bytes
             strings = dict.fromkeys(self.tensors, "string")
             object.__setattr__(self, "columns", {**self.columns, **strings})
         if self.header is False and not self.column_names:
@@ -218,11 +219,11 @@ class ExampleGenSettings(Sharding, ComponentSettings):
 
     @property
     def vocabularies(self) -> dict[str, tuple[str, ...]]:
-        """The vocabularies that are given, by feature."""
+        """The given vocabularies, by feature."""
         return cast(dict[str, tuple[str, ...]], self.vocabulary)
 
     def for_manifest(self) -> JsonObject:
-        """The settings as a manifest keeps them: no paths, and of a vocabulary its size."""
+        """Return the settings for a manifest: without paths, and with the sizes of vocabularies."""
         config = {n: v for n, v in dataclasses.asdict(self).items() if n not in _PATHS}
         for name in _TOLD_IF_GIVEN:
             if name in config and config[name] == settings_of(type(self))[name].default:
@@ -233,18 +234,19 @@ class ExampleGenSettings(Sharding, ComponentSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayoutNames(Settings):
-    """Folders and files of one's own, relative to `input_base`, as Datum's generators take them.
+    """Custom names of folders and files, relative to `input_base`, as Datum's generators take them.
 
     Args:
-        image_dir: the folder of the images: `JPEGImages` of `voc` and `segmentation`; of lists
-            named after splits, the split's name. `{split}` stands for that name: `images/{split}`.
-        csv_path: the list, or one a split: `labels/{split}.csv`. Default: at the top.
+        image_dir: the folder of the images. Default: `JPEGImages` for `voc` and `segmentation`; for
+            lists named after splits, the split's name. `{split}` is replaced by that name:
+            `images/{split}`.
+        csv_path: the list, or one list per split: `labels/{split}.csv`. Default: at the top.
         annotation_dir: the folder of the boxes of `voc`. Default: `Annotations`.
         label_dir: the folder of the label maps of `segmentation`. Default: `SegmentationClass`.
-        image_set_dir: the folder of `train.txt` and the like, of `voc` and `segmentation`. Default:
-            `ImageSets/Main`, `ImageSets/Segmentation` or `ImageSets`.
-        label_list: a text whose lines are the classes of the images that lie in no class folder, in
-            the order of their names, as of ImageNet's validation images.
+        image_set_dir: the folder of `train.txt` and other image sets of `voc` and `segmentation`.
+            Default: `ImageSets/Main`, `ImageSets/Segmentation` or `ImageSets`.
+        label_list: a text file with one class per line, for images outside of class folders in the
+            order of their names, such as ImageNet's validation images.
     """
 
     image_dir: str | None = setting(None, _path)
@@ -257,26 +259,25 @@ class LayoutNames(Settings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MediaSettings(ExampleGenSettings):
-    """Those of all ExampleGens, and what becomes of images and sounds.
+    """The settings of all ExampleGens for files, including images and audio.
 
-    Subclasses say which of the latter, and of the names, can be set.
+    Subclasses decide which options of images and audio, and which names, can be set.
 
     Args:
-        feature_names: other names for features, by those that they have: `{'image':
-            'image/encoded', 'label': 'image/class/label'}`. All other settings know them by the
-            ones that they have.
-        base_dataset: a dataset that an earlier run of this component made of the same inputs with
-            the same settings: its shards whose inputs are as they were are linked or copied, not
-            made again. Ids of labels do not move: new ones come last.
-        rows: what several rows of one file become: `grouped`: one example, with lists of what
-            differs between them; `each`: an example per row. `auto`: grouped where rows are boxes
-            or captions; rows of one file that differ in their label only are an error.
+        feature_names: new names for features, by their current names: `{'image': 'image/encoded',
+            'label': 'image/class/label'}`. All other settings use the current names.
+        base_dataset: a dataset from an earlier run of this component with the same inputs and
+            settings. Shards whose inputs have not changed are linked or copied instead of
+            rewritten. Ids of labels do not change: new labels come last.
+        rows: how to treat several rows of one file. `grouped`: one example, with lists of the
+            values that differ; `each`: one example per row; `auto`: grouped if rows are boxes or
+            captions. In `auto`, rows of one file that differ only in their label are an error.
         label_separator: a character between the labels of one field, as in `cat|dog`. Default: a
             field is one label.
-        find_files: how the files that a list names are found: `path`: as the list says, and a name
-            without a folder anywhere, if there is one file of it; `tail`: by the end of the path,
-            without the folders in front that all paths share; `name`: by the file's name alone;
-            `stem`: by that without its ending.
+        find_files: how to find the files that a list names. `path`: by the path in the list, or
+            anywhere if it is a unique name without a folder; `tail`: by the end of the path,
+            without the leading folders that all paths share; `name`: by the file's name alone;
+            `stem`: by the name without its extension.
     """
 
     feature_names: Mapping[str, str] = setting({}, _names_by_feature)
@@ -290,21 +291,21 @@ class MediaSettings(ExampleGenSettings):
 
     @property
     def layout_names(self) -> dict[str, str]:
-        """The folders and files that replace those of the layouts, by setting."""
+        """Names of folders and files that replace the defaults of layouts, by setting."""
         return {name: path for name, path in dataclasses.asdict(self.names).items() if path}
 
     def for_manifest(self) -> JsonObject:
-        """The settings as a manifest keeps them, those of images and sounds among them."""
+        """Return the settings for a manifest, including options of images and audio."""
         config = super().for_manifest()
-        if self.delimiter is None:  # as before lists had one
+        if self.delimiter is None:  # absent before lists had a delimiter
             del config["delimiter"]
         if config.get("encoding") == "utf-8":
             del config["encoding"]
         images, audio = config.pop("images"), config["audio"]
-        if images["sixteen_bit"] == ImageOptions.sixteen_bit:  # as before there was such a setting
+        if images["sixteen_bit"] == ImageOptions.sixteen_bit:  # absent before the setting existed
             del images["sixteen_bit"]
         config.update(images)
-        config.update(audio)  # which stays by itself too, as in every manifest so far
+        config.update(audio)  # also kept separately, as in every earlier manifest
         return {**config, **self.layout_names}
 
 
@@ -313,20 +314,20 @@ class ImageSettings(MediaSettings):
     """The settings of ImageExampleGen.
 
     Args:
-        layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
-            `tsv`, `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`, `split_lists`.
+        layout: `auto`, or a name: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`, `tsv`,
+            `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`, `split_lists`.
         group_by: a column, such as a patient's id: rows with equal values go to the same split; or
-            `near_duplicates`: images that are copies of one another do, encoded again, resized,
-            cropped by up to 5 % of each side, made grey or mirrored. Every image is decoded for
-            that.
-        list_encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.
-        box_format: what the four numbers of a column `bbox` are: `xywh` (left, top, width, height)
-            or `xyxy` (left, top, right, bottom); `polygon`: take the box around the segments and
-            oriented boxes of `yolo`. Default: what all rows and sizes agree with; if both do, it is
-            an error.
-        box_frame: what the boxes and label maps of images that EXIF rotates refer to: `stored`
-            (the pixels as they are in the file) or `displayed` (the rotated image). Default: the
-            frame that the annotated size fits; `stored`, with a warning, where both fit.
+            `near_duplicates`: images that are copies of one another do. Copies may be encoded
+            again, resized, cropped by up to 5 % of each side, made grey or mirrored. This decodes
+            every image.
+        list_encoding: encoding of lists (CSV, TSV, JSON lines), by its name in Python.
+        box_format: meaning of the four numbers in a column `bbox`: `xywh` (left, top, width,
+            height) or `xyxy` (left, top, right, bottom); `polygon`: take the box around the
+            segments and oriented boxes of `yolo`. Default: the format that all rows and sizes agree
+            with; it is an error if both do.
+        box_frame: the frame of the boxes and label maps of images that EXIF rotates: `stored` (the
+            pixels in the file) or `displayed` (the rotated image). Default: detected from the
+            annotated size; images whose frame is unclear are rejected.
     """
 
     layout: str = setting("auto", _layout_of("image"))
@@ -335,7 +336,7 @@ class ImageSettings(MediaSettings):
     box_frame: str | None = setting(None, one_of(None, "stored", "displayed"))
     names: LayoutNames = group(LayoutNames)
     images: ImageOptions = group(ImageOptions)
-    audio: AudioOptions = group(AudioOptions, only=("sample_rate",))  # of sounds in a list
+    audio: AudioOptions = group(AudioOptions, only=("sample_rate",))  # for clips in a list
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -343,12 +344,12 @@ class AudioSettings(MediaSettings):
     """The settings of AudioExampleGen.
 
     Args:
-        layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
-            `tsv`, `jsonl`, `parquet`, `split_lists` (Speech Commands), `common_voice`, `ljspeech`,
+        layout: `auto`, or a name: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`, `tsv`,
+            `jsonl`, `parquet`, `split_lists` (Speech Commands), `common_voice`, `ljspeech`,
             `speakers` (VCTK, LibriTTS).
         group_by: a column, such as a speaker's id: rows with equal values go to the same split; or
-            `near_duplicates`: sounds of the same bytes do.
-        encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.
+            `near_duplicates`: files with the same bytes do.
+        encoding: encoding of lists (CSV, TSV, JSON lines), by its name in Python.
     """
 
     layout: str = setting("auto", _layout_of("audio"))
@@ -358,7 +359,7 @@ class AudioSettings(MediaSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ListSettings(MediaSettings):
-    """The settings of tables whose rows name files, as TextExampleGen reads them."""
+    """The settings of tables whose rows refer to files, as TextExampleGen reads them."""
 
     encoding: str = setting("utf-8", _encoding)
 
@@ -368,20 +369,20 @@ class TextSettings(ExampleGenSettings):
     """The settings of TextExampleGen.
 
     Args:
-        layout: `auto`, or the name of one: `csv`, `tsv`, `jsonl`, `parquet`, `json` (objects by
-            key, or a list), `lines` (an example a line), `folder` (an example a file).
+        layout: `auto`, or a name: `csv`, `tsv`, `jsonl`, `parquet`, `json` (objects by key, or a
+            list), `lines` (one example per line), `folder` (one example per file).
         group_by: a column, such as an author's id: rows with equal values go to the same split; or
-            `near_duplicates`: rows whose texts are of the same words but few do.
-        encoding: encoding of the files, as Python names it.
-        lowercase: convert texts to lower case.
-        normalize: normalise texts to a Unicode form: `NFC`, `NFD`, `NFKC` or `NFKD`.
-        min_chars: least characters of a text; shorter ones are skipped, and counted. At least 0.
-        max_chars: most characters of a text; longer ones are skipped, and counted.
-        deduplicate: skip rows whose text came before, and count them.
-        tokenizer: makes the feature `tokens` of each text: the `.json` file of a tokenizer of
-            `tokenizers`, the `.model` file of SentencePiece, or the name or `.tiktoken` file of an
-            encoding of tiktoken. Nothing is downloaded.
-        keep_text: False: the tokens take the place of the text.
+            `near_duplicates`: rows whose texts differ in only a few words do.
+        encoding: encoding of the files, by its name in Python.
+        lowercase: convert text to lower case.
+        normalize: normalise text to a Unicode form: `NFC`, `NFD`, `NFKC` or `NFKD`.
+        min_chars: minimum characters of a text; shorter ones are skipped, and counted. At least 0.
+        max_chars: maximum characters of a text; longer ones are skipped, and counted.
+        deduplicate: skip rows whose text occurred before, and count them.
+        tokenizer: add the feature `tokens` for each text, with this tokenizer: the `.json` file of
+            a tokenizer of `tokenizers`, the `.model` file of SentencePiece, or the name or
+            `.tiktoken` file of an encoding of tiktoken. Nothing is downloaded.
+        keep_text: False: replace the text by the tokens.
     """
 
     layout: str = setting("auto", _layout_of("text"))
@@ -405,9 +406,9 @@ class TextSettings(ExampleGenSettings):
                 raise ConfigError.of(name, value, allowed=allowed)
 
     def for_manifest(self) -> JsonObject:
-        """The settings as a manifest keeps them; the features say which tokenizer it was."""
+        """Return the settings for a manifest; the features identify the tokenizer."""
         config = super().for_manifest()
-        if self.tokenizer is None:  # as before there were any
+        if self.tokenizer is None:  # absent before tokenizers were supported
             del config["tokenizer"], config["keep_text"]
         else:
             config["tokenizer"] = posixpath.basename(self.tokenizer)
@@ -415,7 +416,7 @@ class TextSettings(ExampleGenSettings):
 
     @property
     def is_custom(self) -> bool:
-        """Whether the layout was registered by `components.layouts.layout`."""
+        """Whether the layout was registered with `components.layouts.layout`."""
         if self.layout == "auto":
             return False
         from components.layouts.registry import is_custom  # imports every layout
@@ -424,5 +425,5 @@ class TextSettings(ExampleGenSettings):
 
     @property
     def names_files(self) -> bool:
-        """Whether the rows of tables name images or sounds."""
+        """Whether the rows of tables refer to image or audio files."""
         return any(kind in MEDIA for kind in self.columns.values())

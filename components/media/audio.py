@@ -326,8 +326,8 @@ def count_mpeg_frames(data: bytes) -> tuple[bytes, int | None]:
     """Check an MP3's frames, and pad it if libsndfile would stop before its end.
 
     Returns:
-        The bytes, and the samples per channel that they decode to, or None if the file has
-        that number itself.
+        The bytes, and the samples per channel that they decode to, or None if the file has that
+        number itself.
 
     Raises:
         RejectedInputError: TRUNCATED_AUDIO, or DAMAGED_AUDIO if other data is between frames.

@@ -15,23 +15,23 @@ LARGEST_RATE = 768_000  # Hz; above it, the filter alone could take gigabytes
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageOptions(Settings):
-    """What is to become of images.
+    """How to store images.
 
     Args:
-        orientation: `apply` rotates photos as EXIF or XMP says, since TensorFlow ignores these;
-            `keep` leaves them as they are.
-        frames: what becomes of an animation: `first` keeps its first frame, `reject` rejects it.
-        resize_shorter_side: in pixels; larger images are scaled down and encoded again. Default:
-            sizes are kept.
+        orientation: `apply` rotates photos according to EXIF or XMP, which TensorFlow ignores;
+            `keep` does not rotate them.
+        frames: `first` keeps the first frame of an animation, `reject` rejects animations.
+        resize_shorter_side: shorter side in pixels; larger images are scaled down and encoded
+            again. Default: sizes are kept.
         quality: quality of JPEGs that are encoded again.
-        encoding: `file` keeps encoded images; `raw` stores pixels that need no decoding: the middle
-            square, `(side, side, 3) uint8`, where `resize_shorter_side` is the side; smaller images
-            are enlarged.
-        verify: what is checked of each image: `structure` (markers, checksums, tables and sizes),
-            or `decode` (every pixel, by Pillow).
-        max_pixels: most pixels of an image, all frames together.
-        sixteen_bit: what becomes of images with 16 bits a channel: `scale` stores the upper 8 bits;
-            `keep` stores a PNG as it is, a grey TIFF as a 16-bit PNG, and `trainer_utils` reads
+        encoding: `file` keeps encoded images; `raw` stores pixels that need no decoding: the
+            central square, `(side, side, 3) uint8`, where `resize_shorter_side` is the side.
+            Smaller images are enlarged.
+        verify: the check of each image: `structure` (markers, checksums, tables and sizes), or
+            `decode` (every pixel, with Pillow).
+        max_pixels: maximum pixels of an image, in all frames together.
+        sixteen_bit: how to store images with 16 bits per channel. `scale` stores the upper 8 bits;
+            `keep` stores a PNG unchanged, and a grey TIFF as a 16-bit PNG. `trainer_utils` reads
             both as uint16.
     """
 
@@ -64,11 +64,11 @@ class ImageOptions(Settings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AudioOptions(Settings):
-    """What is to become of sounds.
+    """How to store audio.
 
     Args:
-        sample_rate: rate in Hz that sounds are resampled to. Default: each keeps its own.
-        channels: 1 mixes all channels into one, 2 duplicates a single one. Default: as they are.
+        sample_rate: rate in Hz to resample audio to. Default: each file keeps its own.
+        channels: 1 mixes all channels into one, 2 duplicates a single one. Default: unchanged.
     """
 
     sample_rate: int | None = setting(None, number(1, LARGEST_RATE))

@@ -258,7 +258,7 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
                 join(artifact.uri, REJECTS_FILE),
             )
         set_properties(artifact, made.properties)
-        if not _driver_ran(exec_properties):  # which sets these too
+        if not _driver_ran(exec_properties):  # the driver sets these too
             artifact.set_int_custom_property("span", made.located.span)
             if made.located.version is not None:
                 artifact.set_int_custom_property("version", made.located.version)

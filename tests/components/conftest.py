@@ -1,6 +1,6 @@
-"""What tests of texts and tables share: TextExampleGen run on files that a test writes.
+"""Fixtures that run TextExampleGen on files that a test writes.
 
-The functions are in `runs`, which imports TFX: only a test that asks for one waits for that.
+The functions are in `runs`, which imports TFX. Only tests that use a fixture pay for the import.
 """
 
 import itertools
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def run_text() -> "Callable[..., Dataset]":
-    """`run_text(base, uri, **settings)`: the dataset made of a folder or file."""
+    """Return `run_text(base, uri, **settings)`, which converts a folder or file."""
     from tests.components import runs
 
     return runs.run_text
@@ -25,9 +25,9 @@ def run_text() -> "Callable[..., Dataset]":
 
 @pytest.fixture
 def convert(tmp_path) -> "Callable[..., Dataset]":
-    """`convert(files, **settings)`: the dataset made of files, `{path: text or bytes}`.
+    """Return `convert(files, **settings)`, which converts files, `{path: text or bytes}`.
 
-    `base=` names the file or folder below them to start from. Each call has folders of its own.
+    `base=` names the file or folder below them to start from. Each call uses new folders.
     """
     from tests.components import runs
 

@@ -1,4 +1,4 @@
-"""Runs of a script in a process of its own, which is killed while it writes shards."""
+"""Run a script in a separate process, and kill it while it writes shards."""
 
 import hashlib
 import signal
@@ -11,7 +11,7 @@ from tests.docs.markdown import REPOSITORY
 
 
 def begin(script: str, *arguments: object) -> "subprocess.Popen[str]":
-    """Starts a script, with texts as its arguments."""
+    """Start a script with arguments."""
     return subprocess.Popen(
         [sys.executable, "-c", script, *map(str, arguments)],
         cwd=REPOSITORY,
@@ -22,14 +22,14 @@ def begin(script: str, *arguments: object) -> "subprocess.Popen[str]":
 
 
 def finish(process: "subprocess.Popen[str]") -> tuple[str, str]:
-    """What a run that is good prints: on stdout, and on stderr."""
+    """Return the stdout and stderr of a run that must succeed."""
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     return out, err
 
 
 def kill_at(process: "subprocess.Popen[str]", uri: Path, *, shards: int) -> dict[str, int]:
-    """Kills a run as soon as it has so many shards; the inodes of those that are there."""
+    """Kill a run once it has at least `shards` shards; return their inodes by name."""
     while len(shards_at(uri)) < shards and process.poll() is None:
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
@@ -38,15 +38,15 @@ def kill_at(process: "subprocess.Popen[str]", uri: Path, *, shards: int) -> dict
 
 
 def shards_at(uri: Path) -> dict[str, Path]:
-    """The shards of a dataset by name."""
+    """Return the shards of a dataset by name."""
     return {str(path.relative_to(uri)): path for path in sorted(uri.glob("Split-*/*"))}
 
 
 def digests_at(uri: Path) -> dict[str, str]:
-    """What is in them."""
+    """Return the digest of each shard by name."""
     return {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in shards_at(uri).items()}
 
 
 def inodes_at(uri: Path) -> dict[str, int]:
-    """Which files they are."""
+    """Return the inode of each shard by name."""
     return {name: path.stat().st_ino for name, path in shards_at(uri).items()}

@@ -24,14 +24,14 @@ def write_files(folder: Path, files: dict[str, bytes | str]) -> Path:
 
 
 def convert(source: Path, uri: Path, *, media: str = "text", **settings: Any) -> Any:
-    """Convert in this process; return what `steps.convert` does."""
+    """Convert in this process, and return the result of `steps.convert`."""
     with Runner(processes=1) as runner:
         selection = InputSelection(base=str(source))
         return steps.convert(selection, str(uri), _SETTINGS[media](**settings), runner=runner)
 
 
 def read_records(uri: Path, converted: Any) -> dict[str, list[dict[str, list[Any]]]]:
-    """Return the decoded records of each split, sorted by where they are from."""
+    """Return the decoded records of each split, in the order of the inputs."""
     records: dict[str, list[dict[str, list[Any]]]] = {}
     for shard in converted.manifest.shards:
         found = records.setdefault(shard.split, [])
@@ -50,7 +50,7 @@ def _record(data: bytes) -> dict[str, list[Any]]:
 
 
 def _identity(record: dict[str, list[Any]]) -> tuple[bytes, int]:
-    """The source and number of a record's row."""
+    """Return the source and number of a record's row."""
     name = next(record[key][0] for key in ("id", "record_id", "filename") if key in record)
     source, _, number = name.rpartition(b":")
     return (source, int(number)) if number.isdigit() else (name, 0)

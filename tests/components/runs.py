@@ -1,4 +1,4 @@
-"""Runs an ExampleGen's executor as TFX does, and reads what it wrote by TensorFlow's reader."""
+"""Run an ExampleGen's executor like TFX does, and read its output with TensorFlow's reader."""
 
 import collections
 import dataclasses
@@ -24,12 +24,12 @@ Row = dict[str, list[Any]]
 
 
 def input_config(**patterns: str) -> str:
-    """TFX's property: `input_config(train=pattern, …)`."""
+    """Return TFX's property: `input_config(train=pattern, …)`."""
     return json.dumps({"splits": [{"name": n, "pattern": one} for n, one in patterns.items()]})
 
 
 def output_config(**shares: int) -> str:
-    """TFX's property: `output_config(train=2, eval=1)`."""
+    """Return TFX's property: `output_config(train=2, eval=1)`."""
     splits = [{"name": name, "hash_buckets": share} for name, share in shares.items()]
     return json.dumps({"split_config": {"splits": splits}})
 
@@ -46,7 +46,7 @@ def run(
     beam_args: list[Any] | None = None,
     **settings: Any,
 ) -> standard_artifacts.Examples:
-    """Runs an executor class; without Beam's arguments in this process."""
+    """Run an executor class; in this process unless there are Beam arguments."""
     artifact = standard_artifacts.Examples()
     artifact.uri = str(uri)
     context = BaseBeamExecutor.Context(
@@ -75,13 +75,13 @@ def shards(uri: Path, split: str) -> list[Path]:
 
 
 def records_of(path: Path) -> Iterator[bytes]:
-    """A shard's records, by TensorFlow's own reader; as a dataset it takes 30 ms a file."""
+    """Yield a shard's records with TensorFlow's iterator; a tf.data dataset takes 30 ms a file."""
     options = tf.io.TFRecordOptions("GZIP" if path.suffix else "")
     return tf.compat.v1.io.tf_record_iterator(str(path), options)
 
 
 def examples_of(uri: Path) -> dict[str, list[tf.train.Example]]:
-    """The examples of each split, in order."""
+    """Return the examples of each split, in order."""
     return {
         folder.name.removeprefix("Split-"): [
             tf.train.Example.FromString(record)
@@ -93,7 +93,7 @@ def examples_of(uri: Path) -> dict[str, list[tf.train.Example]]:
 
 
 def values_of(example: tf.train.Example) -> Row:
-    """An example's values by feature."""
+    """Return an example's values by feature."""
     return {
         name: list(getattr(feature, feature.WhichOneof("kind")).value)
         for name, feature in example.features.feature.items()
@@ -101,7 +101,7 @@ def values_of(example: tf.train.Example) -> Row:
 
 
 def rows_of(uri: Path) -> dict[str, list[Row]]:
-    """The values of each split's examples, in order."""
+    """Return the values of each split's examples, in order."""
     return {split: [*map(values_of, found)] for split, found in examples_of(uri).items()}
 
 
@@ -111,7 +111,7 @@ def vocabulary(uri: Path, feature: str = "label") -> list[str]:
 
 
 def by_filename(uri: Path) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Split and values of every example, single ones or lists of them, by filename."""
+    """Return split and values of every example by filename; single values are not lists."""
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for split, rows in rows_of(uri).items():
         for row in rows:
@@ -122,7 +122,7 @@ def by_filename(uri: Path) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def placed(uri: Path) -> dict[str, tuple[str, str | None]]:
-    """Split and label of every example, by filename."""
+    """Return split and label of every example by filename."""
     labels = vocabulary(uri)
     return {
         name: (split, labels[row["label"]] if "label" in row else None)
@@ -137,7 +137,7 @@ def rejects_in(uri: Path) -> list[dict[str, str]]:
 
 
 def check_law(uri: Path) -> None:
-    """In each split found = written + rejected + skipped, and these many are there."""
+    """Assert that found = written + rejected + skipped in each split, and count the records."""
     splits, total = manifest_of(uri)["splits"], manifest_of(uri)["total"]
     rejected = collections.Counter(line["split"] for line in rejects_in(uri))
     written = {split: len(rows) for split, rows in examples_of(uri).items()}
@@ -155,7 +155,7 @@ def accounting(entry: dict[str, int]) -> dict[str, int]:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """What a run wrote."""
+    """The output of a run."""
 
     uri: Path
     artifact: standard_artifacts.Examples
@@ -166,7 +166,7 @@ class Dataset:
 
     @functools.cached_property
     def features(self) -> dict[str, Any]:
-        """Datum's description of the features."""
+        """Features in Datum's description."""
         return json.loads((self.uri / "datum_to_type_and_shape_mapping.json").read_text())
 
     def shards(self, split: str) -> list[Path]:
@@ -174,11 +174,11 @@ class Dataset:
 
     @functools.cached_property
     def splits(self) -> dict[str, list[Row]]:
-        """The examples of each split, in order."""
+        """Examples of each split, in order."""
         return rows_of(self.uri)
 
     def by_id(self, *, key: str = "id") -> dict[str, Row]:
-        """Every example's features but its id, by this."""
+        """Return the features of every example, except its id, by id."""
         rows: dict[str, Row] = {}
         for row in itertools.chain.from_iterable(self.splits.values()):
             (name,) = row[key]
@@ -187,22 +187,22 @@ class Dataset:
         return rows
 
     def ids(self, split: str) -> list[str]:
-        """The ids of a split, in order."""
+        """Return the ids of a split, in order."""
         return [os.fsdecode(row["id"][0]) for row in self.splits[split]]
 
     def split_of(self) -> dict[str, str]:
-        """The split of every example, by id."""
+        """Return the split of every example by id."""
         return {name: split for split in self.splits for name in self.ids(split)}
 
     def texts(self, feature: str = "text") -> dict[str, str]:
-        """A feature that is one text, by id."""
+        """Return the value of a string feature by id."""
         return {name: row[feature][0].decode() for name, row in self.by_id().items()}
 
     def vocabulary(self, feature: str = "label") -> list[str]:
         return vocabulary(self.uri, feature)
 
     def labels(self, feature: str = "label") -> dict[str, str]:
-        """The word of a label, by id."""
+        """Return the name of each label by id."""
         words = self.vocabulary(feature)
         return {name: words[row[feature][0]] for name, row in self.by_id().items()}
 
@@ -211,12 +211,12 @@ class Dataset:
         return rejects_in(self.uri)
 
     def counts(self) -> dict[str, int]:
-        """Found, written, rejected and skipped, of all splits."""
+        """Return the totals found, written, rejected and skipped of all splits."""
         return accounting(self.manifest["total"])
 
 
 def run_text(base: Path | str, uri: Path, **settings: Any) -> Dataset:
-    """Runs TextExampleGen's executor on a folder or file."""
+    """Run TextExampleGen's executor on a folder or file."""
     dataset = Dataset(uri, run(TextExecutor, base, uri, **settings))
     check_law(uri)
     return dataset

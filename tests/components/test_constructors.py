@@ -1,4 +1,4 @@
-"""The constructors, every setting as a parameter that only a run fills in, and the names of TFX."""
+"""The constructors, settings as runtime parameters, and the names in TFX."""
 
 import inspect
 
@@ -38,7 +38,7 @@ DEFAULTS = {int: 1, float: 0.5, str: "x"}
 
 
 def types_of(component):
-    """The kinds of value that each execution property takes; of TFX's messages their JSON."""
+    """Return the types of each execution property; TFX's messages are JSON strings."""
     for name, parameter in getattr(components, component).SPEC_CLASS.PARAMETERS.items():
         kinds = parameter.type if isinstance(parameter.type, tuple) else (parameter.type,)
         yield name, [str if issubclass(kind, message.Message) else kind for kind in kinds]
@@ -51,8 +51,8 @@ def make(component, settings):
     return getattr(components, component)(examples=examples, **settings)
 
 
-def test_a_constructor_is_written_out():
-    """Every setting is a keyword with the default of the dataclass, and has its entry for help."""
+def test_constructors_list_every_setting():
+    """Assert that every setting is a documented keyword with the dataclass's default."""
     for component in components.__all__:
         constructor = getattr(components, component).__init__
         parameters = inspect.signature(constructor).parameters
@@ -63,7 +63,7 @@ def test_a_constructor_is_written_out():
             assert f"\n    {name}: " in inspect.getdoc(constructor), name
 
 
-def test_what_is_not_given_has_its_default_and_what_is_given_comes_back():
+def test_arguments_and_defaults_survive_a_constructor():
     for component, settings in SETTINGS.items():
         assert settings.from_properties(make(component, {}).exec_properties) == settings()
     options = {"layout": "csv", "columns": {"grade": "label"}, "quality": 80, "stratify": True}
@@ -78,7 +78,7 @@ def test_what_is_not_given_has_its_default_and_what_is_given_comes_back():
         make("ImageExampleGen", {"quality": 1000})
 
 
-def test_an_old_name_of_a_setting_works_with_a_warning():
+def test_old_setting_name_works_with_a_warning():
     with pytest.warns(FutureWarning, match="image_roots= is file_roots= now"):
         properties = make("ImageExampleGen", {"image_roots": ["/photos"]}).exec_properties
     assert ImageSettings.from_properties(properties).file_roots == ["/photos"]
@@ -97,7 +97,7 @@ def test_an_old_name_of_a_setting_works_with_a_warning():
         ("DatasetReport", "sample_record", "sample_records"),
     ],
 )
-def test_misspelt_setting_is_answered_with_its_name(component, typo, meant):
+def test_misspelt_setting_is_reported_with_the_right_name(component, typo, meant):
     with pytest.raises(ConfigError, match=f"Did you mean '{meant}'\\?$"):
         make(component, {typo: 1})
 
@@ -121,7 +121,7 @@ def test_component_in_place_of_its_output_is_explained():
 
 @pytest.mark.parametrize("component", EXAMPLE_GENS)
 @pytest.mark.parametrize("splits", [{"train": 8, "eval": 2}, {"train": 0.8, "eval": 0.2}])
-def test_splits_are_short_for_output_config(component, splits):
+def test_splits_setting_equals_output_config(component, splits):
     config = example_gen_pb2.SplitConfig()
     config.splits.add(name="train", hash_buckets=8)
     config.splits.add(name="eval", hash_buckets=2)
@@ -134,7 +134,7 @@ def test_splits_are_short_for_output_config(component, splits):
         assert refused.value.setting == "splits"
 
 
-def test_each_setting_may_be_a_parameter_of_the_run():
+def test_each_setting_may_be_a_runtime_parameter():
     for component in components.__all__:
         for name, kinds in types_of(component):
             for kind in kinds:
@@ -148,11 +148,11 @@ def parameters_of(component):
     return {
         name: RuntimeParameter(f"{component}-{name}", ptype=kinds[0], default=DEFAULTS[kinds[0]])
         for name, kinds in types_of(component)
-        if not name.endswith("_config")  # TFX's own to compile
+        if not name.endswith("_config")  # TFX compiles these
     }
 
 
-def test_all_of_them_compile_for_kubeflow_with_their_types(tmp_path):
+def test_all_components_compile_for_kubeflow_with_their_types(tmp_path):
     from pipelines.kubeflow import compile_pipeline
 
     (tmp_path / "mine.py").write_text(
@@ -185,7 +185,7 @@ def everything(pipeline_root):
     )
 
 
-def test_names_are_those_of_tfx():
+def test_names_equal_the_names_in_tfx():
     assert properties.FINGERPRINT == utils.FINGERPRINT_PROPERTY_NAME
     assert (utils.SPAN_PROPERTY_NAME, utils.VERSION_PROPERTY_NAME) == ("span", "version")
     names = [specs.INPUT_BASE_KEY, specs.INPUT_CONFIG_KEY, specs.OUTPUT_CONFIG_KEY]
@@ -193,5 +193,5 @@ def test_names_are_those_of_tfx():
     assert (specs.RANGE_CONFIG_KEY, specs.EXAMPLES_KEY) == ("range_config", "examples")
 
 
-def test_all_files_are_asked_for_as_tfx_asks():
+def test_all_files_are_requested_like_in_tfx():
     assert properties.all_files() == utils.make_default_input_config()

@@ -1,4 +1,4 @@
-"""DatasetAudit: read by TFX's own reader of anomalies, and deciding what runs after it."""
+"""DatasetAudit: TFX reads its anomalies, and later components depend on them."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ from trainer_utils.format import DatasetError, Feature
 
 @pytest.fixture
 def leaking(tmp_path, write_dataset) -> str:
-    """A text that is in both splits, and one twice with two labels."""
+    """Write a dataset with a text in both splits, and a text with two labels."""
     same = "one two three four five six seven"
     train = [(same, 0), ("alpha beta gamma", 0), ("alpha beta gamma", 1)]
     rows = {"train": train, "eval": [(same, 0), ("zeta eta theta", 1)]}
@@ -45,7 +45,7 @@ def anomalies(uri: str, split: str) -> anomalies_pb2.Anomalies:
     return message
 
 
-def test_all_is_in_tfxs_anomalies_in_the_json_and_in_properties(leaking, tmp_path):
+def test_findings_are_in_anomalies_json_and_properties(leaking, tmp_path):
     made = audit(leaking, tmp_path / "out")
     assert artifact_utils.decode_split_names(made.split_names) == ["train", "eval"]
     train, held = (anomalies(made.uri, split).anomaly_info for split in ("train", "eval"))
@@ -62,7 +62,7 @@ def test_all_is_in_tfxs_anomalies_in_the_json_and_in_properties(leaking, tmp_pat
     assert made.get_json_value_custom_property("blessed") == {"train": 0, "eval": 0}
 
 
-def test_what_must_not_be_fails_the_run_and_is_kept_to_be_read(leaking, tmp_path):
+def test_findings_in_fail_on_fail_the_run_and_are_kept(leaking, tmp_path):
     with pytest.raises(DatasetError, match=r"expected no leakage, got 1 leakage: .*eval: eval 0"):
         audit(leaking, tmp_path / "out", fail_on=["leakage"])
     info = anomalies(str(tmp_path / "out"), "eval").anomaly_info["leakage"]
@@ -70,7 +70,7 @@ def test_what_must_not_be_fails_the_run_and_is_kept_to_be_read(leaking, tmp_path
     audit(leaking, tmp_path / "other", fail_on=["dark", "label_shift"])
 
 
-def test_findings_outlive_the_output_of_a_failed_run(leaking, tmp_path):
+def test_findings_are_kept_after_a_failed_run(leaking, tmp_path):
     kept = tmp_path / "out.findings.json"
     with pytest.raises(DatasetError, match=r"kept in .*out\.findings\.json"):
         audit(leaking, tmp_path / "out", fail_on=["leakage"])
@@ -79,7 +79,7 @@ def test_findings_outlive_the_output_of_a_failed_run(leaking, tmp_path):
     assert not kept.exists()
 
 
-def test_a_pipeline_that_fails_on_findings_keeps_them(tmp_path, write_dataset):
+def test_pipeline_that_fails_on_findings_keeps_them(tmp_path, write_dataset):
     splits = {
         split: [[{"text": [text.encode()]} for text in texts]]
         for split, texts in TEXTS["leaking"].items()
@@ -112,7 +112,7 @@ TEXTS = {
 
 
 def gated(name: str, uri: str) -> list:
-    """The nodes of a pipeline that exports a dataset's schema only if nothing was found in it."""
+    """Return the nodes of a pipeline that exports a schema only without findings."""
     examples = tfx.dsl.Importer(
         source_uri=uri,
         artifact_type=tfx.types.standard_artifacts.Examples,
@@ -126,7 +126,7 @@ def gated(name: str, uri: str) -> list:
 
 
 @pytest.mark.e2e
-def test_a_cond_runs_only_what_follows_a_clean_dataset(tmp_path, write_dataset):
+def test_cond_runs_only_after_a_clean_dataset(tmp_path, write_dataset):
     nodes = []
     for name, of_splits in TEXTS.items():
         splits = {
@@ -151,7 +151,7 @@ def test_a_cond_runs_only_what_follows_a_clean_dataset(tmp_path, write_dataset):
     assert not [*Path(tmp_path, "root").glob("leaking-schema/**/schema.pbtxt")]
 
 
-def test_a_kubeflow_package_holds_the_condition(tmp_path):
+def test_kubeflow_package_has_the_condition(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from tfx import v1 as tfx\n"
         "from tests.components.test_dataset_audit import gated\n\n\n"

@@ -1,4 +1,4 @@
-"""What components do as plain functions: the same files as the components of TFX make."""
+"""The components as plain functions: they write the same files as in TFX."""
 
 import functools
 import json
@@ -29,7 +29,7 @@ def pictures(tmp_path_factory) -> Path:
 SETTINGS: dict[str, Any] = {"target_shard_bytes": 2000, "max_reject_fraction": 0.5, "seed": 7}
 
 
-def test_a_dataset_is_made_balanced_described_audited_and_shown(pictures, tmp_path):
+def test_dataset_is_converted_balanced_described_and_audited(pictures, tmp_path):
     made = steps.convert(str(pictures), str(tmp_path / "made"), ImageSettings(**SETTINGS))
     assert str(made.manifest.total) == "41 found = 40 written + 1 rejected + 0 skipped"
     balanced = str(tmp_path / "balanced")
@@ -47,7 +47,7 @@ def test_a_dataset_is_made_balanced_described_audited_and_shown(pictures, tmp_pa
 
 
 @pytest.mark.parametrize("classes", ["yes no", "0 1"])
-def test_the_labels_that_stay_are_counted_though_another_feature_has_the_same(tmp_path, classes):
+def test_kept_labels_are_counted_despite_equal_other_labels(tmp_path, classes):
     values = classes.split()
     rows = [f"some text,{values[n % 2]},{values[n // 2 % 2]},{n}" for n in range(40)]
     source = write_files(
@@ -61,7 +61,7 @@ def test_the_labels_that_stay_are_counted_though_another_feature_has_the_same(tm
     assert counted == {values[0]: 18, values[1]: 20}
 
 
-def test_tfx_makes_the_same_files_lineage_included(pictures, tmp_path):
+def test_tfx_writes_the_same_files_including_lineage(pictures, tmp_path):
     pytest.importorskip("tfx", reason="the components of TFX")
     from tfx.proto import example_gen_pb2
     from tfx.types import standard_artifacts
@@ -96,7 +96,7 @@ def test_tfx_makes_the_same_files_lineage_included(pictures, tmp_path):
     assert files(tmp_path / "tfx-balanced") == files(tmp_path / "plain-balanced")
 
 
-def test_texts_that_two_patterns_select_are_refused(tmp_path):
+def test_text_files_in_two_patterns_are_refused(tmp_path):
     base = write_files(tmp_path / "in", {f"{c}/{n}.txt": f"{c} {n}" for c in "xy" for n in "12"})
     patterns = (SplitPattern("train", "x/*"), SplitPattern("eval", "*/*"))
     selection = InputSelection(base=str(base), patterns=patterns)
@@ -104,9 +104,7 @@ def test_texts_that_two_patterns_select_are_refused(tmp_path):
         steps.convert(selection, str(tmp_path / "out"), TextSettings(max_reject_fraction=1))
 
 
-def test_a_run_that_rejected_too_much_resumes_when_more_is_allowed(
-    pictures, tmp_path, our_messages
-):
+def test_run_with_too_many_rejects_resumes_with_a_higher_limit(pictures, tmp_path, our_messages):
     out = tmp_path / "out"
     with pytest.raises(InputError):
         steps.convert(
@@ -123,7 +121,7 @@ def test_a_run_that_rejected_too_much_resumes_when_more_is_allowed(
     assert made.manifest.total.written == 40
 
 
-def test_a_run_that_fails_leaves_nothing(pictures, tmp_path):
+def test_failed_run_leaves_no_files(pictures, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(DatasetError):
         steps.balance([str(tmp_path / "nothing")], str(out), BalancerSettings())
@@ -136,7 +134,7 @@ def test_a_run_that_fails_leaves_nothing(pictures, tmp_path):
     assert not [path for path in out.rglob("*") if path.is_file()]
 
 
-def test_no_framework_is_imported_for_it(pictures, tmp_path):
+def test_no_framework_is_imported(pictures, tmp_path):
     program = (
         "import sys\n"
         "from components import steps\n"
@@ -164,7 +162,7 @@ def test_without_beam_its_runners_are_refused(monkeypatch):
         assert runner.make_pipeline is None
 
 
-def test_what_is_no_argument_is_refused_by_its_name(tmp_path):
+def test_invalid_argument_is_refused_by_name(tmp_path):
     out = str(tmp_path / "out")
     for setting, call in (
         *(
@@ -186,7 +184,7 @@ def test_what_is_no_argument_is_refused_by_its_name(tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_place_that_would_harm_something_is_refused_and_nothing_changes(pictures, tmp_path):
+def test_harmful_output_place_is_refused_without_changes(pictures, tmp_path):
     made, file = tmp_path / "made", tmp_path / "file"
     steps.convert(pictures, made, ImageSettings(**SETTINGS))
     file.write_text("one's own")
@@ -211,7 +209,7 @@ def test_a_place_that_would_harm_something_is_refused_and_nothing_changes(pictur
     assert (files(tmp_path), files(pictures)) == before
 
 
-def test_settings_that_are_none_are_refused_where_they_are_made():
+def test_invalid_settings_are_refused_on_creation():
     for make in (
         lambda: ImageSettings(images={"quality": 3}),
         lambda: ImageSettings(names=3),

@@ -1,4 +1,4 @@
-"""TFX's own calls on files in an object store, as its pipelines make them."""
+"""TFX's file operations on an object store, as in its pipelines."""
 
 import pytest
 import tensorflow as tf
@@ -10,7 +10,7 @@ ROOT = "memory://tfx-files/root"
 NAMES = ["4.txt", "a/1.txt", "a/2.txt", "c/d/3.txt"]
 
 
-def test_schemes_that_tfx_serves_stay_its_own():
+def test_schemes_that_tfx_serves_are_not_replaced():
     before = fileio.filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY.get_filesystem_for_scheme
     theirs = before("gs://")
     for _ in range(2):
@@ -23,7 +23,7 @@ def test_schemes_that_tfx_serves_stay_its_own():
 @pytest.mark.parametrize(
     "pattern", ["*", "*.txt", "*/*.txt", "a/*", "*/*/*", "*/?/3.txt", "[a-c]/[12].txt", "*/d/*"]
 )
-def test_a_pattern_matches_what_pythons_glob_does(tmp_path, pattern):
+def test_pattern_matches_the_same_files_as_pythons_glob(tmp_path, pattern):
     register_object_stores()
     root = "memory://tfx-globs/root"
     for name in NAMES:
@@ -33,12 +33,12 @@ def test_a_pattern_matches_what_pythons_glob_does(tmp_path, pattern):
         (tmp_path / name).write_text(name)
     expected = sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.glob(pattern))
     found = [path.removeprefix(f"{root}/") for path in fileio.glob(f"{root}/{pattern}")]
-    # An object store has no folders, so only those of the last part are listed.
+    # An object store has no folders, so only names in the last part are listed.
     assert [name for name in found if name in NAMES] == [n for n in expected if n in NAMES]
     assert {*found} <= {*expected}
 
 
-def test_what_is_written_is_found_moved_and_removed():
+def test_written_files_are_found_moved_and_removed():
     register_object_stores()
     for name in NAMES:
         with fileio.open(f"{ROOT}/{name}", "w") as stream:

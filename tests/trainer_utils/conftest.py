@@ -1,4 +1,4 @@
-"""Datasets that several tests of reading share."""
+"""Datasets shared by several tests of reading."""
 
 import itertools
 
@@ -14,7 +14,7 @@ def numbered(start: int, stop: int) -> list[dict[str, list[int]]]:
 
 @pytest.fixture(scope="session")
 def of_all_kinds(tmp_path_factory, photos) -> str:
-    """11 examples of an image, whose sizes differ, a label, a weight, a text and tokens."""
+    """Write 11 examples: an image of varying size, a label, a weight, a string and tokens."""
     rows = (
         {
             "image": photos[number][: 20 + number],
@@ -31,7 +31,7 @@ def of_all_kinds(tmp_path_factory, photos) -> str:
 
 @pytest.fixture(scope="session")
 def uneven(tmp_path_factory, write_dataset) -> str:
-    """23 examples to train, in shards of 4, 0, 12, 1 and 6, and 9 to evaluate."""
+    """Write 23 examples to train, in shards of 4, 0, 12, 1 and 6, and 9 to evaluate."""
     bounds = [0, 4, 4, 16, 17, 23]
     train = [numbered(start, stop) for start, stop in itertools.pairwise(bounds)]
     splits = {"train": train, "eval": [numbered(100, 104), numbered(104, 109)]}

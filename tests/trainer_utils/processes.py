@@ -1,8 +1,8 @@
-"""Real processes that train: a test file is also the program that they run.
+"""Run real processes that train: a test file is also the program that they run.
 
     reports = run_all(__file__, folder, cluster_environments(2), "train", uri)
 
-Each is called with the path of the JSON file that it is to write, and those arguments.
+Each gets the path of the JSON file to write, and then those arguments.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from typing import Any
 
 REPOSITORY = Path(__file__).parents[2]
 TIMEOUT_SECONDS = 400
-# `tests` is no package, and some distribution installs one of that name.
+# `tests` is no package, and another distribution installs one of that name.
 _PROGRAM = """
 import runpy, sys, types
 sys.modules["tests"] = tests = types.ModuleType("tests")
@@ -33,7 +33,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def started(
     script: str, folder: Path, environments: Sequence[dict[str, str]], *arguments: str
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """One process an environment, which writes `<index>.json` and `<index>.log` in the folder."""
+    """Start one process per environment, which writes `<index>.json` and `<index>.log`."""
     unwanted = {"TF_CONFIG", "TF_USE_LEGACY_KERAS"}  # importing TFX sets the latter in this process
     inherited = {name: value for name, value in os.environ.items() if name not in unwanted}
     with contextlib.ExitStack() as stack:
@@ -50,7 +50,7 @@ def started(
                 stderr=log,
             )
             stack.callback(process.wait)
-            stack.callback(process.kill)  # a process that has ended takes no harm
+            stack.callback(process.kill)  # no error if it has ended
             processes.append(process)
         yield processes
 
@@ -62,10 +62,10 @@ def run_all(
     *arguments: str,
     expected: int = 0,
 ) -> list[dict[str, Any]]:
-    """The reports of all processes. Where one fails, all are ended and the logs are shown.
+    """Return the reports of all processes. If one fails, kill all and show the logs.
 
     Args:
-        expected: the exit status of all; where it is not 0 there are no reports.
+        expected: the exit status of all; if it is not 0 there are no reports.
     """
     with started(script, folder, environments, *arguments) as processes:
         deadline = time.monotonic() + TIMEOUT_SECONDS
@@ -73,7 +73,7 @@ def run_all(
             if all(p.poll() is not None for p in processes) or time.monotonic() > deadline:
                 break
             time.sleep(0.05)
-        codes = [process.poll() for process in processes]  # None: it went on for too long
+        codes = [process.poll() for process in processes]  # None: timed out
     logs = [path.read_text(errors="replace")[-3000:] for path in sorted(folder.glob("*.log"))]
     assert codes == [expected] * len(processes), f"{arguments}: ended with {codes}\n" + "\n".join(
         logs
@@ -86,9 +86,9 @@ def run_all(
 def run_until_killed(
     script: str, folder: Path, environments: Sequence[dict[str, str]], *arguments: str
 ) -> None:
-    """Until the first process has ended, by SIGKILL; then all the others are killed.
+    """Run until SIGKILL has ended the first process; then kill all others.
 
-    A worker whose peer is gone may end with an error of its own before that.
+    A worker may first end with an error because its peer is gone.
     """
     with started(script, folder, environments, *arguments) as processes:
         deadline = time.monotonic() + TIMEOUT_SECONDS
@@ -99,7 +99,7 @@ def run_until_killed(
 
 
 def cluster_environments(count: int) -> list[dict[str, str]]:
-    """TF_CONFIG of each worker of a cluster on this machine."""
+    """Return TF_CONFIG for each worker of a cluster on this machine."""
     cluster = {"worker": [f"localhost:{port}" for port in free_ports(count)]}
     return [
         {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})}
@@ -108,7 +108,7 @@ def cluster_environments(count: int) -> list[dict[str, str]]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
+    """Return free ports."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

@@ -1,4 +1,4 @@
-"""Callbacks as Datum's and tf.data's guides write them, and what else changes elements."""
+"""Callbacks like in Datum's and tf.data's guides, and other settings that change elements."""
 
 import itertools
 from typing import Any
@@ -59,7 +59,7 @@ either = pytest.mark.parametrize("when", ["pre_batching_callback", "post_batchin
 
 
 @either
-def test_a_callback_may_change_the_dict_that_it_is_given(uri, when):
+def test_a_callback_may_change_its_dict(uri, when):
     def change(example: dict[str, Any]) -> dict[str, Any]:
         example.update({"id": example["id"] + 1})
         example.pop("caption")
@@ -72,7 +72,7 @@ def test_a_callback_may_change_the_dict_that_it_is_given(uri, when):
     ]  # fmt: skip
 
 
-def test_callbacks_are_functions_of_tensors_before_and_after_batching(uri):
+def test_callbacks_take_tensors_before_and_after_batching(uri):
     def before(example: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         assert example["id"].shape == ()
         if example["id"] > 2:  # a condition on tensors, as in any tf.function
@@ -89,7 +89,7 @@ def test_callbacks_are_functions_of_tensors_before_and_after_batching(uri):
 
 @both
 @either
-def test_a_tuple_is_what_the_trainer_gets(uri, read_by, when):
+def test_a_returned_tuple_is_passed_to_the_trainer(uri, read_by, when):
     settings = {"features": ["id", "values"]}
 
     def pair(example: dict[str, Any]) -> Any:
@@ -123,7 +123,7 @@ def test_the_second_callback_takes_the_parts_of_the_firsts_tuple(uri):
         (iterate, "post_batching_callback", "made"),
     ],
 )
-def test_a_label_that_a_callback_makes_is_the_label(uri, read_by, when, features):
+def test_a_callback_can_make_the_label(uri, read_by, when, features):
     def label(example: dict[str, Any]) -> dict[str, Any]:
         return {**example, "class": example["id"] % 2, "made": example["values"] * 0}
 
@@ -164,7 +164,7 @@ def test_a_callback_that_returns_nothing_is_refused(uri, read_by, when):
         read(uri, read_by, **{when: lambda example: None})
 
 
-def test_mixing_what_a_callback_made_a_tuple_is_refused(tmp_path, write_dataset):
+def test_mixing_a_tuple_of_a_callback_is_refused(tmp_path, write_dataset):
     from tests.trainer_utils.reading.jpegs import cuts, encode
 
     features = {
@@ -179,7 +179,7 @@ def test_mixing_what_a_callback_made_a_tuple_is_refused(tmp_path, write_dataset)
 
 
 @either
-def test_callbacks_are_chosen_by_split_whatever_its_spelling(uri, when):
+def test_callbacks_by_split_accept_any_spelling(uri, when):
     def ids(split: str, hooks: dict[str, Any]) -> list[list[int]]:
         return read(uri, input_fn, split, features="id", **{when: hooks})
 
@@ -204,7 +204,7 @@ def test_each_batch_is_echoed(uri, read_by):
     assert found == [[0, 1, 2, 3]] * 2 + [[4, 5]] * 2
     dataset = read_by(uri, echoing=3, batch_size=4)
     assert len(dataset) == len(list(dataset)) == 9
-    made: list[Any] = []  # once each, though it comes twice
+    made: list[Any] = []  # once each, although each batch comes twice
     note = {"pre_batching_callback": lambda example: made.append(example) or example}
     assert len(read(uri, iterate, "train[:6]", features="id", echoing=2, **note)) == 4
     assert len(made) == 6
@@ -230,12 +230,12 @@ def test_patterns_of_a_trainer_name_their_splits(uri):
     train, evaluation = f"{uri}/Split-train/*", f"{uri}/Split-eval/*"
     assert ids(evaluation) == [100, 101, 102]
     assert sorted(ids([train, evaluation])) == [*range(10), 100, 101, 102]
-    # Where the split is said, an artifact's patterns are the artifact, once.
+    # With a split, an artifact's patterns are the artifact, once.
     assert ids([train, evaluation], "train[:2]") == [0, 1]
     assert ids([uri, uri], "train[:2]") == [0, 1, 0, 1]
 
 
-def test_options_are_the_same_as_keyword_arguments_which_go_before_them(uri):
+def test_keyword_arguments_override_options(uri):
     settings = {"features": "id", "batch_size": 4, "seed": 8}
     options = InputOptions(**settings)
     expected = [_plain(batch) for batch in input_fn(uri, **settings)]

@@ -1,4 +1,4 @@
-"""Shards that are not what their dataset says: of another run and the same size, or growing."""
+"""Shards that differ from their dataset: from another run with the same size, or growing."""
 
 import collections
 import itertools
@@ -11,11 +11,11 @@ from tests.make import write_rows
 from trainer_utils import CorruptShardError, DatasetError, input_fn, iterate
 
 RECORDS, SHARDS = 300, 3
-_BYTES = 8000  # a shard is more than is checked whole as it is opened
+_BYTES = 8000  # a shard is larger than the part checked when it is opened
 
 
 def _write(folder, run: int):
-    """A dataset, and its shards."""
+    """Write a dataset; return its uri and its shards."""
     texts = [b"%d %05d " % (run, number) for number in range(RECORDS)]
     rows = ({"id": text[2:7], "run": run, "text": text * (_BYTES // len(text))} for text in texts)
     write_rows(folder, rows, num_shards=SHARDS)
@@ -24,7 +24,7 @@ def _write(folder, run: int):
 
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory) -> str:
-    """A dataset of run 0 whose first shard is that of run 1, of the same size."""
+    """Write a dataset of run 0 with the first shard of run 1, of the same size."""
     base = tmp_path_factory.mktemp("foreign")
     (ours, shards), (_, others) = (_write(base / str(run), run) for run in (0, 1))
     assert shards[0].stat().st_size == others[0].stat().st_size
@@ -60,9 +60,7 @@ def test_no_record_of_another_run_is_served(foreign, tmp_path, on_corrupt, shuff
     ],
 )
 @pytest.mark.parametrize("has_manifest", [True, False])
-def test_a_shard_that_grows_is_an_error_in_the_next_epoch_at_the_latest(
-    tmp_path, has_manifest, read, shuffle, more
-):
+def test_a_growing_shard_raises_by_the_next_epoch(tmp_path, has_manifest, read, shuffle, more):
     uri, (_, shard, _) = _write(tmp_path / "d", 0)
     if not has_manifest:
         uri = shard.parent.rename(tmp_path / "bare")

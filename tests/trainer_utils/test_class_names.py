@@ -1,4 +1,4 @@
-"""What a dataset says of its classes, on what `input_fn`, `distribute` and `load` give."""
+"""Names and number of classes on the results of `input_fn`, `distribute` and `load`."""
 
 import tensorflow as tf
 
@@ -33,7 +33,7 @@ def test_names_and_number_of_classes_and_features_are_attributes(tmp_path):
     assert [*trainer_utils.input_fn(uri, features="x").features] == ["x"]
 
 
-def test_of_datasets_that_differ_nothing_is_said(tmp_path):
+def test_datasets_that_differ_have_no_class_names(tmp_path):
     first, second = _write(tmp_path / "one", ["a", "b"]), _write(tmp_path / "two", ["c", "d"])
     both = trainer_utils.input_fn([first, second], label="label")
     assert (both.class_names, both.num_classes) == (None, 2)

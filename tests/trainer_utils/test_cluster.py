@@ -1,4 +1,4 @@
-"""What clusters say of themselves, as TF_CONFIG."""
+"""TF_CONFIG from the environment variables of clusters."""
 
 import json
 import os
@@ -42,7 +42,7 @@ CASES: dict[str, tuple[dict[str, str], list[str], int]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_tensorflow_understands_it(monkeypatch, name):
+def test_tensorflow_accepts_tf_config(monkeypatch, name):
     environment, workers, index = CASES[name]
     monkeypatch.delenv("TF_CONFIG", raising=False)
     if "TF_CONFIG" in environment:
@@ -75,7 +75,7 @@ def test_tensorflow_understands_it(monkeypatch, name):
         {"JOB_COMPLETION_INDEX": "0", "NUM_NODES": "2", "HOSTNAME": "x"},
     ],
 )
-def test_what_cannot_be_is_refused(environment):
+def test_impossible_variables_are_refused(environment):
     with pytest.raises(ConfigError):
         cluster_from_environment(environment)
 
@@ -93,7 +93,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_a_program_as_it_is_gets_the_variable():
+def test_an_unchanged_program_gets_the_variable():
     program = "import os, sys; print(os.environ['TF_CONFIG']); sys.exit(7)"
     done = run(sys.executable, "-c", program, WORKER_HOSTS="a:1,b:1", WORKER_INDEX="1")
     assert json.loads(done.stdout) == json.loads(TWO)
@@ -101,5 +101,5 @@ def test_a_program_as_it_is_gets_the_variable():
     assert "Worker 1 of 2, by WORKER_HOSTS: b:1" in done.stderr
 
 
-def test_a_program_is_not_started_where_it_cannot_be():
+def test_a_program_is_not_started_with_bad_variables():
     assert run("true", WORKER_HOSTS="a,b").returncode == 2

@@ -1,6 +1,6 @@
-"""Every two settings of the input together: batches as their spec says, or an error that names one.
+"""Every two settings of the input together: the specified batches, or an error that names one.
 
-A pair that TensorFlow refuses, in its own words, is a defect.
+An error by TensorFlow itself is a defect.
 """
 
 import itertools
@@ -65,7 +65,7 @@ def _has_spec(spec: object, element: object) -> bool:
 
 
 def _read(uri: str, settings: dict[str, object]) -> int | None:
-    """How many elements there are; None where the settings are refused."""
+    """Return the number of elements, or None if the settings are refused."""
     refusal = ""
     try:
         dataset = input_fn(uri, "train", **settings)
@@ -83,7 +83,7 @@ def _read(uri: str, settings: dict[str, object]) -> int | None:
 
 
 def _read_arrays(uri: str, settings: dict[str, object]) -> int | None:
-    """As `_read`, of `iterate`."""
+    """Do the same as `_read` with `iterate`."""
     try:
         return sum(1 for _ in iterate(uri, "train", **settings))
     except TfxShardsError:

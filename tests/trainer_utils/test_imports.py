@@ -1,4 +1,4 @@
-"""What importing brings in, in processes of their own, and what is public."""
+"""The modules that imports load, in separate processes, and the public names."""
 
 import re
 from pathlib import Path
@@ -36,7 +36,7 @@ TFDS = str(REPOSITORY / "tests/golden/tfds")
         ),
     ],
 )
-def test_importing_leaves_out_what_is_not_needed(code, absent):
+def test_imports_load_no_unneeded_modules(code, absent):
     finished = run_python(f"{code}; import sys; print([n for n in {absent!r} if n in sys.modules])")
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.splitlines()[-1] == "[]"
@@ -54,7 +54,7 @@ def test_components_without_tfx_say_so_in_one_line():
     assert last.startswith("ImportError: components needs TFX: run pip install 'tfx-shards[tfx]'")
 
 
-def test_the_version_is_that_of_the_distribution():
+def test_the_version_equals_the_distributions():
     (version,) = re.findall(
         r'^version = "(.*)"$', (REPOSITORY / "pyproject.toml").read_text(), re.MULTILINE
     )

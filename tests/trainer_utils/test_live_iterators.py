@@ -1,4 +1,4 @@
-"""A script that reads epochs and ends in the midst of one: it says its own error alone."""
+"""A script that ends in the middle of an epoch prints only its own error."""
 
 import re
 
@@ -30,10 +30,10 @@ def uri(tmp_path_factory) -> str:
     return write_rows(tmp_path_factory.mktemp("live") / "set", rows, images=["image"])
 
 
-def test_an_iterator_that_is_left_says_nothing(uri, tmp_path):
+def test_an_abandoned_iterator_prints_nothing(uri, tmp_path):
     run = run_python(PROGRAM, uri, tmp_path / "cache")
     told = run.stderr.partition("TensorFlow is there.")[2]
-    assert not re.findall(r"(?m)^[\d-]+ [\d:.]+: [EF] .*", told)  # errors of its own
+    assert not re.findall(r"(?m)^[\d-]+ [\d:.]+: [EF] .*", told)  # errors of TensorFlow
     told = run.stderr[run.stderr.index("Traceback") :]
     assert told.splitlines()[-1] == "SystemError: the user's own"
     assert told.count("Traceback") == 1

@@ -1,4 +1,4 @@
-"""The cores and the memory that this process may use, by files laid out as Linux lays them."""
+"""The cores and the memory that this process may use, from simulated files of Linux."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ def set_machine(monkeypatch, tmp_path):
 
 @pytest.fixture
 def version_1(tmp_path):
-    """The cgroups of version 1 of a process in `/pod/container`, below the mounts of two."""
+    """Write the cgroups of version 1 of a process in `/pod/container`, below two mounts."""
     own = tmp_path / "own"
     own.write_text("5:cpu,cpuacct:/pod/container\n4:memory:/pod/container\n0::/\n")
     for name in ("cpu", "memory"):
@@ -44,7 +44,7 @@ def version_1(tmp_path):
         (8, "201000 100000\n", 3),
         (8, "50000 100000\n", 1),
         (2, "800000 100000\n", 2),
-        # what no kernel writes is no quota
+        # invalid values are no quota
         (8, "200000\n", 8),
         (0, "garbage\n", 1),
     ],
@@ -92,7 +92,7 @@ def test_memory_limits_of_version_1_count_without_the_page_cache(version_1, tmp_
     assert machine.free_memory(root, own, machine=tmp_path / "none") == 1_000_000
 
 
-def test_where_there_is_no_affinity_all_cores_count(set_machine, monkeypatch):
+def test_without_affinity_all_cores_count(set_machine, monkeypatch):
     usable_cores = set_machine(3, "max 100000\n")
     monkeypatch.delattr(os, "sched_getaffinity")
     for count, expected in ((6, 6), (None, 1)):
@@ -100,7 +100,7 @@ def test_where_there_is_no_affinity_all_cores_count(set_machine, monkeypatch):
         assert usable_cores() == expected
 
 
-def test_what_is_left_is_the_least_of_the_machine_and_of_all_cgroups(tmp_path):
+def test_free_memory_is_the_least_of_machine_and_cgroups(tmp_path):
     inner = tmp_path / "pod/container"
     inner.mkdir(parents=True)
     whole, own = tmp_path / "meminfo", tmp_path / "own"
@@ -109,7 +109,7 @@ def test_what_is_left_is_the_least_of_the_machine_and_of_all_cgroups(tmp_path):
     def free() -> int:
         return machine.free_memory(tmp_path, own, machine=whole)
 
-    assert free() > 1 << 50  # nobody says
+    assert free() > 1 << 50  # no file has a limit
     whole.write_text("MemTotal:  9000 kB\nMemAvailable:    4000 kB\n")
     assert free() == 4000 << 10
     (tmp_path / "pod/memory.max").write_text("3000000\n")
@@ -122,14 +122,14 @@ def test_what_is_left_is_the_least_of_the_machine_and_of_all_cgroups(tmp_path):
     assert free() == 0
 
 
-def test_what_this_machine_has_left_is_no_more_than_it_has():
+def test_free_memory_is_at_most_the_machines_memory():
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert 0 < machine.free_memory() <= there
 
 
 @pytest.mark.parametrize("library", ["importlib", "importlib_metadata"])
-def test_a_package_is_found_though_a_folder_could_not_be_listed_once(monkeypatch, library):
-    if library == "importlib_metadata":  # once imported, it searches in the place of Python's own
+def test_a_package_is_found_after_a_failed_listing(monkeypatch, library):
+    if library == "importlib_metadata":  # once imported, it replaces Python's search
         pytest.importorskip(library)
     forget_listed_folders()
     listed, refused = os.listdir, []
@@ -174,6 +174,6 @@ if not ended[0]:
 """
 
 
-def test_a_forked_process_makes_what_its_parent_was_making():
+def test_a_forked_process_makes_its_parents_pending_values():
     run = run_python(FORKED)
     assert (run.stdout.split(" ", 1), run.stderr) == (["0", "parent's\n"], "")

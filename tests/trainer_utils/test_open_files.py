@@ -1,4 +1,4 @@
-"""Datasets of more shards than a process may have files open, in a process of few."""
+"""Datasets with more shards than a process may open files."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def uri(request, tmp_path_factory) -> str:
 
 
 @pytest.mark.parametrize("shuffle", [False, True, "global"])
-def test_every_record_is_read_whatever_the_limit_of_open_files(uri, shuffle):
+def test_every_record_is_read_with_few_open_files(uri, shuffle):
     if shuffle == "global" and any(Path(uri, "Split-train").glob("*.gz")):
         pytest.skip("a global shuffle is not for gzip")
     run = run_python(PROGRAM, uri, LIMIT, shuffle)

@@ -1,4 +1,4 @@
-"""`plan`: what it says is what the files hold, worked out by hand."""
+"""`plan` matches the files, computed by hand."""
 
 import json
 import re
@@ -15,7 +15,7 @@ IDS = {"id": Feature(type="int")}
 
 @pytest.fixture(scope="module")
 def three_shards(tmp_path_factory, write_dataset) -> str:
-    """Shards of 10, 0 and 13 records to train; an empty split."""
+    """Write shards of 10, 0 and 13 records to train, and an empty split."""
     ids = [{"id": [number]} for number in range(23)]
     splits = {"train": [ids[:10], [], ids[10:]], "empty": [[]]}
     return write_dataset(tmp_path_factory.mktemp("three"), splits, IDS)
@@ -34,7 +34,7 @@ def test_a_plan_counts_each_workers_records(three_shards):
     ("remainder", "steps", "dropped", "padded"),
     [(None, 3, 0, 0), ("drop", 2, 7, 0), ("pad", 3, 0, 1), ("balance", 3, 0, 0)],
 )
-def test_what_becomes_of_the_rest_is_counted(three_shards, remainder, steps, dropped, padded):
+def test_the_rest_of_an_epoch_is_counted(three_shards, remainder, steps, dropped, padded):
     plan = trainer_utils.plan(three_shards, workers=2, batch_size=8, remainder=remainder)
     assert (plan.steps, plan.dropped, plan.padded) == (steps, dropped, padded)
     assert sum(worker.records for worker in plan.workers) == 23 - dropped
@@ -50,9 +50,7 @@ def test_an_empty_split_has_no_steps(three_shards):
 
 
 @pytest.mark.parametrize("read", [trainer_utils.input_fn, trainer_utils.iterate])
-def test_an_empty_input_is_told_of_and_cannot_be_repeated_without_end(
-    three_shards, read, our_messages
-):
+def test_an_empty_input_warns_and_cannot_repeat_forever(three_shards, read, our_messages):
     for split in ("empty", "train[:0]", "empty+train[:0]"):
         assert list(read(three_shards, split, batch_size=2, repeat=3)) == []
         assert f"split {split!r} has no records" in our_messages()[-1]
@@ -78,6 +76,6 @@ def test_an_empty_input_is_told_of_and_cannot_be_repeated_without_end(
         ({"replicas": 0}, "replicas"),
     ],
 )
-def test_an_impossible_plan_is_refused_with_the_setting_to_change(three_shards, settings, setting):
+def test_an_impossible_plan_names_the_setting_to_change(three_shards, settings, setting):
     with refusing(setting):
         trainer_utils.plan(three_shards, **{"split": "train", **settings})

@@ -1,4 +1,4 @@
-"""Recipes over real datasets: read, changed, written as YAML, told by the ledger, refused."""
+"""Recipes over real datasets: reading, changes, YAML, the ledger, and errors."""
 
 import collections
 import contextlib
@@ -42,7 +42,7 @@ def take(recipe, count, **settings):
     return names_of(itertools.islice(dataset, count)), dataset
 
 
-def test_a_run_goes_on_where_what_stays_was_and_without_what_went(uris):
+def test_a_run_resumes_kept_parts_and_drops_removed_ones(uris):
     recipe = recipe_of(uris, web=3, books=1)
     before, dataset = take(recipe, 10)
     token = dataset.state(10)
@@ -58,13 +58,13 @@ def test_a_run_goes_on_where_what_stays_was_and_without_what_went(uris):
     for name, each in (("books", 180 / 30), ("code", 160 / 50)):
         seen = [counts[f"{name} {n}"] for n in range(SIZES[name])]
         assert {*seen} <= {int(each), int(each) + 1}  # every epoch of a part is whole
-    # A second change, and the token still tells all of it.
+    # Change it again; the token still covers everything.
     last = dataset.state(50)
     again, _ = take(recipe.change(last, reweight={"code": 6}), 4, state=last)
     assert all(sum(name.startswith("code") for name in batch) == 6 for batch in again)
 
 
-def test_yaml_is_the_recipe(uris, tmp_path):
+def test_yaml_round_trip(uris, tmp_path):
     recipe = Recipe(
         [Part(uris["web"], name="web", split="train[:50%]"), Part(uris["books"], weight=0.5)],
         schedule=[(0, {"web": 1}), (20, {"web": 4})],
@@ -82,7 +82,7 @@ def test_yaml_is_the_recipe(uris, tmp_path):
     assert sorted(shares) == pytest.approx(shares, abs=1)
 
 
-def test_the_ledger_tells_a_run_that_was_changed(uris, tmp_path):
+def test_the_ledger_covers_a_changed_run(uris, tmp_path):
     run = str(tmp_path / "run")
     progress, logged = trainer_utils.InputProgress(run), []
     recipe = recipe_of(uris, web=3, books=1)
@@ -108,9 +108,7 @@ def test_the_ledger_tells_a_run_that_was_changed(uris, tmp_path):
     ("shuffle", "steps"),
     [(True, 0), (True, 1), (True, 13), ("global", 7), ("global", 40), (False, 13)],
 )
-def test_a_dataset_that_grew_gives_what_its_epoch_has_not_seen(
-    tmp_path, write_dataset, uris, shuffle, steps
-):
+def test_a_grown_dataset_yields_its_unseen_records(tmp_path, write_dataset, uris, shuffle, steps):
     def version(name, numbers):
         examples = [{"id": [f"photo {n}".encode()]} for n in numbers]  # one feature: one encoding
         shards = {"train": [examples[:50], examples[50:]]}
@@ -120,7 +118,7 @@ def test_a_dataset_that_grew_gives_what_its_epoch_has_not_seen(
         names = [name.split() for batch in batches for name in batch]
         return [int(number) for name, number in names if name == "photo"]
 
-    first = [*range(95), *range(5)]  # five are there twice
+    first = [*range(95), *range(5)]  # five are duplicates
     kept, new = [*range(3, 95), 3, 4], [*range(100, 130)]
     second = [*new[:9], *reversed(kept), *new[9:]]
     recipe = Recipe([Part(version("1", first), name="photos"), Part(uris["books"], name="books")])
@@ -129,12 +127,12 @@ def test_a_dataset_that_grew_gives_what_its_epoch_has_not_seen(
     recipe = recipe.change(token, update={"photos": version("2", second)})
     after, dataset = take(Recipe.from_yaml(recipe.to_yaml()), 90, shuffle=shuffle, state=token)
     read = photos(before)
-    seen = collections.Counter(read[len(read) // 100 * 100 :])  # of the epoch that it was in
+    seen = collections.Counter(read[len(read) // 100 * 100 :])  # of its current epoch
     left, found = collections.Counter(second) - seen, photos(after)
     stop = sum(left.values())
     assert collections.Counter(found[:stop]) == left
     assert collections.Counter(found[stop : stop + len(second)]) == collections.Counter(second)
-    # And once more, within that epoch: what the first version gave is not forgotten.
+    # Change it again within that epoch: records of the first version are remembered.
     token, third = dataset.state(steps + 5), [*second, 130]
     recipe = recipe.change(token, update={"photos@2": version("3", third)})
     last = photos(take(recipe, 60, shuffle=shuffle, state=token)[0])
@@ -148,7 +146,7 @@ def test_a_dataset_that_grew_gives_what_its_epoch_has_not_seen(
     assert collections.Counter(last[: sum(left.values())]) == left
 
 
-def test_a_recipe_with_another_past_is_no_recipe_of_the_token(uris):
+def test_a_recipe_with_another_history_is_refused(uris):
     recipe = recipe_of(uris, web=3, books=1)
     _, dataset = take(recipe, 1)
     token = dataset.state(5)
@@ -197,7 +195,7 @@ NO_RECIPES = {
 }
 
 
-def test_what_is_no_recipe_is_refused(uris):
+def test_invalid_recipes_are_refused(uris):
     taken = []
     for case, make in NO_RECIPES.items():
         with contextlib.suppress(ConfigError):
@@ -206,7 +204,7 @@ def test_what_is_no_recipe_is_refused(uris):
     assert taken == []
 
 
-def test_a_file_that_is_no_recipe_is_refused_and_names_may_be_numbers(uris, tmp_path):
+def test_an_invalid_file_is_refused_and_names_may_be_numbers(uris, tmp_path):
     path = tmp_path / "recipe.yaml"
     with pytest.raises(DatasetError):
         trainer_utils.iterate(str(path))
@@ -222,7 +220,7 @@ def test_a_file_that_is_no_recipe_is_refused_and_names_may_be_numbers(uris, tmp_
     assert all(name.startswith("web") for batch in batches for name in batch)
 
 
-def test_a_change_that_names_what_is_not_there_is_refused(uris):
+def test_a_change_of_an_unknown_part_is_refused(uris):
     recipe = recipe_of(uris, web=3, books=1)
     token = take(recipe, 1)[1].state(5)
     for change in (

@@ -1,4 +1,4 @@
-"""A run's ledger against what the run itself logged: restarts, other workers, damaged records."""
+"""A run's ledger against the run's own log: restarts, other workers, damaged records."""
 
 import collections
 import itertools
@@ -28,7 +28,7 @@ def uri(tmp_path, write_dataset) -> str:
 
 
 def damage(uri: str, shard: int, marks: list[str]) -> None:
-    """Changes the bytes of some records, which no sum of theirs will be that of any more."""
+    """Damage the bytes of some records, so that their checksums fail."""
     path = Path(uri, "Split-train", f"data_tfrecord-{shard:05d}-of-00003")
     data = bytearray(path.read_bytes())
     for mark in marks:
@@ -37,7 +37,7 @@ def damage(uri: str, shard: int, marks: list[str]) -> None:
 
 
 class Run:
-    """A training run that is killed and goes on; each step's rows are logged, worker by worker."""
+    """A training run that is killed and resumed; each step's rows are logged, worker by worker."""
 
     def __init__(self, uri: str, folder: str, **settings) -> None:
         self.uri, self.folder, self.settings = uri, folder, settings
@@ -45,7 +45,7 @@ class Run:
         self._saved = ""
 
     def go_on(self, steps: int, *, lost: int = 0, workers: int = 1) -> None:
-        """Some steps, whose last is saved, and some more that are lost."""
+        """Run some steps, save the last, and run some more that are lost."""
         logs, saved = [], []
         for worker in range(workers):
             progress = trainer_utils.InputProgress(self.folder)
@@ -74,7 +74,7 @@ def rows_of(batch) -> list[str]:
 
 
 def check(run: Run) -> None:
-    """That the ledger says what was logged, by step and by record."""
+    """Assert that the ledger equals the log, by step and by record."""
     told = RunLedger(run.folder)
     assert told.summary().steps == len(run.log)
     seen = collections.defaultdict(set)
@@ -107,7 +107,7 @@ def test_a_run_with_restarts_other_workers_and_damage(uri, tmp_path, settings):
     assert [one.num_workers for one in read_ledger(run.folder).segments] == [1, 2, 4, 1]
 
 
-def test_the_next_record_stands_in_for_one_that_cannot_be_read(uri, tmp_path):
+def test_the_next_record_replaces_an_unreadable_one(uri, tmp_path):
     damage(uri, 0, ["r4", "r5", "r8", "r9", "r10", "r11"])
     settings = {"on_corrupt": "skip", "batch_size": 4, "shuffle": False}
     run = Run(uri, str(tmp_path / "run"), **settings)
@@ -120,7 +120,7 @@ def test_the_next_record_stands_in_for_one_that_cannot_be_read(uri, tmp_path):
     assert [record.number for record in told.at_step(1).skipped] == [4, 5]
 
 
-def test_what_is_no_ledger_is_refused(tmp_path):
+def test_invalid_ledgers_are_refused(tmp_path):
     for text in (None, "{", json.dumps({"version": 9}), json.dumps({"version": 2, "steps": 3})):
         if text is not None:
             (tmp_path / LEDGER_FILE).write_text(text)
@@ -131,15 +131,15 @@ def test_what_is_no_ledger_is_refused(tmp_path):
 # --- Losses ---
 
 
-def test_what_was_kept_is_read_again(tmp_path):
-    """By random runs that are killed, go on from any step that was saved, and save at any time."""
+def test_kept_losses_are_read_again(tmp_path):
+    """Use random runs that are killed, resume from any saved step, and save at any time."""
     for seed in range(30):
         random, folder = np.random.default_rng(seed), str(tmp_path / f"{seed}")
         expected: dict[int, dict[int, list[float]]] = {0: {}, 1: {}}
         for worker, kept in expected.items():
             saved, log, unsaved = [0], LossLog(folder, worker=worker), {}
             for _ in range(random.integers(1, 5)):
-                if random.random() < 0.7:  # a new process; else one that goes back by itself
+                if random.random() < 0.7:  # a new process; else the same one resumes
                     log, unsaved = LossLog(folder, worker=worker), {}
                 start = int(random.choice(saved))
                 for step in range(start, start + random.integers(1, 90)):
@@ -167,7 +167,7 @@ def test_what_was_kept_is_read_again(tmp_path):
                 assert found == {n: values for n, values in kept.items() if n in within}
 
 
-def test_little_is_held_where_nobody_saves(tmp_path, monkeypatch):
+def test_few_losses_are_held_without_saving(tmp_path, monkeypatch):
     monkeypatch.setattr(recording, "_MOST_KEPT", 1000)
     monkeypatch.setattr(recording, "_MOST_WAITING", 10)
     log = LossLog(str(tmp_path), worker=3)

@@ -1,4 +1,4 @@
-"""Going on after a crash, with Keras's BackupAndRestore and with tf.train.Checkpoint."""
+"""Resuming after a crash, with Keras's BackupAndRestore and with tf.train.Checkpoint."""
 
 import contextlib
 import itertools
@@ -25,7 +25,7 @@ def uri(tmp_path, write_dataset) -> str:
 
 
 def fit(uri: str, backup: str, *, save_freq: str | int, crash_after: int | None) -> list[list[int]]:
-    """Trains; returns the ids of the batches that the model saw, up to the crash."""
+    """Train; return the ids of the batches that the model got, up to the crash."""
     seen: list[list[int]] = []
 
     def note(features: dict, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -64,7 +64,7 @@ def fit(uri: str, backup: str, *, save_freq: str | int, crash_after: int | None)
 @pytest.mark.parametrize(
     ("save_freq", "crash_after", "saved_after"), [("epoch", 30, 23), (5, 32, 30)]
 )
-def test_keras_goes_on_with_the_batch_after_the_last_one_saved(
+def test_keras_resumes_after_the_last_saved_batch(
     uri, tmp_path, save_freq, crash_after, saved_after
 ):
     whole = fit(uri, str(tmp_path / "whole"), save_freq="epoch", crash_after=None)
@@ -79,19 +79,19 @@ def test_keras_goes_on_with_the_batch_after_the_last_one_saved(
 
 
 def told_by_ledger(folder: str) -> list[list[int]]:
-    """The records of each step; their numbers are their ids."""
+    """Return the records of each step; their numbers are their ids."""
     run = RunLedger(folder)
     steps = map(run.at_step, range(run.summary().steps))
     return [sorted(row.record.number for row in step.rows) for step in steps]
 
 
-def test_what_is_no_state_is_refused(tmp_path):
+def test_invalid_states_are_refused(tmp_path):
     (tmp_path / "input_state.json").write_text("{")
     with pytest.raises(trainer_utils.ConfigError, match=r"^state: expected a token"):
         trainer_utils.load_state(str(tmp_path))
 
 
-def test_a_checkpoint_of_a_training_loop_holds_the_place(uri, tmp_path):
+def test_a_checkpoint_of_a_training_loop_has_the_position(uri, tmp_path):
     options = {"features": "id", "batch_size": 4, "repeat": 3, "seed": 6}
     whole = [b.tolist() for b in trainer_utils.input_fn(uri, **options).as_numpy_iterator()]
 
@@ -110,7 +110,7 @@ def test_a_checkpoint_of_a_training_loop_holds_the_place(uri, tmp_path):
     assert run(17) + run(3) + run(None) == whole
 
 
-def test_what_keras_would_cut_short_is_refused(uri, tmp_path):
+def test_an_epoch_that_keras_would_shorten_is_refused(uri, tmp_path):
     train = trainer_utils.input_fn(uri, batch_size=2, features="x", label="x", state=3)
     model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
     model.compile(optimizer="sgd", loss="mse")

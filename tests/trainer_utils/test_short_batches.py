@@ -1,6 +1,6 @@
-"""What `input_fn` gives replicas of short batches, and from a token on.
+"""Short batches of `input_fn` on several replicas, and from a token on.
 
-Any number of workers is tried in `frameworks/test_same_batches.py` and `tests/faults`.
+`frameworks/test_same_batches.py` and `tests/faults` try any number of workers.
 """
 
 import itertools
@@ -24,7 +24,7 @@ FEATURES = {
 
 @pytest.fixture(scope="session")
 def write_ids(write_dataset, photos):
-    """Writes so many numbered records in each shard, with a list as long as the number's rest."""
+    """Return a function that writes numbered records, with lists of varying lengths, in shards."""
     jpegs = [tf.io.encode_jpeg(photo).numpy() for photo in photos[:3]]
 
     def write(folder, sizes: list[int]) -> str:
@@ -43,11 +43,11 @@ def write_ids(write_dataset, photos):
 
 @pytest.fixture(scope="module")
 def of_53(tmp_path_factory, write_ids) -> str:
-    """53 records in four shards, one of them empty."""
+    """Write 53 records in four shards, one of them empty."""
     return write_ids(tmp_path_factory.mktemp("small"), [30, 0, 1, 22])
 
 
-# --- Whatever the elements are made of ---
+# --- Elements of all kinds ---
 
 
 def unchanged(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -74,7 +74,7 @@ KINDS: dict[str, dict[str, Any]] = {
         ("text", "train[:17]", "balance", 2, 2, [[2, 2, 2, 2], [2, 3, 2, 2]]),
     ],
 )
-def test_short_batches_of_any_kind_are_shared_out(
+def test_short_batches_of_any_kind_are_divided(
     of_53, kind, split, remainder, workers, replicas, sizes
 ):
     seen = []
@@ -95,7 +95,7 @@ def test_short_batches_of_any_kind_are_shared_out(
     assert sorted(seen) == list(range(int(split[7:-1])))
 
 
-def test_what_came_before_is_not_read(tmp_path, write_ids):
+def test_records_before_the_token_are_not_read(tmp_path, write_ids):
     uri = write_ids(tmp_path, [10] * 4)
     for path in sorted((tmp_path / "Split-train").iterdir())[:2]:
         path.write_bytes(bytes(path.stat().st_size))
@@ -114,7 +114,7 @@ def token_of(uri: str, workers: int, step: int, **options: Any) -> str:
     return input_fn(uri, input_context=context, **options).state(step).to_json()
 
 
-def test_what_is_no_token_of_this_version_is_refused(of_53):
+def test_invalid_tokens_are_refused(of_53):
     token = json.loads(token_of(of_53, 4, 3, batch_size=8))
     wrong = [{"version": version} for version in (1, 4, None)]
     wrong += [{"step": step} for step in (-1, 7, 1.5)] + [{"epoch": "1"}, {"surprise": 1}]
@@ -125,10 +125,10 @@ def test_what_is_no_token_of_this_version_is_refused(of_53):
                 use(of_53, batch_size=8, state=form(state))
 
 
-# --- Single examples, and what is made of them ---
+# --- Single examples, and derived datasets ---
 
 
-def test_what_does_not_count_its_steps_is_refused_where_steps_are_to_be_kept(of_53, tmp_path):
+def test_datasets_without_step_counts_are_refused(of_53, tmp_path):
     mapped = input_fn(of_53, features="id").map(lambda ids: ids)
     with pytest.raises(ConfigError, match=r"^dataset: expected that of input_fn"):
         trainer_utils.InputBackup(mapped, str(tmp_path))

@@ -1,4 +1,4 @@
-"""Misspelt settings are refused with the name that was meant, before anything is opened."""
+"""Misspelt settings are refused with the intended name, before anything is opened."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ CALLS = {
 }
 
 
-def test_a_misspelt_setting_is_refused_with_the_one_that_was_meant():
+def test_a_misspelt_setting_gets_a_suggestion():
     for call in CALLS.values():
         with pytest.raises(ConfigError, match=r"'BatchSize'.* Did you mean 'batch_size'\?$"):
             call(BatchSize=8)
@@ -33,7 +33,7 @@ NAMES = [field.name for field in dataclasses.fields(InputOptions)]
 
 
 @given(st.sampled_from(NAMES), st.data())
-def test_a_letter_more_or_less_is_told(name, data):
+def test_a_missing_or_extra_letter_gets_a_suggestion(name, data):
     place = data.draw(st.integers(0, len(name) - 1))
     letters = st.sampled_from([name[:place] + name[place + 1 :], name[:place] + "x" + name[place:]])
     wrong = data.draw(letters)

@@ -1,4 +1,4 @@
-"""Where long work is: shown on a terminal, and nowhere else."""
+"""The progress of long work: shown on a terminal only."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ print("done")
 def test_steps_share_the_terminal_and_leave_nothing_behind():
     status, printed = run_on_a_terminal(NESTED)
     assert status == 0
-    shown, _, after = printed.rpartition("\x1b[2K")  # the last line that is wiped
+    shown, _, after = printed.rpartition("\x1b[2K")  # the last line that is erased
     for part in ("Converting", "[red]Images", "25%", "53 MB/s [b]", "50%"):
         assert part in shown
     assert "Converting" not in after
@@ -52,7 +52,7 @@ def test_a_pipe_gets_nothing():
     assert (done.stdout, done.stderr) == ("done\n", "")
 
 
-def test_an_error_ends_the_display_and_goes_on():
+def test_an_error_ends_the_display_and_propagates():
     status, printed = run_on_a_terminal(
         'with show_step("Failing"):\n    wait()\n    raise KeyError("inside")\n'
     )

@@ -1,4 +1,4 @@
-"""Records that are whole and that a decoder refuses: an error with their name, or skipped."""
+"""Intact records that a decoder rejects: an error with their name, or skipped."""
 
 import itertools
 from pathlib import Path
@@ -22,7 +22,7 @@ GOOD = [encode(part, subsampling=0) for part in PARTS]
 
 
 def _441(pixels: np.ndarray) -> bytes:
-    """A JPEG of four rows of luma for each of colour, made of 4:1:1 of an image as wide as high."""
+    """Return a 4:4:1 JPEG, made of a 4:1:1 JPEG of a square image."""
     import simplejpeg
 
     data = bytearray(simplejpeg.encode_jpeg(pixels, colorsubsampling="411"))
@@ -64,7 +64,7 @@ def test_a_jpeg_of_an_unusual_subsampling_is_read(write_dataset, tmp_path, image
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_an_error_names_the_record_whatever_its_decoder_raises(write_dataset, tmp_path, bad):
+def test_any_error_of_a_decoder_names_the_record(write_dataset, tmp_path, bad):
     uri = _write(write_dataset, tmp_path, [*GOOD[:8], bad, *GOOD[9:]])
     for shuffle in (True, False):
         with pytest.raises(CorruptShardError, match="00001-of-00002") as caught:
@@ -82,7 +82,7 @@ def test_an_error_names_the_record_whatever_its_decoder_raises(write_dataset, tm
         (iterate, {"pre_batching_callback": dict}),
     ],
 )
-def test_others_stand_in_for_what_cannot_be_decoded(write_dataset, tmp_path, read, settings):
+def test_other_records_replace_undecodable_ones(write_dataset, tmp_path, read, settings):
     images = list(GOOD)
     images[1:6] = BAD
     uri = _write(write_dataset, tmp_path, images)
@@ -101,7 +101,7 @@ def test_others_stand_in_for_what_cannot_be_decoded(write_dataset, tmp_path, rea
     assert {number for _, number in batches.unreadable} == {1, 2, 3, 4, 5}
 
 
-def test_sounds_and_values_that_do_not_fit_are_skipped_too(write_dataset, tmp_path, our_messages):
+def test_bad_clips_and_values_are_skipped_too(write_dataset, tmp_path, our_messages):
     extra = {"encoding": "wav", "sample_rate": 8000, "channels": 1}
     features = {
         "audio": Feature(type="string", extra=extra),
@@ -141,7 +141,7 @@ def _no_memory_of_opencv() -> Exception:
         (MemoryError, "simplejpeg.decode_jpeg", {"batch_size": None}),
     ],
 )
-def test_a_lack_of_memory_is_no_records_fault(
+def test_a_lack_of_memory_is_not_blamed_on_a_record(
     write_dataset, tmp_path, monkeypatch, make, decoder, size
 ):
     uri = _write(write_dataset, tmp_path / "data", GOOD)

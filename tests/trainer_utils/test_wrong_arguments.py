@@ -1,4 +1,4 @@
-"""Whatever an argument is given: a batch, or an error of ours that names the argument."""
+"""For any value of an argument: a batch, or our error that names the argument."""
 
 import dataclasses
 import itertools
@@ -45,7 +45,7 @@ WRONG: dict[str, Any] = {
 }
 BASE = {"batch_size": 4, "image_size": (8, 8), "label": "label", "features": ["image"]}
 GROUPS = {"labels": LabelOptions, "cache": CacheOptions, "image": ImageOptions, "pack": PackOptions}
-OWN_FOLDER = ("cache", "folder")  # where a text is the name of a folder that is made
+OWN_FOLDER = ("cache", "folder")  # a string here names a folder to create
 TEXTS = ("a text", "a text with NUL")
 
 
@@ -64,7 +64,7 @@ def make_plan(artifact_uri: Any, split: Any = "train", **arguments: Any) -> None
 
 
 def answers(call: Any, uri: str, name: str, arguments: dict[str, Any]) -> None:
-    """The call works, or raises an error of ours."""
+    """Assert that the call works, or raises a TfxShardsError."""
     for value in WRONG:
         if name in OWN_FOLDER and value in TEXTS:
             continue
@@ -99,7 +99,7 @@ def test_groups(uri, group):
         answers(call, uri, field.name, {})
 
 
-def test_a_value_that_is_not_allowed_is_named():
+def test_an_invalid_value_is_named():
     wrong: dict[str, tuple[Any, ...]] = {
         "batch_size": (0, -1, True, 1.5, "64"),
         "image_size": ((0, 8), (8, -8), (8, 8.0), (8, 8, 3), 224),
@@ -130,7 +130,7 @@ def test_a_value_that_is_not_allowed_is_named():
     assert InputOptions(audio_seconds=3600).audio_seconds == 3600
 
 
-def test_what_is_no_setting_of_a_group():
+def test_unknown_settings_of_a_group_are_named():
     for options in (*GROUPS.values(), InputOptions):
         with refusing("batchsize"):
             options(batchsize=3)
@@ -160,7 +160,7 @@ def test_the_error_names_the_argument(uri, arguments, setting):
         read(**{"artifact_uri": uri, "batch_size": 4, "image_size": (8, 8), **arguments})
 
 
-def test_state_of_what_is_no_step(uri):
+def test_state_of_an_invalid_step(uri):
     batches = iterate(uri, "train", features="label")
     for value in ("2", None, -1, 2.0, True):
         with refusing("step"):
@@ -168,7 +168,7 @@ def test_state_of_what_is_no_step(uri):
 
 
 class TestSizes:
-    """What no memory holds is refused before anything is read, as the setting's fault."""
+    """Inputs too large for memory are refused before reading, naming the setting."""
 
     @pytest.fixture(autouse=True)
     def machine(self, monkeypatch):
@@ -187,17 +187,17 @@ class TestSizes:
             ({"pack": {"length": 2**31 - 1}}, "pack"),
         ],
     )  # fmt: skip
-    def test_that_are_too_large(self, uri, settings, setting):
+    def test_too_large_sizes_are_refused(self, uri, settings, setting):
         with refusing(setting):
             iterate(uri, "train", **{"batch_size": 11, **settings})
 
     @pytest.mark.parametrize(
         "settings",
         [
-            {"features": "label", "batch_size": 10**12},  # of which 11 rows there are
+            {"features": "label", "batch_size": 10**12},  # the dataset has 11 rows
             {"features": "image", "image_size": (1000, 1000), "batch_size": 11},
             {"features": "label", "shuffle": 10**18},
         ],
     )
-    def test_that_are_large(self, uri, settings):
+    def test_large_settings_of_small_inputs_work(self, uri, settings):
         iterate(uri, "train", **settings)

@@ -1,4 +1,4 @@
-"""Runs AudioExampleGen's executor, and reads what it wrote with TensorFlow's own reader."""
+"""Run AudioExampleGen's executor, and read its output with TensorFlow's reader."""
 
 import functools
 import json
@@ -13,14 +13,14 @@ run = functools.partial(runs.run, Executor)
 
 
 def convert(files: dict[str, bytes], tmp_path: Path, **properties: Any) -> dict[str, Any]:
-    """Runs the executor on files, to `out`; returns the manifest."""
+    """Run the executor on files, with the output in `out`, and return the manifest."""
     run(write_tree(tmp_path / "in", files), tmp_path / "out", **properties)
     runs.check_law(tmp_path / "out")
     return runs.manifest_of(tmp_path / "out")
 
 
 def by_name(uri: Path) -> dict[str, dict[str, Any]]:
-    """The single values of every example, by filename."""
+    """Return the values of every example by filename, without lists."""
     return {name: {**row, "split": split} for name, (split, row) in runs.by_filename(uri).items()}
 
 

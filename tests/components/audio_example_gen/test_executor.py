@@ -1,4 +1,4 @@
-"""AudioExampleGen through its executor: what it publishes, read by TensorFlow's own reader."""
+"""AudioExampleGen's executor: its output, read by TensorFlow."""
 
 import io
 from collections import Counter
@@ -17,7 +17,7 @@ FRAMES = 400
 FEATURES = {"audio", "sample_rate", "num_frames", "filename"}
 
 
-def test_an_example_holds_the_sound_its_sizes_its_name_and_its_label(tmp_path):
+def test_example_has_audio_sizes_name_and_label(tmp_path):
     files = {
         "train/a/1.wav": wav(1),
         "train/a/2.flac": wav(2, kind="FLAC", rate=16_000, channels=2, frames=320),
@@ -38,7 +38,7 @@ def test_an_example_holds_the_sound_its_sizes_its_name_and_its_label(tmp_path):
     assert found["train/a/1.wav"]["audio"] == files["train/a/1.wav"]
 
 
-def test_sample_rate_makes_all_alike(tmp_path):
+def test_sample_rate_resamples_all_clips(tmp_path):
     rates = [8000, 16_000, 44_100, 22_050]
     files = {f"{rate}.wav": wav(1, rate=rate, frames=rate // 10) for rate in rates}
     manifest = convert(files, tmp_path, sample_rate=16_000)
@@ -65,7 +65,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize("case", SIZES)
-def test_the_features_say_what_all_sounds_have_in_common(tmp_path, case):
+def test_features_describe_the_common_properties_of_clips(tmp_path, case):
     sizes, common = SIZES[case]
     files = {f"{n}.wav": wav(n, **size) for n, size in enumerate(sizes)}
     convert(
@@ -81,8 +81,8 @@ def test_the_features_say_what_all_sounds_have_in_common(tmp_path, case):
 
 
 @pytest.mark.parametrize(("column", "path"), [("audio", ""), ("speech", "{}.wav"), ("audio", None)])
-def test_sounds_may_be_in_the_parquet_file_itself(tmp_path, column, path):
-    """As bytes, or as Hugging Face has them, with paths or without."""
+def test_clips_may_be_inside_a_parquet_file(tmp_path, column, path):
+    """Store clips as bytes, or as Hugging Face's structs with or without paths."""
     rows, expected = [], {}
     for n in range(5):
         value = wav(n) if path == "" else {"bytes": wav(n), "path": path and path.format(n)}
@@ -104,7 +104,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("target_shard_bytes", [1, 1 << 20], ids=["many shards", "one shard"])
-def test_every_bad_sound_is_a_line_of_the_rejects(tmp_path, target_shard_bytes):
+def test_every_bad_clip_is_a_reject(tmp_path, target_shard_bytes):
     files, codes = {}, {}
     for split in ("train", "test"):
         files |= {f"{split}/a/{name}": data for name, (data, _) in BAD.items()}
@@ -118,13 +118,13 @@ def test_every_bad_sound_is_a_line_of_the_rejects(tmp_path, target_shard_bytes):
     assert manifest["rejects"] == Counter(codes.values())
 
 
-def test_a_codec_that_cannot_be_sought_in_does_not_end_the_run(tmp_path):
+def test_codec_that_cannot_seek_does_not_end_the_run(tmp_path):
     files = {"gsm.wav": wav(1, subtype="GSM610", frames=3200), "1.wav": wav(2)}
     convert(files, tmp_path, max_reject_fraction=0.5)
     assert "1.wav" in by_name(tmp_path / "out")
 
 
-def test_datum_reads_it(tmp_path):
+def test_datum_reads_the_dataset(tmp_path):
     from datum.reader import load
 
     names = [

@@ -1,4 +1,4 @@
-"""Photos cut to tiles, and the ways in which copies of a picture come about."""
+"""Tiles of photos, and typical modified copies of an image."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tests.make import encode
 
 
 def cut_tiles(side: int) -> list[Image.Image]:
-    """All whole tiles of both of scikit-learn's photos, none of which overlap."""
+    """Return all whole tiles of both of scikit-learn's photos, without overlap."""
     return [
         Image.fromarray(photo[y : y + side, x : x + side])
         for photo in load_sample_images().images
@@ -27,7 +27,7 @@ def png(image: Image.Image) -> bytes:
 
 
 def copies_of(image: Image.Image) -> Iterator[tuple[str, bytes]]:
-    """Copies of a picture by the ways in which they are made, at several strengths."""
+    """Yield typical modified copies of an image at several strengths, each with its description."""
     width, height = image.size
     for quality in (30, 50, 75):
         yield f"quality {quality}", jpeg(image, quality)
@@ -46,7 +46,7 @@ def copies_of(image: Image.Image) -> Iterator[tuple[str, bytes]]:
 
 
 def cropped(image: Image.Image, left: float, top: float) -> Image.Image:
-    """Return the image without a tenth of its width and height, from a corner on."""
+    """Return nine tenths of the image in each direction, from the given fractions on."""
     width, height = image.size
     box = (left * width, top * height, (left + 0.9) * width, (top + 0.9) * height)
     return image.crop(tuple(map(round, box)))

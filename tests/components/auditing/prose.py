@@ -1,4 +1,4 @@
-"""Texts that people wrote: the paragraphs of Python's own manual, as `help()` shows it."""
+"""Human-written texts: the paragraphs of Python's own manual, as shown by `help()`."""
 
 import functools
 import random
@@ -16,12 +16,12 @@ def _all() -> list[str]:
 
 
 def paragraphs(count: int) -> list[str]:
-    """So many different ones, in an order that does not follow their places."""
+    """Return `count` different paragraphs in random order."""
     return random.Random(7).sample(_all(), count)
 
 
 def altered(text: str, share: float, rng: random.Random) -> str:
-    """A text of which a share of the words, at least one, is gone, doubled or another one."""
+    """Return the text with a share of its words, at least one, removed, doubled or replaced."""
     words = text.split()
     for place in sorted(rng.sample(range(len(words)), max(1, int(len(words) * share))))[::-1]:
         words[place : place + 1] = rng.choice([[], [words[place]] * 2, [f"w{rng.random()}"[:8]]])

@@ -1,4 +1,4 @@
-"""What is planted in a dataset is found, by name; nothing else is."""
+"""Test that an audit finds the planted problems of a dataset, by name, and nothing else."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def tiles() -> list[Image.Image]:
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory, write_dataset, tiles) -> str:
-    """Twelve photos to train, six to evaluate, of two classes; and what is amiss."""
+    """Write 12 training and 6 evaluation photos of two classes, plus copies and bad photos."""
     train = [photo(f"t{n}.jpg", jpeg(tile), n % 2) for n, tile in enumerate(tiles[:12])]
     held = [photo(f"e{n}.jpg", jpeg(tile), n % 2) for n, tile in enumerate(tiles[12:18])]
     copies = dict(copies_of(tiles[3]))
@@ -72,18 +72,18 @@ PLANTED = {
 }
 
 
-def test_what_is_planted_is_found_by_name(audit):
+def test_planted_problems_are_found_by_name(audit):
     for kind, expected in PLANTED.items():
         assert names(audit, kind) == expected
         assert audit.counts[kind] == len(expected)
     assert {*PLANTED, "missing_class"} <= {*audit.counts} <= {*KINDS}
-    assert not {"label_shift", "size_shift"} & {*audit.counts}  # of equal shares and sizes
+    assert not {"label_shift", "size_shift"} & {*audit.counts}  # shares and sizes are equal
     (found,) = [one for one in audit.findings if one.kind == "missing_class"]
     assert found.splits == ("eval",)
     assert "'2'" in found.detail
 
 
-def test_records_are_named_and_findings_refused_by_kind(audit):
+def test_records_are_named_and_check_raises_by_kind(audit):
     (found,) = [one for one in audit.findings if one.kind == "label_conflict"]
     places = [(r.split, r.number, r.label) for r in found.records]
     assert places == [("train", 1, "1"), ("train", 13, "0")]
@@ -94,7 +94,7 @@ def test_records_are_named_and_findings_refused_by_kind(audit):
         audit.check(["leakge"])
 
 
-def test_few_are_listed_and_a_label_that_no_dataset_has_is_refused(photos, audit):
+def test_most_limits_the_list_and_an_unknown_label_raises(photos, audit):
     short = audit_dataset(photos, most=0)
     assert short.counts == audit.counts
     assert not short.findings
@@ -116,7 +116,7 @@ def sentences(words: str, count: int, length: int, seed: int) -> list[str]:
     return [" ".join(random.choice(list(words), length)) for _ in range(count)]
 
 
-def test_texts_that_leak_or_shift_are_found(tmp_path, write_dataset):
+def test_leaked_and_shifted_texts_are_found(tmp_path, write_dataset):
     train = sentences("abcdefghijklmnopqrstuvwxyz", 120, 14, 0)
     held = sentences("αβγδεζηθικλμνξοπρστυφχψω", 60, 40, 1)
     held[7] = train[5].upper().replace("A", "B") + "."
@@ -126,9 +126,7 @@ def test_texts_that_leak_or_shift_are_found(tmp_path, write_dataset):
     assert {"length_shift", "vocabulary_shift"} <= set(audit.counts)
 
 
-def test_sounds_are_compared_by_their_bytes_and_records_with_an_image_by_that(
-    tmp_path, write_dataset, tiles
-):
+def test_clips_compare_by_bytes_and_images_take_precedence(tmp_path, write_dataset, tiles):
     spoken = [{"a": [b"spoken"], "audio": [f"RIFF....WAVE{n}".encode()]} for n in range(3)]
     rows = [{**spoken[n], "id": [i]} for n, i in ((0, b"a"), (1, b"b"), (1, b"c"), (2, b"d"))]
     features = {name: Feature(type="string") for name in ("a", "audio", "image", "id")}
@@ -145,7 +143,7 @@ def test_sounds_are_compared_by_their_bytes_and_records_with_an_image_by_that(
     assert names(audit_dataset(str(uri)), "near_duplicates") == [{"a", "b"}]
 
 
-def test_a_dataset_is_compared_with_an_earlier_one(tmp_path, write_dataset):
+def test_dataset_is_compared_with_an_earlier_one(tmp_path, write_dataset):
     same = sentences("abcdefghijklmnopqrstuvwxyz", 200, 30, 3)
     longer = sentences("abcdefghijklmnopqrstuvwxyz", 200, 90, 4)
     old = text_dataset(tmp_path / "old", write_dataset, same, same[:50])
@@ -155,7 +153,7 @@ def test_a_dataset_is_compared_with_an_earlier_one(tmp_path, write_dataset):
     assert not audit_dataset(old, against=old).counts.get("length_shift")
 
 
-def test_an_empty_split_and_records_without_anything_are_no_harm(tmp_path, write_dataset):
+def test_empty_split_and_records_without_media_are_audited(tmp_path, write_dataset):
     splits = {"train": [[{"x": [1.0]}, {"x": [2.0]}, {"x": [1.0]}]], "eval": [[]]}
     uri = write_dataset(tmp_path / "numbers", splits, {"x": Feature(type="float")})
     audit = audit_dataset(str(uri))

@@ -1,4 +1,4 @@
-"""Distances of samples, against scipy's tests."""
+"""Test distances of samples against scipy's tests."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ stats = pytest.importorskip("scipy.stats")
 @pytest.mark.parametrize(
     ("offset", "size"), [(0.0, 5), (3.0, 5), (0.5, 100), (0.0, 2000), (0.05, 2000), (0.5, 2000)]
 )
-def test_numbers_are_compared_as_kolmogorov_and_smirnov_do(offset, size):
+def test_distance_of_numbers_is_the_kolmogorov_smirnov_one(offset, size):
     random = np.random.default_rng(size)
     one, other = random.normal(size=size), random.normal(offset, size=2 * size)
     found = distance_of_numbers(one, other)
@@ -25,7 +25,7 @@ def test_numbers_are_compared_as_kolmogorov_and_smirnov_do(offset, size):
 
 
 @pytest.mark.parametrize("moved", [0, 30, 300])
-def test_counts_are_compared_as_pearson_does(moved):
+def test_distance_of_counts_agrees_with_the_chi_square_test(moved):
     one, other = {"a": 500, "b": 300, "c": 200}, {"a": 500 - moved, "b": 300, "c": 200 + moved}
     test = stats.chi2_contingency([[*one.values()], [*other.values()]])
     found = distance_of_counts(one, other)
@@ -33,13 +33,13 @@ def test_counts_are_compared_as_pearson_does(moved):
     assert not found or found == pytest.approx(moved / 1000)
 
 
-def test_too_few_to_say_is_no_shift():
+def test_too_few_values_are_no_shift():
     for one, other in (({}, {}), ({"a": 1}, {}), ({"a": 1}, {"b": 1})):
         assert distance_of_counts(one, other) == 0
     assert distance_of_numbers([], [1.0]) == 0
 
 
-def test_total_variation_is_half_of_what_shares_differ_by():
+def test_total_variation_is_half_the_difference_of_shares():
     labels = {"a": 3, "b": 1}
     assert total_variation(labels, {"a": 1, "b": 1}) == 0.25
     assert total_variation(labels, labels) == 0

@@ -1,4 +1,4 @@
-"""Copies of images and texts are found, others are not: by Pillow and Jaccard's index."""
+"""Test that copies of images and texts are found, against Pillow and Jaccard's index."""
 
 import itertools
 import random
@@ -23,7 +23,7 @@ from tests.make import encode
 
 
 @pytest.mark.parametrize("made", [jpeg, png])
-def test_brightness_and_size_are_pillows(made):
+def test_brightness_and_size_equal_pillows(made):
     image = cut_tiles(213)[2].resize((500, 375))
     look = look_at_image(made(image))
     assert (look.height, look.width) == (375, 500)
@@ -33,12 +33,12 @@ def test_brightness_and_size_are_pillows(made):
     assert np.abs(sketch["thumbnail"] - np.asarray(whole, int)).mean() < 3
 
 
-def test_pixels_are_looked_at_as_a_file_of_them():
+def test_pixels_give_the_same_look_as_their_file():
     image = cut_tiles(213)[2]
     assert look_at_pixels(np.asarray(image)) == look_at_image(png(image))
 
 
-def test_every_mode_is_looked_at_and_what_is_no_image_has_no_look():
+def test_every_image_mode_has_a_look_and_other_data_has_not():
     for mode in ("1", "L", "LA", "P", "RGBA", "CMYK", "I;16"):
         image = Image.new("L", (10, 300), 0).convert("RGB" if mode == "CMYK" else "L")
         assert look_at_image(encode(image.convert(mode), "TIFF")).height == 300
@@ -52,7 +52,7 @@ def groups_of(images: list[bytes]) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("side", [213, 107])
-def test_planted_copies_are_found_and_others_are_not(side):
+def test_copies_of_images_are_found_and_no_others(side):
     images, owners = [], []
     tiles = [tile for tile in cut_tiles(side) if look_at_image(jpeg(tile)).contrast > 12]  # no sky
     for owner, tile in enumerate(tiles):
@@ -96,7 +96,7 @@ def groups_of_texts(texts: list[str]) -> list[int]:
 
 
 def true_groups(texts: list[str]) -> list[int]:
-    """The first of those that every two texts' indices connect."""
+    """Return for each text the first text that it is connected to by Jaccard's index."""
     members = []
     for text in texts:
         words = split_words(text)
@@ -113,7 +113,7 @@ def true_groups(texts: list[str]) -> list[int]:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.08])
-def test_texts_with_a_few_other_words_are_found_and_no_others(share):
+def test_texts_with_a_few_changed_words_are_found(share):
     rng = random.Random(0)
     own = paragraphs(500)
     texts = [*own, *(altered(text, share, rng) for text in own)]
@@ -124,7 +124,7 @@ def test_texts_with_a_few_other_words_are_found_and_no_others(share):
     assert all(truth[n] == truth[found[n]] for n in range(1000))
 
 
-def test_many_texts_made_of_one_pattern_are_told_apart_from_others():
+def test_many_texts_of_one_template_are_grouped_correctly():
     numbers = [f"invoice {n} of customer {n * 7919} over {n * 31} pounds" for n in range(2000)]
     kept = " ".join(f"k{n}" for n in range(40))
     groups = groups_of_texts([*numbers, *(f"{kept} and {n}" for n in range(2000)), "x", "X!", "y"])
@@ -133,14 +133,14 @@ def test_many_texts_made_of_one_pattern_are_told_apart_from_others():
     assert len({*groups[:2000]}) == 2000
 
 
-def test_texts_without_words_are_like_no_other():
+def test_texts_without_words_are_not_similar():
     assert groups_of_texts(["…", "!", "", "…"]) == [0, 1, 2, 3]
 
 
 STRANGE = ["Ünïcode STRASSE straße ﬁne", "\ud800 b \x00c", "x" * 70_000, "😀 smile", "a_b c-d e.f"]
 
 
-def test_a_sketch_does_not_depend_on_what_stands_beside_it():
+def test_sketch_does_not_depend_on_the_other_texts():
     words = [split_words(text) for text in (*paragraphs(50), "", *STRANGE)]
     together = sketch_texts(words)
     alone = [sketch_texts([some]) for some in words]
@@ -148,7 +148,7 @@ def test_a_sketch_does_not_depend_on_what_stands_beside_it():
     assert together.members.tolist() == [n for one in alone for n in one.members.tolist()]
 
 
-def test_letters_of_scripts_without_spaces_are_words():
+def test_characters_of_scripts_without_spaces_are_words():
     for text, words in (
         ("The CAT, sat!", ["the", "cat", "sat"]),
         ("Straße ﬁn", ["strasse", "fin"]),

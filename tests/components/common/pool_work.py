@@ -1,4 +1,4 @@
-"""What processes are given to do in tests."""
+"""Functions that tests run in other processes."""
 
 import ctypes
 import gc
@@ -21,7 +21,7 @@ def square(number: int) -> int:
 
 
 def describe(_: object) -> tuple[int, list[str], int]:
-    """The process's id, which large libraries it has, what its garbage collector never looks at."""
+    """Return the process's id, its large libraries, and the number of frozen objects."""
     time.sleep(0.05)
     return os.getpid(), [name for name in HEAVY if name in sys.modules], gc.get_freeze_count()
 
@@ -35,14 +35,14 @@ def exit_at_once(status: int) -> None:
 
 
 def stay(folder: str) -> None:
-    """Leaves its id, and then holds the interpreter's lock, as a library may."""
+    """Write the process's id, and then hold the interpreter's lock, as a library may."""
     Path(folder, str(os.getpid())).touch()
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     ctypes.PyDLL(None).sleep(600)
 
 
 def leave(place: tuple[str, int]) -> tuple[int, Shard]:
-    """Leaves a line for each call."""
+    """Write a line for each call."""
     with open(place[0], "a") as stream:
         stream.write(f"{place[1]}\n")
     return place[1] ** 2, SHARD

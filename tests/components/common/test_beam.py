@@ -1,4 +1,4 @@
-"""Beam's arguments reach Beam as they were given, and what goes to workers is found by its name."""
+"""Beam's arguments reach Beam unchanged, and functions for workers are pickled by name."""
 
 import re
 import subprocess
@@ -15,12 +15,12 @@ from components.tfx.executor import LocalFirstBeamExecutor
 from tests.components.runs import run
 from trainer_utils.format import DatasetError
 
-IMAGE = "--sdk_container_image=registry/image:1"  # so that TFX does not pack itself for workers
+IMAGE = "--sdk_container_image=registry/image:1"  # otherwise TFX packages itself for workers
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "engines.md"
 
 
 def documented() -> list[str]:
-    """The arguments that the documentation gives for Dataflow."""
+    """Return the arguments for Dataflow in the documentation."""
     (block,) = re.findall(
         r"```python\n(beam_pipeline_args = .*?)```", DOCUMENTATION.read_text(), re.DOTALL
     )
@@ -34,7 +34,7 @@ DATAFLOW = [*documented(), "--dry_run=True"]
 
 @pytest.fixture(autouse=True)
 def without_pytests_arguments(monkeypatch):
-    monkeypatch.setattr(sys, "argv", sys.argv[:1])  # TFX parses them together with Beam's
+    monkeypatch.setattr(sys, "argv", sys.argv[:1])  # TFX would parse them with Beam's
 
 
 def context(arguments: list[Any], folder: Path) -> BaseBeamExecutor.Context:
@@ -69,7 +69,7 @@ def pipeline_of(arguments: list[str], folder: Path) -> beam.Pipeline:
     ],
     ids=["flink", "portable", "dataflow", "prism"],
 )
-def test_arguments_reach_beam_as_they_are(tmp_path, monkeypatch, arguments):
+def test_arguments_reach_beam_unchanged(tmp_path, monkeypatch, arguments):
     given: list[list[str]] = []
     make = beam.Pipeline
 
@@ -84,11 +84,13 @@ def test_arguments_reach_beam_as_they_are(tmp_path, monkeypatch, arguments):
     assert argv[: len(arguments)] == arguments
     added = argv[len(arguments) :]
     assert {a for a in added if not a.startswith("tfx_")} == {"--labels", "--no_save_main_session"}
-    assert type(made.runner).__name__ in arguments[0] + arguments[1]  # which Beam took, and checked
+    assert (
+        type(made.runner).__name__ in arguments[0] + arguments[1]
+    )  # the runner that Beam chose and checked
 
 
 def test_workers_start_without_importing_tfx_or_tensorflow():
-    # Importing them takes some five seconds, and a worker is a process for each job.
+    # Importing them takes about 5 s, and each job starts a new worker process.
     modules = "common.beam, components.common.tasks, components.balancing.parts"
     code = (
         f"import sys, components.{modules}\n"
@@ -99,9 +101,9 @@ def test_workers_start_without_importing_tfx_or_tensorflow():
     assert shown.strip() == "[]"
 
 
-def test_dataflow_takes_the_whole_job_and_a_run_that_made_nothing_is_an_error(tmp_path):
+def test_dataflow_dry_run_takes_the_job_and_raises(tmp_path):
     (tmp_path / "table.csv").write_text("text,label\n" + "word word,1\n" * 50)
-    # A dry run makes the description of the job, and runs it nowhere.
+    # A dry run writes the description of the job without running it.
     with pytest.raises(DatasetError, match="expected the part 'inspect-000000', got none"):
         run(TextExecutor, tmp_path / "table.csv", tmp_path / "out", beam_args=DATAFLOW)
     assert list((tmp_path / "out").iterdir()) == []

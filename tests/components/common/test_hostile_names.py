@@ -1,4 +1,4 @@
-"""Whatever things are called: nothing is written elsewhere, no line is forged, and all is good."""
+"""Hostile names never write elsewhere or forge lines, and the dataset is valid."""
 
 import json
 import os
@@ -24,7 +24,7 @@ UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069
 
 @pytest.fixture(scope="module")
 def labelled(tmp_path_factory) -> Path:
-    """A dataset with a vocabulary for each of the columns, balanced, and its schema."""
+    """Return the folder of a dataset with a vocabulary per column, its balancing and schema."""
     root = tmp_path_factory.mktemp("deep") / "down" / "here" / "below"
     (root / "in").mkdir(parents=True)
     with (root / "in/t.jsonl").open("w") as stream:
@@ -38,7 +38,7 @@ def labelled(tmp_path_factory) -> Path:
     return root
 
 
-def test_nothing_is_written_outside_whatever_a_column_is_called(labelled):
+def test_column_names_never_write_outside_the_output(labelled):
     assert {path.name for path in labelled.iterdir()} == {"in", "out", "balanced", "schema"}
     above = labelled.parents[2]
     assert {path.name for path in above.iterdir()} == {"down"}
@@ -49,7 +49,7 @@ def test_nothing_is_written_outside_whatever_a_column_is_called(labelled):
         assert len(list((labelled / name / "vocab").iterdir())) == len(COLUMNS)
 
 
-def test_every_vocabulary_is_found_again_by_its_features_name(labelled):
+def test_every_vocabulary_is_found_by_its_feature_name(labelled):
     for name in ("out", "balanced"):
         vocabularies = open_dataset(str(labelled / name)).vocabularies
         assert set(vocabularies) == set(COLUMNS)
@@ -59,7 +59,7 @@ def test_every_vocabulary_is_found_again_by_its_features_name(labelled):
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory) -> Path:
-    """Photos, some of them bad, in folders whose names would drive a terminal."""
+    """Write photos, some of them bad, in folders with control characters in their names."""
     base = tmp_path_factory.mktemp("photos")
     names = ["a\x1b[2Jb", "c\nError: forged", "d\u2028e", "f\x07", "\u202eg", "h\x9b31m", "i\rj"]
     for place, name in enumerate(names):
@@ -73,8 +73,10 @@ def photos(tmp_path_factory) -> Path:
     return base
 
 
-def test_rejects_with_such_names_are_lines_of_their_own_and_the_dataset_is_good(photos, tmp_path):
-    steps.convert(str(photos), str(tmp_path / "out"), ImageSettings(max_reject_fraction=0.9))
+def test_rejects_with_hostile_names_are_separate_lines(photos, tmp_path):
+    steps.convert(
+        str(photos), str(tmp_path / "out"), ImageSettings(layout="folder", max_reject_fraction=0.9)
+    )
     text = (tmp_path / "out/rejects.jsonl").read_text("utf-8")
     assert len(text.splitlines()) == 8
     assert not UNPRINTABLE.search(text)
@@ -84,13 +86,13 @@ def test_rejects_with_such_names_are_lines_of_their_own_and_the_dataset_is_good(
     assert found.is_good, str(found)
 
 
-def test_no_command_passes_such_names_on(photos, labelled, tmp_path):
+def test_no_command_prints_hostile_names_unescaped(photos, labelled, tmp_path):
     from click.testing import CliRunner
 
     from pipelines.cli.app import app
 
     uri = tmp_path / "out\x1b[2J\nError: forged"
-    steps.convert(str(photos), str(uri), ImageSettings(max_reject_fraction=0.9))
+    steps.convert(str(photos), str(uri), ImageSettings(layout="folder", max_reject_fraction=0.9))
     commands = ("inspect", "verify", "plan --workers 2 --batch-size 2", "doctor", "show", "diff")
     for where in (str(uri), str(labelled / "balanced"), str(uri / "gone\u2028\x07")):
         for command in commands:

@@ -1,4 +1,4 @@
-"""What a step writes down of itself and of what it read."""
+"""The lineage that a step records: its settings and its inputs."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_settings_are_plain_and_without_passwords():
         assert b"secret" not in origin.to_json().encode()
 
 
-def test_all_datasets_on_the_way_are_told_each_once(tmp_path, write_dataset):
+def test_lineage_lists_each_ancestor_once(tmp_path, write_dataset):
     rows = [[{"label": [1]}]]
     raw, others = (
         open_dataset(write_dataset(tmp_path / name, {"train": rows * count}, {}))

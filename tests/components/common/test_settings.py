@@ -37,7 +37,7 @@ each = pytest.mark.parametrize("settings", ALL, ids=lambda settings: settings.__
 
 
 def arguments_of(settings):
-    """One value other than the default for each setting; classes differ in some of them."""
+    """Return a value other than the default for each setting of a class."""
     arguments = {name: OTHER_THAN_DEFAULT[name] for name in settings.argument_names()}
     if settings in (TextSettings, AudioSettings):
         arguments["encoding"] = "latin-1"
@@ -48,7 +48,7 @@ def arguments_of(settings):
 
 
 @each
-def test_every_value_comes_back_from_the_execution_properties(settings):
+def test_values_survive_the_execution_properties(settings):
     arguments = arguments_of(settings)
     properties = settings.to_properties(arguments)
     assert [*properties] == [*settings.argument_names()]
@@ -63,7 +63,7 @@ def test_every_value_comes_back_from_the_execution_properties(settings):
 
 
 @each
-def test_kubeflows_empty_values_and_numbers_mean_what_they_mean(settings):
+def test_empty_values_and_numbers_of_kubeflow_are_converted(settings):
     empty = {bool: False, int: 0, float: 0.0, str: ""}
     declared = settings_of(settings)
     given = {
@@ -72,7 +72,7 @@ def test_kubeflows_empty_values_and_numbers_mean_what_they_mean(settings):
         if one.is_optional or one.is_collection
     }
     assert without_empty(settings, {**given, "more": [], "other": 0}) == {"other": 0}
-    texts = {name: "" for name in given}  # of a RuntimeParameter with the default ""
+    texts = {name: "" for name in given}  # as from a RuntimeParameter with the default ""
     assert settings.from_properties(texts) == settings()
     numbers = {
         name: float(value)
@@ -83,7 +83,7 @@ def test_kubeflows_empty_values_and_numbers_mean_what_they_mean(settings):
     assert settings.from_properties(numbers) == settings.from_arguments(whole)
 
 
-def test_num_shards_is_json_or_a_number_of_kubeflows():
+def test_num_shards_is_json_or_a_kubeflow_number():
     for given, num_shards in (
         (None, None),
         ("", None),
@@ -95,7 +95,7 @@ def test_num_shards_is_json_or_a_number_of_kubeflows():
         assert BalancerSettings.from_properties({"num_shards": given}).num_shards == num_shards
 
 
-def test_a_property_that_holds_no_such_value_is_refused():
+def test_property_with_an_invalid_value_is_refused():
     for settings, name, value in (
         *((TextSettings, name, "x,y") for name in ("columns", "file_roots", "vocabulary")),
         *((BalancerSettings, "num_shards", one) for one in ("many", "{", '"8"', "1.5", "-1", 0.5)),
@@ -109,7 +109,7 @@ def test_a_property_that_holds_no_such_value_is_refused():
 _NO_FLAGS, _NO_COUNTS = ["yes", 2, None, [True]], [-1, "x", 1.5, True]
 WRONG = {  # settings: values that no component takes
     **dict.fromkeys(("deduplicate", "keep_shards", "keep_text", "lowercase"), _NO_FLAGS),
-    **dict.fromkeys(("shuffle", "stratify", "tfds"), _NO_FLAGS),
+    **dict.fromkeys(("follow_links", "shuffle", "stratify", "tfds"), _NO_FLAGS),
     **dict.fromkeys(("max_chars", "min_chars", "most", "resize_shorter_side"), _NO_COUNTS),
     **{name: [0, *_NO_COUNTS] for name in ("sample_rate", "sample_records", "shard_multiple")},
     "quality": [0, 101, *_NO_COUNTS],
@@ -124,6 +124,7 @@ WRONG = {  # settings: values that no component takes
     "compression": ["zip", "GZIP", None, 1],
     "max_reject_fraction": ["1%", -0.1, 1.1, None, True],
     "file_roots": ["folder", [1], [""], 3],
+    "ignore": ["*.json", [1], [""], 3],
     "orientation": ["aply", None, True],
     "frames": ["last", None, 1],
     "encoding": ["jpeg2000", None, 8],
@@ -156,7 +157,7 @@ WRONG = {  # settings: values that no component takes
     "fail_on": [["leekage"], "leakage"],
     "label": [""],
 }
-TOGETHER = [  # settings that are allowed, but not beside others
+TOGETHER = [  # settings that exclude each other
     (ImageSettings, "resize_shorter_side", {"encoding": "raw"}),
     (TextSettings, "header", {"header": False}),
     (TextSettings, "lowercase", {"lowercase": True, "columns": {"a": "image"}}),
@@ -169,7 +170,7 @@ TOGETHER = [  # settings that are allowed, but not beside others
 
 
 @each
-def test_each_wrong_value_is_refused_by_the_name_of_its_setting(settings):
+def test_each_wrong_value_is_refused_with_its_setting(settings):
     for name in settings.argument_names():
         values = WRONG[name]
         assert values
@@ -188,7 +189,7 @@ def test_settings_that_exclude_each_other_are_refused_by_name():
         assert error.value.setting == name
 
 
-def test_a_manifest_holds_no_path_of_the_settings():
+def test_manifest_has_no_paths_of_the_settings():
     settings = ImageSettings(file_roots=["/photos"], vocabulary=["cat", "dog"])
     assert "/photos" not in json.dumps(settings.for_manifest())
     assert settings.for_manifest()["vocabulary"] == {"label": 2}

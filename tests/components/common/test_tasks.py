@@ -1,4 +1,4 @@
-"""One call a task, wherever it is made: results come back, and no process is left behind."""
+"""Each task is called once on any runner: results come back, and no process is left behind."""
 
 import importlib
 import os
@@ -24,7 +24,7 @@ from tests.docs.markdown import REPOSITORY
 from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, InputError
 from trainer_utils.writing.publishing import working_folder
 
-# By its bare name: to a fresh process, `tests` may be what some installed package has left.
+# Imported by its bare name: in a new process, `tests` may be the folder of an installed package.
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 import pool_work as work  # noqa: E402
@@ -63,7 +63,7 @@ def runner(request, monkeypatch):
         yield runner
 
 
-def test_results_come_in_order_and_what_is_there_is_not_made_again(
+def test_results_are_in_order_and_finished_tasks_are_reused(
     runner, workspace, tmp_path, our_messages
 ):
     logging.set_verbosity(logging.INFO)
@@ -82,7 +82,7 @@ def test_results_come_in_order_and_what_is_there_is_not_made_again(
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_an_error_comes_home_as_it_was(runner, workspace, error):
+def test_error_is_raised_unchanged(runner, workspace, error):
     given = [Task(name, error) for name in "ab"]
     with pytest.raises(type(error)) as found:
         map_tasks(work.raise_it, given, workspace=workspace, runner=runner)
@@ -91,7 +91,7 @@ def test_an_error_comes_home_as_it_was(runner, workspace, error):
         assert "in raise_it" in str(found.value.__cause__)
 
 
-def test_a_store_that_other_processes_do_not_see_keeps_calls_here(monkeypatch):
+def test_in_memory_store_keeps_calls_in_this_process(monkeypatch):
     monkeypatch.setattr(processes, "_WORTH_SECONDS", 0.0)
     monkeypatch.setattr(processes, "usable_cores", lambda: 4)
     with Runner() as runner:
@@ -99,14 +99,14 @@ def test_a_store_that_other_processes_do_not_see_keeps_calls_here(monkeypatch):
         assert runner.count(9, Cost(process_bytes=1), ["/tmp", "memory://out"]) == 1
 
 
-def test_a_worker_that_does_not_see_the_folder_is_refused_by_name(tmp_path):
+def test_worker_that_does_not_see_the_folder_raises(tmp_path):
     call = tasks.Call(work.leave, str(tmp_path / "elsewhere"), frozenset(), None)
     with pytest.raises(ConfigError, match="share"):
         call(Task("a", (str(tmp_path / "calls"), 1)))
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_result_that_would_run_code_is_not_read(tmp_path):
+def test_result_that_would_run_code_is_not_read(tmp_path):
     class Hostile:
         def __reduce__(self):
             return os.system, ("true",)
@@ -117,7 +117,7 @@ def test_a_result_that_would_run_code_is_not_read(tmp_path):
             read_plain(str(tmp_path / "result"))
 
 
-def test_a_result_of_plain_values_arrays_and_classes_of_ours_is_read(tmp_path):
+def test_result_of_plain_values_arrays_and_results_is_read(tmp_path):
     value = {"rows": np.arange(5), "one": np.float64(2), "shard": work.SHARD}
     path = tmp_path / "result"
     path.write_bytes(pickle.dumps(value))
@@ -126,14 +126,14 @@ def test_a_result_of_plain_values_arrays_and_classes_of_ours_is_read(tmp_path):
     assert (read["one"], read["shard"]) == (2.0, value["shard"])
 
 
-def test_every_named_type_of_results_exists():
+def test_each_listed_result_type_exists():
     for module, names in tasks._RESULT_TYPES.items():
         for name in names:
             found = getattr(importlib.import_module(module), name)
             assert (found.__module__, found.__qualname__) == (module, name)
 
 
-def test_a_class_of_ours_that_is_no_result_is_not_read(tmp_path):
+def test_other_class_of_this_package_is_not_read(tmp_path):
     for value in (Task("a", 1), Cost(), Pool(""), DatasetError):
         path = tmp_path / "result"
         path.write_bytes(pickle.dumps(value))
@@ -144,7 +144,7 @@ def test_a_class_of_ours_that_is_no_result_is_not_read(tmp_path):
             read_plain(str(path))
 
 
-def test_a_task_that_somebody_replaced_is_not_read(workspace):
+def test_replaced_task_file_is_not_read(workspace):
     call = tasks.Call(work.square, workspace, frozenset(), None)
     written = call.write_task(Task("a", 3))
     Path(workspace, "tasks/a").write_bytes(pickle.dumps(Task("a", 4)))
@@ -152,7 +152,7 @@ def test_a_task_that_somebody_replaced_is_not_read(workspace):
         call.make_named(written)
 
 
-def test_an_error_of_a_task_that_succeeded_later_is_not_reported(workspace, tmp_path):
+def test_error_of_a_task_that_succeeded_later_is_not_reported(workspace, tmp_path):
     call = tasks.Call(work.fail_once, workspace, frozenset(), None)
     first, second = call.write_task(Task("a", str(tmp_path))), call.write_task(Task("b", "none"))
     with pytest.raises(DatasetError, match="the first time"):
@@ -172,16 +172,16 @@ def test_errors_of_an_earlier_run_are_not_reported(workspace):
             map_tasks(work.raise_it, [task], workspace=workspace, runner=runner)
 
 
-def test_cores_memory_and_work_bound_the_processes(monkeypatch):
+def test_cores_memory_and_work_limit_the_processes(monkeypatch):
     monkeypatch.setattr(processes, "usable_cores", lambda: 4)
     for most, parts, seconds, free, expected in (
-        (0, 100, 60.0, 100 * GIB, 4),  # as many as cores, which is four here
+        (0, 100, 60.0, 100 * GIB, 4),  # as many as the four cores
         (1, 100, 60.0, 100 * GIB, 1),
-        (9, 100, 60.0, 100 * GIB, 9),  # as many as are allowed, whatever cores there are
-        (0, 2, 60.0, 100 * GIB, 2),  # no more than there is to do
+        (9, 100, 60.0, 100 * GIB, 9),  # as many as allowed, even with fewer cores
+        (0, 2, 60.0, 100 * GIB, 2),  # no more than tasks
         (0, 0, 60.0, 100 * GIB, 1),
-        (0, 100, 0.5, 100 * GIB, 1),  # small work is done alone
-        (0, 100, 60.0, 4 * GIB, 2),  # each may need a GiB, of half of what is free
+        (0, 100, 0.5, 100 * GIB, 1),  # short work takes one process
+        (0, 100, 60.0, 4 * GIB, 2),  # each may need 1 GiB, of half the free memory
         (0, 100, 60.0, 0, 1),
     ):
         monkeypatch.setattr(processes, "free_memory", lambda free=free: free)
@@ -212,13 +212,13 @@ def wait_until_none_is_there(ids: list[int]) -> None:
     pytest.fail(f"still there: {[p for p in ids if is_there(p)]}")
 
 
-def test_results_come_in_the_order_of_arguments(pool, capfd):
+def test_pool_results_are_in_the_order_of_arguments(pool, capfd):
     assert pool.map(work.square, range(20), 3) == [n * n for n in range(20)]
     out, _ = capfd.readouterr()
     assert "what a library prints" not in out
 
 
-def test_processes_have_no_large_library_and_serve_call_after_call(pool):
+def test_processes_are_light_and_are_reused(pool):
     import tensorflow as tf  # noqa: F401  this process has it
 
     ids = set()
@@ -237,13 +237,13 @@ def test_processes_have_no_large_library_and_serve_call_after_call(pool):
     ("call", "number", "said"),
     [(work.end_itself, 9, "SIGKILL.*num_workers=1"), (work.exit_at_once, 7, "status 7")],
 )
-def test_a_process_that_is_killed_is_an_error_that_says_so(pool, call, number, said):
+def test_killed_process_is_an_error(pool, call, number, said):
     with pytest.raises(DatasetError, match=said):
         pool.map(call, [number] * 3, 2)
     assert pool.map(work.square, [3], 2) == [9]
 
 
-# A script without a guard round its main part; SIGINT is what Ctrl-C sends.
+# A script without an `if __name__` guard; SIGINT is the signal of Ctrl-C.
 SCRIPT = """
     import sys
     from components.common.processes import Pool
@@ -255,7 +255,7 @@ SCRIPT = """
 
 @pytest.fixture
 def script(tmp_path):
-    """A parent with two processes at work, and their ids."""
+    """Start a parent with two busy processes, and return their ids."""
     (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
     ids = tmp_path / "ids"
     ids.mkdir()

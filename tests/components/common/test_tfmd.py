@@ -1,4 +1,4 @@
-"""Datum's features to TFMD and back, and the other way round, without loss."""
+"""Datum's features survive conversion to TFMD and back, and TFMD's to Datum."""
 
 import itertools
 
@@ -30,10 +30,10 @@ OTHERS = (
 )
 
 
-def test_schemas_come_back_from_datums_json():
+def test_schemas_round_trip_through_datums_json():
     schema = schema_pb2.Schema()
     for number, parts in enumerate(itertools.product(KINDS, SHAPES, PRESENCES, OTHERS)):
-        if "value_count" not in parts[3] or not parts[1]:  # one of a kind
+        if "value_count" not in parts[3] or not parts[1]:  # at most one of each kind
             text_format.Parse(" ".join(parts), schema.feature.add(name=f"f{number}"))
     text = render_features(features_from_schema(parse_schema(render_schema(schema), path="x")))
     back = schema_from_features(parse_features(text, path="x"))
@@ -41,7 +41,7 @@ def test_schemas_come_back_from_datums_json():
 
 
 @pytest.mark.parametrize("kind", [schema_pb2.STRUCT, schema_pb2.TYPE_UNKNOWN])
-def test_a_type_that_datum_has_not_is_refused_by_feature(kind):
+def test_type_unknown_to_datum_is_refused_with_its_feature(kind):
     schema = schema_pb2.Schema()
     schema.feature.add(name="nested", type=kind)
     with pytest.raises(DatasetError, match="feature 'nested': expected INT, FLOAT or BYTES"):

@@ -1,4 +1,4 @@
-"""Who writes into an output folder: one run at a time, and never over the files of others."""
+"""Only one run at a time writes into an output folder, and never over unknown files."""
 
 import contextlib
 import contextvars
@@ -35,7 +35,7 @@ from trainer_utils.format import (
 from trainer_utils.storage import exists
 from trainer_utils.writing.publishing import working_folder, write_shard
 
-SECONDS = 60  # after which the other process counts as hanging
+SECONDS = 60  # another process that takes longer hangs
 REPOSITORY = Path(__file__).parents[3]
 OTHER = """
 import sys
@@ -85,7 +85,7 @@ def labels_of(uri: str) -> list[int]:
 
 @contextlib.contextmanager
 def another_run(uri: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that has begun to write there, and fails once its input is closed."""
+    """Start a process that writes there, and fails once its input is closed."""
     with subprocess.Popen(
         [sys.executable, "-c", OTHER, uri],
         cwd=REPOSITORY,
@@ -104,7 +104,7 @@ def another_run(uri: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture(params=["folder without locks", "store"])
 def unlocked(request, tmp_path, monkeypatch) -> str:
-    """Where there are no locks."""
+    """Return an output folder without locks."""
 
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
@@ -114,7 +114,7 @@ def unlocked(request, tmp_path, monkeypatch) -> str:
     return f"memory://{uuid.uuid4().hex}/out" if request.param == "store" else str(tmp_path / "out")
 
 
-def test_a_second_run_is_refused_and_the_first_loses_nothing(tmp_path):
+def test_second_run_is_refused_and_the_first_loses_nothing(tmp_path):
     uri = str(tmp_path / "out")
     with another_run(uri) as first:
         before = sorted(tmp_path.rglob("*"))
@@ -123,12 +123,12 @@ def test_a_second_run_is_refused_and_the_first_loses_nothing(tmp_path):
             run(uri, [1])
         assert refused.value.path == uri
         with pytest.raises(ZeroDivisionError), run_in(uri):
-            raise ZeroDivisionError  # such as of its plan, before it begins to write
+            raise ZeroDivisionError  # such as while planning, before it writes
         assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, None])
-def test_a_run_begins_where_another_was_killed_or_failed(tmp_path, end):
+def test_run_starts_after_another_was_killed_or_failed(tmp_path, end):
     uri = str(tmp_path / "out")
     with another_run(uri) as first:
         if end is None:
@@ -140,7 +140,7 @@ def test_a_run_begins_where_another_was_killed_or_failed(tmp_path, end):
     assert labels_of(uri) == [1, 2]
 
 
-def test_without_locks_the_later_run_is_whole_and_the_earlier_one_ends_with_an_error(unlocked):
+def test_without_locks_the_earlier_of_two_runs_fails(unlocked):
     refused = pytest.raises(DatasetError, match=rf"{re.escape(unlocked)}.*another run")
     with refused, run_in(unlocked):
         start_working(unlocked)
@@ -151,11 +151,11 @@ def test_without_locks_the_later_run_is_whole_and_the_earlier_one_ends_with_an_e
             with pytest.raises(DatasetError, match=f"another run, process {os.getpid()} on "):
                 earlier.run(publish, unlocked, later)
             publish(unlocked, later)
-        publish(unlocked, later)  # of the earlier one, when the later one is done
+        publish(unlocked, later)  # the earlier run, after the later one is done
     assert labels_of(unlocked) == [4, 5]
 
 
-def test_without_locks_a_run_that_fails_leaves_what_the_later_one_writes(unlocked):
+def test_without_locks_a_failed_run_keeps_the_later_ones_files(unlocked):
     later, ends = contextvars.Context(), contextlib.ExitStack()
     fails = pytest.raises(ZeroDivisionError)
     with fails, run_in(unlocked):
@@ -169,7 +169,7 @@ def test_without_locks_a_run_that_fails_leaves_what_the_later_one_writes(unlocke
     assert labels_of(unlocked) == [9]
 
 
-def test_what_is_left_beside_is_taken_over_from_a_run_of_the_same_key_that_is_over(tmp_path):
+def test_results_of_a_finished_run_with_the_same_key_are_reused(tmp_path):
     first, second = str(tmp_path / "1"), str(tmp_path / "2")
     with run_in(first):
         start_working(first, key="k")
@@ -186,7 +186,7 @@ def test_what_is_left_beside_is_taken_over_from_a_run_of_the_same_key_that_is_ov
         assert (tmp_path / "4/.tfx-shards-tmp/results/a").exists()
 
 
-def test_a_disk_that_fails_to_keep_a_file_leaves_no_manifest(tmp_path, monkeypatch):
+def test_failed_fsync_leaves_no_manifest(tmp_path, monkeypatch):
     def fail(descriptor):
         raise OSError(5, "Input/output error")
 
@@ -207,7 +207,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("state", ["nothing", "a whole dataset", "a killed run"])
-def test_files_of_others_are_named_and_nothing_is_touched(tmp_path, state):
+def test_unknown_files_are_named_and_not_touched(tmp_path, state):
     for number, other in enumerate(OTHERS):
         check_it_is_left(tmp_path / f"{number}", other, state)
 
@@ -228,9 +228,7 @@ def check_it_is_left(uri: Path, other: str, state: str) -> None:
 
 
 @pytest.mark.parametrize("before", ["nothing", "a dataset"])
-def test_a_run_that_is_killed_anywhere_leaves_what_the_next_knows_for_its_own(
-    tmp_path, monkeypatch, before
-):
+def test_next_run_recognises_files_of_a_killed_run(tmp_path, monkeypatch, before):
     uri, left = tmp_path / "out", -1
     run(str(tmp_path / "whole"), [1, 2], shards=2)
     if before == "a dataset":

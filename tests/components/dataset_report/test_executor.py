@@ -1,4 +1,4 @@
-"""DatasetReport in a pipeline: one page, with TFX's own statistics and schema beside the sample."""
+"""Test DatasetReport in a pipeline: one page, with the statistics and schema of TFX."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def words(page: Page) -> str:
     return " ".join(page.text.split())
 
 
-def test_the_page_has_the_figures_of_tfdv(dataset, tmp_path):
+def test_page_has_the_figures_of_tfdv(dataset, tmp_path):
     shards = str(dataset / "Split-train/data_tfrecord*")
     found = tfdv.generate_statistics_from_tfrecord(shards)
     path = tmp_path / "statistics/Split-train/FeatureStats.pb"
@@ -61,7 +61,7 @@ def test_the_page_has_the_figures_of_tfdv(dataset, tmp_path):
     assert not page.all("script")
 
 
-def test_statistics_that_are_none_are_refused_and_nothing_is_written(dataset, tmp_path):
+def test_invalid_statistics_raise_and_write_nothing(dataset, tmp_path):
     path = tmp_path / "statistics/Split-train/FeatureStats.pb"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff\xff")
@@ -71,7 +71,7 @@ def test_statistics_that_are_none_are_refused_and_nothing_is_written(dataset, tm
     assert not list((tmp_path / "report").iterdir())
 
 
-def test_a_schema_that_disagrees_is_a_finding(dataset, tmp_path):
+def test_schema_that_contradicts_the_data_is_a_finding(dataset, tmp_path):
     (tmp_path / "schema").mkdir()
     for name, finding in (("score", "agrees with the examples"), ("scores", "'score'")):
         schema = schema_pb2.Schema()

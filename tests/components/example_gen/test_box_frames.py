@@ -1,4 +1,4 @@
-"""Boxes and label maps of photos that EXIF rotates, with Pillow's rotation as the truth."""
+"""Test boxes and label maps of photos that EXIF rotates, against Pillow's rotation."""
 
 import io
 import json
@@ -72,9 +72,9 @@ def assert_box_covers_the_block(out):
 )
 @pytest.mark.parametrize("shape", SIZES)
 @pytest.mark.parametrize("frame", ["displayed", "stored"])
-def test_a_box_covers_its_object_in_either_frame(tmp_path, orientation, shape, frame, pixels):
+def test_box_covers_its_object_in_either_frame(tmp_path, orientation, shape, frame, pixels):
     data, stored = rotated_photo(SIZES[shape], orientation)
-    # A tool that writes the size of the stored pixels, whatever its boxes are drawn on.
+    # The JSON always has the size of the stored pixels, also if boxes refer to the displayed image.
     box = BOX if frame == "displayed" else red_box(stored)
     base = write(tmp_path / "in", data, coco_of(box, stored.size))
     convert(base, tmp_path / "out", box_frame=frame, orientation=pixels)
@@ -82,14 +82,14 @@ def test_a_box_covers_its_object_in_either_frame(tmp_path, orientation, shape, f
 
 
 @pytest.mark.parametrize("orientation", [5, 6, 7, 8])
-def test_the_displayed_size_says_that_boxes_are_displayed(tmp_path, orientation):
+def test_displayed_size_implies_boxes_in_the_displayed_frame(tmp_path, orientation):
     data, _ = rotated_photo(SIZES["upright"], orientation)
     base = write(tmp_path / "in", data, coco_of(BOX, SIZES["upright"]))
     convert(base, tmp_path / "out")
     assert_box_covers_the_block(tmp_path / "out")
 
 
-def test_a_box_outside_the_stored_pixels_is_of_the_displayed_image(tmp_path):
+def test_box_outside_the_stored_pixels_is_in_displayed_frame(tmp_path):
     data, stored = rotated_photo((60, 80), 6)
     base = write(tmp_path / "in", data, coco_of((12, 40, 42, 78), stored.size))
     convert(base, tmp_path / "out")
@@ -98,7 +98,7 @@ def test_a_box_outside_the_stored_pixels_is_of_the_displayed_image(tmp_path):
 
 
 @pytest.mark.parametrize("shape", SIZES)
-def test_an_unknown_frame_is_a_reject_with_the_setting(tmp_path, shape):
+def test_ambiguous_frame_is_rejected_with_the_setting(tmp_path, shape):
     data, stored = rotated_photo(SIZES[shape], 6)
     base = write(tmp_path / "in", data, coco_of(BOX, stored.size))
     with pytest.raises(InputError, match=r"BOX_FRAME.*--box-frame displayed") as error:
@@ -106,7 +106,7 @@ def test_an_unknown_frame_is_a_reject_with_the_setting(tmp_path, shape):
     assert "box_frame='stored' (--box-frame stored)" in str(error.value)
 
 
-def test_a_frame_that_only_the_setting_says_is_counted(tmp_path):
+def test_frame_given_only_by_the_setting_is_counted(tmp_path):
     data, stored = rotated_photo((80, 80), 6)
     base = write(tmp_path / "in", data, coco_of(BOX, stored.size))
     manifest = convert(base, tmp_path / "out", box_frame="displayed")
@@ -116,7 +116,7 @@ def test_a_frame_that_only_the_setting_says_is_counted(tmp_path):
 @pytest.mark.parametrize("orientation", [2, 5, 6, 8])
 @pytest.mark.parametrize("frame", ["displayed", "stored"])
 @pytest.mark.parametrize("shape", SIZES)
-def test_a_label_map_fits_its_photo(tmp_path, orientation, frame, shape):
+def test_label_map_is_rotated_with_its_photo(tmp_path, orientation, frame, shape):
     data, stored = rotated_photo(SIZES[shape], orientation)
     view = stored if frame == "stored" else ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
     pixels = np.asarray(view.convert("RGB")).astype(int)

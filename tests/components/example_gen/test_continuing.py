@@ -1,4 +1,4 @@
-"""A conversion that is killed goes on: the same bytes, at most one shard a process made again."""
+"""Test that a killed conversion resumes with the same bytes and rewrites one shard per process."""
 
 import random
 import shutil
@@ -11,7 +11,7 @@ from PIL import Image
 from tests.components.killed_runs import begin, digests_at, finish, inodes_at, kill_at
 
 PROCESSES = 2
-# Slowly, so that a kill comes in between, without TFX.
+# Long enough for a kill in the middle, and without TFX.
 SCRIPT = """
 import sys, time
 from absl import logging
@@ -68,7 +68,7 @@ def whole(bases, tmp_path_factory) -> dict[str, tuple[dict[str, str], str]]:
 @pytest.mark.parametrize(
     ("kind", "goes_on_in"), [("images", "the same folder"), ("texts", "another one beside it")]
 )
-def test_a_killed_conversion_goes_on(bases, whole, tmp_path, kind, goes_on_in):
+def test_killed_conversion_resumes(bases, whole, tmp_path, kind, goes_on_in):
     uri, digests = tmp_path / "1", whole[kind][0]
     wanted = random.Random(kind + goes_on_in).randrange(2, len(digests) - 4)
     before = kill_at(run(kind, bases[kind], uri), uri, shards=wanted)
@@ -83,7 +83,7 @@ def test_a_killed_conversion_goes_on(bases, whole, tmp_path, kind, goes_on_in):
     assert len(made_again) <= PROCESSES
 
 
-def test_what_is_left_of_other_inputs_is_not_taken(bases, whole, tmp_path):
+def test_leftovers_of_other_inputs_are_not_reused(bases, whole, tmp_path):
     base, uri = tmp_path / "in", tmp_path / "out"
     shutil.copytree(bases["images"], base)
     kill_at(run("images", base, uri), uri, shards=3)

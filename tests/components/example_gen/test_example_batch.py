@@ -1,4 +1,4 @@
-"""Batches of examples against the protocol buffer library, TensorFlow's parser and its reader."""
+"""Test batches of examples against the protobuf library and TensorFlow's parser and reader."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ Table = tuple[list[dict[str, list[Any]]], dict[str, Any]]
 
 @st.composite
 def tables(draw) -> Table:
-    """Rows of lists, and the same as Arrow arrays; some of these are slices of longer ones."""
+    """Draw rows of lists and the equal Arrow arrays, including slices of longer arrays."""
     rows = draw(st.integers(0, 8))
     columns: dict[str, Any] = {}
     values: dict[str, list[list[Any]]] = {}
@@ -45,32 +45,35 @@ def tables(draw) -> Table:
 
 
 def as_list(value: Any) -> list[Any]:
-    """What an example keeps: nothing of a null, and bytes of a text."""
+    """Return the values that an example stores: none for a null, bytes for a string."""
     parts = [] if value is None else value if isinstance(value, list) else [value]
     return [part.encode() if isinstance(part, str) else part for part in parts]
 
 
 def by_protobuf(features: dict[str, list[Any]]) -> bytes:
-    """By the library, a feature at a time: its versions order the features in different ways."""
+    """Serialize an example with the protobuf library, one feature at a time.
+
+    Versions of the library order the features of a map differently.
+    """
     entries = b""
     for name in sorted(features, key=str.encode):
         if features[name]:
             values = {LISTS[type(features[name][0])]: {"value": features[name]}}
             one = tf.train.Features(feature={name: tf.train.Feature(**values)})
             entries += one.SerializeToString()
-    # A message in field 1 is the same bytes as a string there.
+    # A message in field 1 has the same bytes as a string in field 1.
     return tf.train.BytesList(value=[entries]).SerializeToString() if entries else b""
 
 
 @given(tables())
-def test_examples_are_the_bytes_of_the_protocol_buffer_library(table):
+def test_examples_equal_the_protobuf_librarys_bytes(table):
     rows, columns = table
     assert encode_batch(columns).to_pylist() == [by_protobuf(row) for row in rows]
 
 
-# Every width of the lengths that stand before a text, its list, its feature and its map entry.
+# Every width of the length prefix of a string, its list, its feature and its map entry.
 @pytest.mark.parametrize("around", [0, 127, 16_384, 2_097_151])
-def test_lengths_of_every_width_are_encoded(around):
+def test_length_prefixes_of_every_width_are_encoded(around):
     sizes = [max(0, around + step) for step in range(-24, 2)]
     texts = [b"x" * size for size in sizes]
     lists = [[text, b""] for text in texts] if around < 1 << 20 else [[b""]] * len(texts)

@@ -1,4 +1,4 @@
-"""The split and order of files are those of their keyed hashes; by group, and by class."""
+"""Test that keyed hashes decide the split and order of files, also by group and by class."""
 
 import collections
 import hashlib
@@ -20,7 +20,7 @@ def entry(name: str, *values: object, split: str | None = None) -> Entry:
 
 
 def listing(labels: list, *, splits: dict[int, str] | None = None, **columns: list) -> InputTable:
-    """Entries `0.jpg`, `1.jpg` and so on."""
+    """Return a table of the entries `0.jpg`, `1.jpg` and so on."""
     entries = [
         entry(f"{n}.jpg", label, *(of[n] for of in columns.values()), split=(splits or {}).get(n))
         for n, label in enumerate(labels)
@@ -34,7 +34,7 @@ def plan(given: InputTable, partition: Partition | None = None, **settings: obje
 
 
 def entries_of(made) -> dict[str, list[Entry]]:
-    """The entries of each split, in order."""
+    """Return the entries of each split, in order."""
     found = collections.defaultdict(list)
     for task in made.tasks:
         found[task.argument.name.split] += task.argument.entries
@@ -42,7 +42,7 @@ def entries_of(made) -> dict[str, list[Entry]]:
 
 
 def hash_of(identity: str, purpose: str, *, seed: int) -> int:
-    """Of 128 bits, by the standard library alone."""
+    """Compute a keyed hash of 128 bits with the standard library only."""
     key = seed.to_bytes(8, "little", signed=True)
     digest = hashlib.blake2b(
         identity.encode("utf-8", "surrogateescape"),
@@ -56,7 +56,7 @@ def hash_of(identity: str, purpose: str, *, seed: int) -> int:
 @pytest.mark.parametrize(
     ("seed", "shares"), [(0, (2, 1)), (-7, (1, 1)), (2**63 - 1, (2**31 - 1, 2**31 - 1, 5))]
 )
-def test_a_file_is_in_the_split_of_its_hash_and_at_the_place_of_another(seed, shares):
+def test_hashes_of_the_name_decide_split_and_order(seed, shares):
     names = ("train", "eval", "test")[: len(shares)]
     made = plan(
         listing(["cat"] * 200),
@@ -84,7 +84,7 @@ def test_equal_values_of_a_column_share_the_split_of_their_hash():
     assert len({entry.values[1] for entry in found["train"]}) > 1
 
 
-def test_a_split_that_some_name_takes_no_others_but_by_hash():
+def test_named_split_receives_only_the_files_that_name_it():
     made = plan(listing(["cat"] * 50, splits={number: "mine" for number in range(0, 50, 2)}))
     by_split = {split: {e.name for e in entries} for split, entries in entries_of(made).items()}
     assert by_split["mine"] == {f"{number}.jpg" for number in range(0, 50, 2)}
@@ -92,7 +92,7 @@ def test_a_split_that_some_name_takes_no_others_but_by_hash():
     assert made.splits == ("train", "eval", "mine")
 
 
-def test_lists_of_labels_keep_none_apart_from_no_labels():
+def test_missing_label_list_differs_from_an_empty_one():
     entries = [entry("a", None), entry("b", ("dog", "ant")), entry("c", ())]
     made = plan(InputTable.of(entries, columns=LISTS_OF_LABELS))
     found = [one for entries in entries_of(made).values() for one in entries]
@@ -100,7 +100,7 @@ def test_lists_of_labels_keep_none_apart_from_no_labels():
     assert made.unread() == []
 
 
-def test_a_list_with_one_unknown_label_is_rejected_for_it():
+def test_label_list_with_an_unknown_label_is_rejected():
     entries = [entry("a", ("dog", "emu")), entry("b", ("dog",))]
     given = InputTable.of(entries, columns=LISTS_OF_LABELS)
     made = plan(given, vocabulary={"labels": ["dog"]})
@@ -110,7 +110,7 @@ def test_a_list_with_one_unknown_label_is_rejected_for_it():
 
 
 @pytest.mark.parametrize("shares", [(2, 1), (8, 1, 1)])
-def test_stratified_splits_keep_each_class_in_its_share_to_within_one(shares):
+def test_stratified_splits_keep_class_shares_to_within_one(shares):
     labels = ["rare"] * 10 + ["common"] * 1000 + ["some"] * 100
     partition = Partition(tuple(zip(("train", "eval", "test"), shares, strict=False)))
     made = plan(listing(labels), partition, stratify=True)
@@ -121,12 +121,12 @@ def test_stratified_splits_keep_each_class_in_its_share_to_within_one(shares):
             assert abs(counts[label] - labels.count(label) * share / sum(shares)) <= 1
 
 
-def test_a_setting_that_the_inputs_cannot_follow_is_named():
+def test_setting_that_does_not_fit_the_inputs_raises():
     by_folder = listing(["a", "b"], splits={0: "train", 1: "train"})
     for given, settings in (
         (listing(["a"]), {"group_by": "hospital"}),
         (listing(["a"]), {"stratify": True, "group_by": "label"}),
-        (by_folder, {"group_by": "label"}),  # which leave nothing to a setting
+        (by_folder, {"group_by": "label"}),  # whose folders already decide the split
         (by_folder, {"stratify": True}),
     ):
         with pytest.raises(ConfigError) as caught:

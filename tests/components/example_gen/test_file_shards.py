@@ -1,4 +1,4 @@
-"""Shards of files: reading ahead, parts that are joined, indices, and reading back."""
+"""Test shards of files: reading ahead, parts that are joined, indices, and verification."""
 
 import itertools
 import threading
@@ -30,7 +30,7 @@ FILES = 100
 @pytest.mark.parametrize(
     ("waits_each", "reads_ahead"), [(0, False), (8, False), (9, True), (16, True)]
 )
-def test_threads_read_ahead_once_every_other_file_is_waited_for(
+def test_threads_read_ahead_if_every_other_read_waits(
     tmp_path, monkeypatch, waits_each, reads_ahead
 ):
     content = {
@@ -75,9 +75,7 @@ def photos(tmp_path) -> Path:
     return write_files(tmp_path / "in", {f"train/{n}.jpg": photo(n) for n in range(12)})
 
 
-def test_a_shard_without_records_goes_with_its_index_and_the_others_are_renumbered(
-    photos, tmp_path
-):
+def test_empty_shard_is_removed_and_others_are_renumbered(photos, tmp_path):
     whole = convert(photos, tmp_path / "whole")
     first = tmp_path / "whole" / whole["shards"][0]["path"]
     for record in tf.data.TFRecordDataset(str(first)).as_numpy_iterator():
@@ -95,9 +93,7 @@ def test_a_shard_without_records_goes_with_its_index_and_the_others_are_renumber
         assert f"{google_crc32c.value(data):08x}" == entry["index_crc32c"]
 
 
-def test_a_shard_whose_bytes_the_disk_lost_is_found_before_the_manifest_is_written(
-    photos, tmp_path, monkeypatch
-):
+def test_shard_damaged_on_disk_raises_before_the_manifest(photos, tmp_path, monkeypatch):
     rename = storage.rename
 
     def rename_and_lose(source: str, target: str) -> None:
@@ -114,7 +110,7 @@ def test_a_shard_whose_bytes_the_disk_lost_is_found_before_the_manifest_is_writt
 
 
 class _Side(Runner):
-    """Eight processes, which are this one; it keeps what was asked of them."""
+    """Runner that claims eight processes, runs in this one, and records its tasks and results."""
 
     def __init__(self) -> None:
         super().__init__(processes=1)
@@ -145,7 +141,7 @@ def _photos(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("layout", ["images", "sounds"])
-def test_joined_parts_are_the_shards_that_one_process_writes(tmp_path, layout):
+def test_joined_parts_equal_the_shards_of_one_process(tmp_path, layout):
     settings: Any
     if layout == "images":
         source, settings = _photos(tmp_path / "in"), ImageSettings(max_reject_fraction=0.5)
@@ -160,7 +156,7 @@ def test_joined_parts_are_the_shards_that_one_process_writes(tmp_path, layout):
     assert made == {**alone, "lineage.json": made["lineage.json"]}
 
 
-def test_compressed_shards_and_those_that_suffice_are_made_whole(tmp_path):
+def test_compressed_or_numerous_shards_are_not_split_in_parts(tmp_path):
     source = str(_photos(tmp_path / "in"))
     for number, more in enumerate([{"compression": "gzip"}, {"target_shard_bytes": 2000}]):
         side, settings = _Side(), ImageSettings(max_reject_fraction=0.5, **more)
@@ -169,7 +165,7 @@ def test_compressed_shards_and_those_that_suffice_are_made_whole(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 99])
-def test_a_part_that_is_not_what_was_written_becomes_no_shard(tmp_path, monkeypatch, damage):
+def test_damaged_part_raises_before_the_manifest(tmp_path, monkeypatch, damage):
     source = str(_photos(tmp_path / "in"))
 
     class Damaging(_Side):

@@ -1,4 +1,4 @@
-"""The manifest's fingerprint is of the inputs: the same whatever is made of them."""
+"""Test that the manifest's fingerprint depends on the inputs, and not on the settings."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ def photo(number: int) -> bytes:
 def fingerprint(
     kind: type, base: Path, tmp_path: Path, partition: Partition | None = None, **settings: Any
 ) -> str:
-    """Of a conversion with these settings."""
+    """Convert with these settings; return the input fingerprint."""
     uri = tmp_path / f"out-{len(os.listdir(tmp_path))}"
     asked = kind.from_arguments({"max_reject_fraction": 0.9, **settings})
     selection = InputSelection(base=str(base), partition=partition)
@@ -123,7 +123,7 @@ INPUTS = {
 
 
 @pytest.mark.parametrize("kind", INPUTS)
-def test_it_is_the_same_whatever_the_settings(kind, tmp_path):
+def test_fingerprint_does_not_depend_on_settings(kind, tmp_path):
     make, asked, settings, _ = INPUTS[kind]
     base = make(tmp_path / "in")
     one = fingerprint(asked, base, tmp_path)
@@ -131,7 +131,7 @@ def test_it_is_the_same_whatever_the_settings(kind, tmp_path):
     for chosen in settings:
         assert fingerprint(asked, base, tmp_path, **chosen) == one, chosen
     if kind in ("folders", "a list"):
-        given = {"label": ["cat"]}  # all others are rejected, and not read
+        given = {"label": ["cat"]}  # all other files are rejected without being read
         assert fingerprint(asked, base, tmp_path, vocabulary=given) == one
     moved = shutil.copytree(base, tmp_path / "elsewhere" / "in")
     assert fingerprint(asked, moved, tmp_path) == one, "wherever the inputs lie"
@@ -142,7 +142,7 @@ def change_of(data: bytes, at: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", INPUTS)
-def test_it_differs_where_an_input_does(kind, tmp_path):
+def test_fingerprint_changes_with_an_input(kind, tmp_path):
     make, asked, _, one_file = INPUTS[kind]
     base = make(tmp_path / "in")
     seen = {fingerprint(asked, base, tmp_path)}
@@ -187,13 +187,13 @@ def test_it_differs_where_an_input_does(kind, tmp_path):
 
 
 def balanced(uri: Path, tmp_path: Path, **settings: Any) -> str:
-    """The fingerprint of a balancing of a dataset."""
+    """Balance a dataset; return the input fingerprint."""
     out = tmp_path / f"out-{len(os.listdir(tmp_path))}"
     made = steps.balance([str(uri)], str(out), BalancerSettings(**settings))
     return made.manifest.input_fingerprint
 
 
-def test_junk_and_ignored_files_do_not_change_it(tmp_path):
+def test_junk_and_ignored_files_keep_the_fingerprint(tmp_path):
     base = in_folders(tmp_path / "in")
     located = steps.conversion_of(str(base), ImageSettings()).located
     before = fingerprint(ImageSettings, base, tmp_path), listed(located)
@@ -205,7 +205,7 @@ def test_junk_and_ignored_files_do_not_change_it(tmp_path):
     assert (fingerprint(ImageSettings, base, tmp_path, **ignore), listed(located)) == before
 
 
-def test_a_balancer_has_that_of_the_records_it_was_given(tmp_path):
+def test_balancer_fingerprints_its_input_records(tmp_path):
     base = in_folders(tmp_path / "in")
     fingerprint(ImageSettings, base, tmp_path, target_shard_bytes=900)
     first = max(tmp_path.glob("out-*"))
@@ -215,6 +215,6 @@ def test_a_balancer_has_that_of_the_records_it_was_given(tmp_path):
     again = tmp_path / "in-other-shards"
     shutil.move(first, again)
     assert balanced(again, tmp_path) == one
-    fingerprint(ImageSettings, base, tmp_path, **SPLITS)  # the same records, in other splits
+    fingerprint(ImageSettings, base, tmp_path, **SPLITS)  # the same records in other splits
     other = max(tmp_path.glob("out-*"), key=os.path.getmtime)
     assert balanced(other, tmp_path) != one

@@ -1,4 +1,4 @@
-"""One bad input is one reject: whatever a library raises, and whatever is exchanged meanwhile."""
+"""Test that a bad input is one reject, for any library error and for files that are replaced."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ CHANGES = test_files.CHANGES
 
 @pytest.fixture(autouse=True)
 def _in_time() -> Iterator[None]:
-    """Ends a test that waits for a pipe."""
+    """Fail a test that blocks on a pipe, after 120 seconds."""
 
     def stop(*_: object) -> None:
         raise TimeoutError("it waits")
@@ -47,7 +47,10 @@ def _in_time() -> Iterator[None]:
 def outcome(
     settings: Any, base: Path, uri: Path, *, between: Callable[[], object] = lambda: None
 ) -> dict[str, str]:
-    """Plans, lets something happen, and writes: the code of each reject, after the law holds."""
+    """Plan, call `between`, and write; return the code of each reject by source.
+
+    Check that found = written + rejected + skipped.
+    """
     steps = conversion_of(str(base), settings)
     plan = steps.plan(str(uri))
     between()
@@ -63,7 +66,7 @@ def outcome(
 
 
 @pytest.mark.parametrize("into", CHANGES)
-def test_what_is_exchanged_between_listing_and_reading_is_one_reject(tmp_path, into):
+def test_file_replaced_after_listing_is_one_reject(tmp_path, into):
     change, code = CHANGES[into]
     files = {"a/1.jpg": photo(1), "b/2.jpg": photo(2), "b/3.jpg": photo(3)}
     base = write(tmp_path / "in", files)
@@ -79,7 +82,7 @@ def test_what_is_exchanged_between_listing_and_reading_is_one_reject(tmp_path, i
         ("a link to a device", "csv"),
     ],
 )
-def test_a_table_of_texts_that_is_exchanged_is_a_reject(tmp_path, into, kind):
+def test_text_table_replaced_after_listing_is_a_reject(tmp_path, into, kind):
     change, code = CHANGES[into]
     base = tmp_path / "in"
     rows = {
@@ -94,7 +97,7 @@ def test_a_table_of_texts_that_is_exchanged_is_a_reject(tmp_path, into, kind):
     if kind == "parquet":
         pyarrow.parquet.write_table(pa.table({"text": ["one"]}), base / name)
     files = FileTable.of(list_files(str(base)))
-    inputs = LayoutInputs(base=str(base), root="", files=files)
+    inputs = LayoutInputs(base=str(base), root="", files=files, media="text")
     settings = TextSettings(layout=kind)
     (piece,), _ = find_pieces(inputs, settings, folder=str(tmp_path))
     change(base / name)
@@ -117,7 +120,7 @@ STEPS = [
 
 
 def fails_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: Exception) -> None:
-    """Makes the first call of a function fail."""
+    """Make the first call of a function fail."""
     real, calls = getattr(owner, name), iter([True])
 
     def function(*args: Any, **more: Any) -> Any:
@@ -131,7 +134,7 @@ def fails_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: Ex
 @pytest.mark.parametrize(
     ("owner", "name"), STEPS, ids=lambda value: getattr(value, "__name__", value)
 )
-def test_whatever_any_step_raises_is_one_reject(tmp_path, monkeypatch, owner, name):
+def test_error_in_any_step_is_one_reject(tmp_path, monkeypatch, owner, name):
     exif = Image.Exif()
     exif[0x0112] = 6
     files = {f"{number}.png": photo(number, "PNG") for number in range(3)}
@@ -147,7 +150,7 @@ def test_whatever_any_step_raises_is_one_reject(tmp_path, monkeypatch, owner, na
 
 
 @pytest.mark.parametrize("settings", [ImageSettings(), TextSettings()])
-def test_a_class_that_cannot_be_looked_into_ends_the_run(tmp_path, monkeypatch, settings):
+def test_unreadable_class_folder_ends_the_run(tmp_path, monkeypatch, settings):
     base = write(tmp_path / "in", {f"{c}/{n}.x": photo(n) for c in "abc" for n in range(2)})
     scandir = os.scandir
 
@@ -159,6 +162,6 @@ def test_a_class_that_cannot_be_looked_into_ends_the_run(tmp_path, monkeypatch, 
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(InputError, match=r"in/b': .*Permission denied"):
         outcome(settings, base, tmp_path / "out")
-    (base / "b").rename(base / ".b")  # where nothing is looked for
+    (base / "b").rename(base / ".b")  # a hidden folder, which is not listed
     monkeypatch.setattr(os, "scandir", lambda path: refuse(str(path).replace("/.b", "/b")))
     assert conversion_of(str(base), settings)

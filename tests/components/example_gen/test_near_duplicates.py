@@ -1,4 +1,4 @@
-"""Copies of images, texts and sounds share a split, whatever they are called."""
+"""Test that copies of images, texts and clips share a split, independent of their names."""
 
 import collections
 import csv
@@ -19,7 +19,7 @@ from tests.make import wav
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory) -> Path:
-    """Twelve photos and their copies, by names that say nothing; `owners.json` beside them."""
+    """Write twelve photos and their copies under random names, with `owners.json` next to them."""
     base = tmp_path_factory.mktemp("pictures") / "in"
     names = random.Random(0)
     files, owners = {}, {}
@@ -54,7 +54,7 @@ def _converted(base: Path, uri: Path) -> dict:
 
 @pytest.fixture(scope="module")
 def texts() -> tuple[list[str], list[int]]:
-    """Two hundred texts and two copies of each, in any order; and whose each is."""
+    """Return 200 texts with two copies of each, shuffled, and the index of the original of each."""
     rng = random.Random(0)
     rows = [
         (text, owner)
@@ -67,7 +67,7 @@ def texts() -> tuple[list[str], list[int]]:
 
 @pytest.fixture(scope="module")
 def tables(texts, tmp_path_factory) -> Path:
-    """Their rows in two files."""
+    """Write the texts as rows of two CSV files; return the folder."""
     base = tmp_path_factory.mktemp("texts") / "in"
     base.mkdir()
     for name, rows in (("a.csv", texts[0][:350]), ("b.csv", texts[0][350:])):
@@ -100,7 +100,7 @@ def test_similar_texts_share_a_split_on_any_runner(texts, tables, run_text, tmp_
     assert len({(firsts[n], split_of[name]) for n, name in enumerate(names)}) == len({*firsts})
 
 
-def test_the_same_sounds_share_a_split(tmp_path):
+def test_identical_clips_share_a_split(tmp_path):
     owners, files = {}, {}
     for owner, number in itertools.product(range(8), range(5)):
         name = f"{'ab'[number % 2]}/{(number * 8 + owner) * 7919 % 1009}.wav"

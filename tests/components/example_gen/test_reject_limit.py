@@ -1,4 +1,4 @@
-"""A run ends as soon as too many inputs are rejected, and says how many were read."""
+"""Test that a run ends as soon as too many inputs are rejected, and reports how many were read."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def rejects_in(folder) -> list[dict]:
 
 @pytest.fixture
 def opened(monkeypatch) -> list[str]:
-    """The names of the files that are read, in this process alone."""
+    """Return the list that collects the names of the files read in this process."""
     names, read = list[str](), BlobReader.read
     monkeypatch.setattr(
         BlobReader, "read", lambda self, blob: (names.append(blob.path), read(self, blob))[1]
@@ -35,7 +35,7 @@ def opened(monkeypatch) -> list[str]:
     return names
 
 
-def test_a_run_of_bad_files_ends_after_few_are_read(tmp_path, opened):
+def test_run_with_only_bad_files_ends_after_a_few_reads(tmp_path, opened):
     base = write_files(tmp_path / "in", {f"{'ab'[k % 2]}/{k}.jpg": BAD for k in range(3000)})
     with pytest.raises(InputError) as caught:
         run(base, tmp_path, 1)
@@ -48,7 +48,7 @@ def test_a_run_of_bad_files_ends_after_few_are_read(tmp_path, opened):
     assert {(line["code"], bool(line["remedy"])) for line in listed} == {("NOT_AN_IMAGE", True)}
 
 
-def test_rejects_of_several_shards_are_added_up(tmp_path, opened):
+def test_rejects_of_several_shards_are_summed(tmp_path, opened):
     files = {f"{'ab'[k % 2]}/{k}.jpg": photo(k) if k % 3 else BAD for k in range(900)}
     base = write_files(tmp_path / "in", files)
     with pytest.raises(InputError, match=r"1\d\d of the first \d{3} inputs were rejected"):
@@ -64,7 +64,7 @@ def test_few_inputs_are_all_read_and_listed(tmp_path):
     assert len(rejects_in(tmp_path)) == 60
 
 
-def test_missing_files_of_a_list_end_the_run_before_any_is_read(tmp_path, opened):
+def test_missing_listed_files_end_the_run_before_reading(tmp_path, opened):
     rows = [f"{k}.jpg,cat" for k in range(300)]
     files = {f"{k}.jpg": photo(k) for k in range(150)}
     base = write_files(tmp_path / "in", {**files, "list.csv": "\n".join(["image,label", *rows])})
@@ -73,7 +73,7 @@ def test_missing_files_of_a_list_end_the_run_before_any_is_read(tmp_path, opened
     assert not [name for name in opened if name.endswith(".jpg")]
 
 
-def test_processes_end_early_too(tmp_path):
+def test_worker_processes_also_end_early(tmp_path):
     base = write_files(tmp_path / "in", {f"{'ab'[k % 2]}/{k}.jpg": BAD for k in range(8000)})
     with pytest.raises(InputError, match=r"of the first [\d,]+ inputs"):
         run(base, tmp_path, 2)

@@ -1,4 +1,4 @@
-"""The key of a run: a run goes on from another only where its shards would be the same."""
+"""Test that a run resumes from another one only if its shards would be the same."""
 
 import pytest
 
@@ -30,7 +30,7 @@ PACKAGES = ("numpy", "pyarrow", "scipy", "soundfile", "tokenizers", "tfx", "tens
         ("text", TextSettings(), {"numpy", "pillow", "pyarrow"}),
     ],
 )
-def test_a_key_depends_on_the_libraries_that_shape_bytes(
+def test_run_key_depends_on_libraries_that_affect_the_bytes(
     tmp_path, monkeypatch, name, settings, expected
 ):
     base = write_files(tmp_path / "in", FILES[name])
@@ -48,7 +48,7 @@ def test_a_key_depends_on_the_libraries_that_shape_bytes(
     assert changed == expected
 
 
-def test_a_key_depends_on_zlib_only_if_shards_are_compressed(tmp_path, monkeypatch):
+def test_run_key_depends_on_zlib_only_for_compressed_shards(tmp_path, monkeypatch):
     base = str(write_files(tmp_path / "in", FILES["image"]))
     keys = {}
     for compression in ("none", "gzip"):
@@ -60,7 +60,7 @@ def test_a_key_depends_on_zlib_only_if_shards_are_compressed(tmp_path, monkeypat
     assert keys["gzip", "1"] != keys["gzip", "2"]
 
 
-def test_a_key_does_not_depend_on_how_much_may_be_rejected(tmp_path):
+def test_run_key_does_not_depend_on_the_reject_limit(tmp_path):
     base = str(write_files(tmp_path / "in", FILES["image"]))
     keys = {conversion_of(base, ImageSettings(max_reject_fraction=x)).key() for x in (0, 0.5)}
     assert len(keys) == 1

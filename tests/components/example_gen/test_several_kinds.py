@@ -1,4 +1,4 @@
-"""Rows that name images, sounds, texts and numbers: one example of them all, in each component."""
+"""Test rows with images, clips, texts and numbers: all components write the same example."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,10 @@ ROWS = [row(number) for number in NUMBERS]
 def write_inputs(
     base: Path, rows: Sequence[Row], *, kind: str = "csv", files: Mapping[str, bytes] | None = None
 ) -> Path:
-    """A list, and the files `p/<n>.png` and `c/<n>.wav`; some of them others, or gone if empty."""
+    """Write a list and the files `p/<n>.png` and `c/<n>.wav`.
+
+    `files` replaces some of their contents; a file with empty contents is not written.
+    """
     given = {
         f"list.{kind}": table(rows, kind, **({"row_group_size": 4} if kind == "parquet" else {}))
     }
@@ -54,7 +57,7 @@ def write_inputs(
 
 
 def run(base: Path | str, uri: Path, component: str = "image", **properties: Any) -> str:
-    """Runs a component's executor as TFX does."""
+    """Run a component's executor as TFX does; return the output URI."""
     settings = {"output_config": output_config(train=1), **properties}
     return runs.run(EXECUTORS[component], base, uri, **settings).uri
 
@@ -74,7 +77,7 @@ def check_law(uri: Path, *, found: int, rejected: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_one_example_of_all_kinds_the_same_from_each_component(tmp_path, kind):
+def test_components_write_equal_examples_of_all_kinds(tmp_path, kind):
     base = write_inputs(tmp_path / "in", ROWS, kind=kind)
     shards: dict[str, dict[str, bytes]] = {}
     for component in EXECUTORS:
@@ -106,7 +109,7 @@ def test_one_example_of_all_kinds_the_same_from_each_component(tmp_path, kind):
 @pytest.mark.parametrize(
     ("kind", "component"), [("csv", "image"), ("jsonl", "audio"), ("parquet", "image")]
 )
-def test_by_inspection_the_files_are_found(tmp_path, kind, component):
+def test_file_columns_are_inferred(tmp_path, kind, component):
     run(write_inputs(tmp_path / "in", ROWS, kind=kind), tmp_path / "out", component)
     found = read(tmp_path / "out")
     assert len(found) == 6
@@ -118,7 +121,7 @@ def test_by_inspection_the_files_are_found(tmp_path, kind, component):
         assert example["price"] == ROWS[n]["price"]
 
 
-def test_two_images_a_row_are_two_features(tmp_path):
+def test_two_images_in_a_row_are_two_features(tmp_path):
     files = {f"d/{n}.png": photo(n + 9, (5, 7)) for n in NUMBERS}
     rows = [{"left": f"p/{n}.png", "right": f"d/{n}.png", "n": n} for n in NUMBERS]
     base = write_inputs(tmp_path / "in", rows, files=files)
@@ -126,12 +129,12 @@ def test_two_images_a_row_are_two_features(tmp_path):
     for n in NUMBERS:
         example = read(tmp_path / "out")[f"p/{n}.png"]
         assert (example["left"], example["right"]) == (photo(n), files[f"d/{n}.png"])
-        assert (example["height"], example["width"]) == (12, 16)  # the first one's
+        assert (example["height"], example["width"]) == (12, 16)  # of the first image column
     found = features(tmp_path / "out")
     assert (found["left"]["shape"], found["right"]["shape"]) == ([12, 16, 3], [7, 5, 3])
 
 
-def test_the_same_photo_may_stand_in_several_rows(tmp_path):
+def test_several_rows_may_name_the_same_photo(tmp_path):
     rows = [{**r, "photo": "p/0.png"} for r in ROWS]
     run(write_inputs(tmp_path / "in", rows), tmp_path / "out", columns=COLUMNS)
     found = read(tmp_path / "out")
@@ -142,9 +145,9 @@ def test_the_same_photo_may_stand_in_several_rows(tmp_path):
 
 
 @pytest.mark.parametrize("component", ["image", "text"])
-def test_a_row_whose_file_is_missing_or_bad_is_a_reject_that_names_it(tmp_path, component):
+def test_row_with_a_missing_or_bad_file_is_rejected_by_name(tmp_path, component):
     files = {
-        "c/1.wav": b"",  # not there
+        "c/1.wav": b"",  # not written
         "p/2.png": b"",
         "c/3.wav": clip(3)[:-2],
         "p/4.png": photo(4)[:40],
@@ -162,7 +165,7 @@ def test_a_row_whose_file_is_missing_or_bad_is_a_reject_that_names_it(tmp_path, 
     assert gone == {"c/1.wav", "p/2.png"}
 
 
-def test_other_missing_cells_are_missing_features(tmp_path):
+def test_other_empty_cells_are_missing_features(tmp_path):
     rows = [dict(r) for r in ROWS]
     rows[1]["caption"] = rows[2]["price"] = ""
     run(write_inputs(tmp_path / "in", rows), tmp_path / "out", columns=COLUMNS)

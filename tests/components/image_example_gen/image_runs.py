@@ -1,4 +1,4 @@
-"""Runs ImageExampleGen's executor, and tells what it wrote."""
+"""Run ImageExampleGen's executor, and read its output."""
 
 import functools
 from pathlib import Path
@@ -23,18 +23,18 @@ def photo(
 
 
 def write_photos(base: Path, *names: str) -> Path:
-    """Writes a different photo under each name."""
+    """Write a different photo under each name."""
     return write_tree(base, {name: photo(number) for number, name in enumerate(names)})
 
 
 def convert(base: Path | str, uri: Path, **properties: Any) -> dict[str, Any]:
-    """Runs the executor; returns the manifest."""
+    """Run the executor, and return the manifest."""
     run(base, uri, **properties)
     return runs.manifest_of(uri)
 
 
 def value(example: tf.train.Example, name: str) -> Any:
-    """The bytes or int of a feature that holds one."""
+    """Return the single value of a feature, bytes or an int."""
     (only,) = runs.values_of(example)[name]
     return only
 

@@ -1,4 +1,4 @@
-"""Conversions of WebDatasets whose keys have several files, which are named by their endings."""
+"""Conversions of WebDatasets with several files per key, which are named by suffix."""
 
 import io
 import wave

@@ -1,4 +1,4 @@
-"""ImageExampleGen gives the same bytes whatever the runner, the file system or a broken run."""
+"""ImageExampleGen writes the same bytes with any runner or file system, and after a failed run."""
 
 import json
 import os
@@ -29,7 +29,7 @@ FILES = {
 
 
 def convert(base: Path, uri: Path, *arguments: str) -> dict[str, bytes]:
-    """Runs the executor, with Beam's arguments as TFX hands them to it; all files that it made."""
+    """Run the executor with Beam's arguments as TFX passes them; return all files by name."""
     settings: dict[str, Any] = {"max_reject_fraction": 0.5, "target_shard_bytes": 10_000}
     run(Executor, base, uri, beam_args=[*arguments] or None, **settings)
     return everything(uri)
@@ -42,14 +42,14 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def reference(folder, tmp_path_factory) -> dict[str, bytes]:
-    """What one plain run makes: some shards a split, rejects, a vocabulary."""
+    """Return the files of one plain run: several shards per split, rejects, a vocabulary."""
     made = convert(folder, tmp_path_factory.mktemp("reference"))
     assert sum(name.startswith("Split-") for name in made) > 5
     assert {"manifest.json", "rejects.jsonl", "vocab/label.txt"} < made.keys()
     return made
 
 
-def test_a_second_run_into_the_same_uri_makes_the_same_bytes(folder, reference, tmp_path):
+def test_second_run_into_the_same_uri_writes_the_same_bytes(folder, reference, tmp_path):
     convert(folder, tmp_path / "out")
     assert convert(folder, tmp_path / "out") == reference
 
@@ -63,11 +63,11 @@ def test_a_second_run_into_the_same_uri_makes_the_same_bytes(folder, reference, 
     ],
     ids=["in memory", "a thread a core", "processes"],
 )
-def test_the_runner_and_its_workers_do_not_change_a_byte(
+def test_bytes_do_not_depend_on_runner_and_workers(
     folder, reference, tmp_path, monkeypatch, arguments
 ):
-    monkeypatch.setattr(sys, "argv", sys.argv[:1])  # TFX parses it together with Beam's arguments
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))  # for workers that are processes
+    monkeypatch.setattr(sys, "argv", sys.argv[:1])  # TFX would parse it with Beam's arguments
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))  # for workers in other processes
     monkeypatch.setattr(processes, "_WORTH_SECONDS", 0.0)
     used, map_them = [], processes.Pool.map
 
@@ -81,7 +81,7 @@ def test_the_runner_and_its_workers_do_not_change_a_byte(
         assert used == [3]
 
 
-def test_place_time_and_order_of_writing_of_the_photos_do_not_matter(folder, reference, tmp_path):
+def test_place_times_and_order_of_photos_do_not_matter(folder, reference, tmp_path):
     files = list(FILES.items())
     random.Random(0).shuffle(files)
     base = write_tree(tmp_path / "else where" / "ü", dict(files))
@@ -90,7 +90,7 @@ def test_place_time_and_order_of_writing_of_the_photos_do_not_matter(folder, ref
     made = convert(base, tmp_path / "out")
     said = made["lineage.json"].decode().replace(str(base), str(folder))
     made["lineage.json"] = seal(said).encode()
-    # By the times of files an update knows which were not touched since.
+    # Updates use the times of files, so `listing` differs.
     shards = [json.loads(files.pop("inputs.json"))["shards"] for files in (made, {**reference})]
     assert [{**shard, "listing": None} for shard in shards[0]] == [
         {**shard, "listing": None} for shard in shards[1]

@@ -1,4 +1,4 @@
-"""ImageExampleGen's driver: the fingerprint by which TFX decides to run again or take the cache."""
+"""ImageExampleGen's driver: the fingerprint that decides if TFX runs again or uses its cache."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def properties_of(base: Path, config: str | None, range_config: str | None) -> d
 def drive(
     base: Path, config: str | None = None, range_config: str | None = None, **settings: str
 ) -> dict:
-    """The execution properties as TFX's launcher gets them from the component's driver."""
+    """Return the execution properties that the component's driver gives to TFX's launcher."""
     driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]  # needs no metadata here
     return driver.resolve(properties_of(base, config, range_config) | settings)
 
@@ -45,10 +45,10 @@ def fingerprint(base: Path, config: str | None = None, **settings: str) -> str:
 
 
 def edit(path: Path) -> None:
-    """Changes one byte in place; size, modification and access time stay."""
+    """Change one byte in place, with the same size, modification and access time."""
     before, probe = path.stat(), path.with_name("probe")
     probe.write_bytes(b"x")
-    while probe.stat().st_ctime_ns <= before.st_ctime_ns:  # the clock of files is coarse
+    while probe.stat().st_ctime_ns <= before.st_ctime_ns:  # file times have a coarse resolution
         probe.write_bytes(b"x")
     probe.unlink()
     data = bytearray(path.read_bytes())
@@ -61,7 +61,7 @@ def edit(path: Path) -> None:
 
 
 def write_base(folder: Path) -> Path:
-    """Photos in folders three deep, where TFX's own driver does not look."""
+    """Write photos in folders three levels deep, which TFX's driver ignores."""
     names = ["train/cat/1.jpg", "train/cat/2.jpg", "train/dog/deep/3.jpg", "eval/dog/4.jpg"]
     return write_photos(folder / "in", *names)
 
@@ -106,7 +106,7 @@ OTHERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_a_change_of_the_photos_changes_the_fingerprint_and_no_other_one(tmp_path):
+def test_fingerprint_changes_only_with_the_photos(tmp_path):
     for name, change in CHANGES.items():
         base = write_base(tmp_path / name)
         before = fingerprint(base)
@@ -119,7 +119,7 @@ def test_a_change_of_the_photos_changes_the_fingerprint_and_no_other_one(tmp_pat
         assert fingerprint(base) == before, name
 
 
-def test_the_fingerprint_is_of_what_the_patterns_select_and_of_their_names(tmp_path):
+def test_fingerprint_covers_selected_files_and_pattern_names(tmp_path):
     base = write_base(tmp_path)
     one, two, other = {"train": "train/*"}, {"eval": "eval/*"}, {"eval": "train/*"}
     configs = [one | two, one | {"test": "eval/*"}, {"train": "eval/*"} | other]
@@ -135,7 +135,7 @@ def test_the_fingerprint_is_of_what_the_patterns_select_and_of_their_names(tmp_p
     assert fingerprint(base, input_config(**configs[3])) != before[3]
 
 
-def test_an_edit_of_a_csv_or_of_what_it_lists_changes_the_fingerprint(tmp_path):
+def test_fingerprint_changes_with_a_csv_or_its_listed_files(tmp_path):
     base = write_photos(tmp_path / "x" / "in", "photos/cat/1.jpg", "photos/dog/2.jpg")
     text = "TRAIN,../../photos/cat/1.jpg,cat\nTEST,../../photos/dog/2.jpg,dog\n"
     path = write_files(base, {"lists/mine/list.csv": text}) / "lists/mine/list.csv"
@@ -165,7 +165,7 @@ def spans(tmp_path) -> Path:
     return write_photos(tmp_path / "x" / "in", *names)
 
 
-def test_another_span_does_not_change_the_fingerprint_and_a_later_one_does(spans):
+def test_fingerprint_changes_only_with_a_later_span(spans):
     config = input_config(**PATTERNS)
     before = fingerprint(spans, config)
     edit(spans / "span-01/v1/x/cat/1.jpg")
@@ -176,14 +176,14 @@ def test_another_span_does_not_change_the_fingerprint_and_a_later_one_does(spans
 
 
 def convert(properties: dict, uri: Path) -> bytes:
-    """Runs the executor with what the driver resolved; returns the train split's shard."""
+    """Run the executor with the driver's result, and return the shard of the train split."""
     artifact = standard_artifacts.Examples()
     artifact.uri = str(uri)
     Executor().Do({}, {"examples": [artifact]}, properties)
     return (uri / "Split-train/data_tfrecord-00000-of-00001").read_bytes()
 
 
-def test_the_executor_takes_what_the_driver_resolved_even_if_a_span_comes_later(spans, tmp_path):
+def test_executor_reads_the_resolved_span_despite_a_later_one(spans, tmp_path):
     resolved = drive(spans, input_config(**PATTERNS))
     write_photos(spans, "span-03/v1/x/cat/1.jpg", "span-03/v1/y/cat/1.jpg")
     resolved_later = drive(spans, input_config(**PATTERNS))
@@ -192,7 +192,7 @@ def test_the_executor_takes_what_the_driver_resolved_even_if_a_span_comes_later(
 
 
 def run_as_pipeline(driver_class: type, properties: dict) -> driver_output_pb2.DriverOutput:
-    """What TFX's launcher gets, without the fingerprint, which is another by intent."""
+    """Return the driver's output for TFX's launcher, without the fingerprint, which differs."""
     examples = standard_artifacts.Examples()
     examples.uri = "somewhere"
     info = portable_data_types.ExecutionInfo(
@@ -206,7 +206,7 @@ def run_as_pipeline(driver_class: type, properties: dict) -> driver_output_pb2.D
 
 
 def run_in_notebook(driver_class: type, properties: dict, root: Path) -> tuple:
-    """The uri and properties that TFX's interactive context gets, without the fingerprint."""
+    """Return the uri and properties for TFX's interactive context, without the fingerprint."""
     pipeline_info = data_types.PipelineInfo("name", str(root))
     component_info = data_types.ComponentInfo("type", "id", pipeline_info)
     driver = driver_class(None)
@@ -220,12 +220,12 @@ def run_in_notebook(driver_class: type, properties: dict, root: Path) -> tuple:
     assert examples.mlmd_artifact.custom_properties.pop(utils.FINGERPRINT_PROPERTY_NAME)
     assert Path(examples.uri).is_dir()
     properties = examples.mlmd_artifact.custom_properties
-    # Beside these TFX's core sets a name and a producer, but for TFX's own ExampleGens.
+    # TFX also sets a name and a producer, except for its own ExampleGens.
     return examples.uri, {n: properties[n] for n in ("span", "version") if n in properties}
 
 
 @pytest.mark.parametrize("has_list", [False, True])
-def test_a_pipeline_root_among_the_inputs_is_refused(tmp_path, has_list):
+def test_pipeline_root_among_the_inputs_is_refused(tmp_path, has_list):
     base = write_photos(tmp_path / "in", *(f"{c}/{n}.jpg" for c in "ab" for n in range(2)))
     given = base
     if has_list:
@@ -247,7 +247,7 @@ def test_a_pipeline_root_among_the_inputs_is_refused(tmp_path, has_list):
     assert driver.run(info).exec_properties
 
 
-def test_an_output_that_no_pattern_selects_is_allowed(tmp_path):
+def test_output_that_no_pattern_matches_is_allowed(tmp_path):
     base = write_photos(tmp_path / "in", *(f"a/{n}.jpg" for n in range(2)))
     properties = properties_of(base, input_config(train="a/*"), None)
     driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]
@@ -266,7 +266,7 @@ def test_an_output_that_no_pattern_selects_is_allowed(tmp_path):
     ],
     ids=["all files", "no spans", "latest span", "given span"],
 )
-def test_it_sets_what_tfx_sets(spans, tmp_path, patterns, range_config):
+def test_driver_sets_the_same_properties_as_tfx(spans, tmp_path, patterns, range_config):
     given = range_config and range_config_pb2.RangeConfig(static_range=range_config)
     config = input_config(**patterns) if patterns else None
     properties = properties_of(spans, config, given and proto_utils.proto_to_json(given))
@@ -276,7 +276,7 @@ def test_it_sets_what_tfx_sets(spans, tmp_path, patterns, range_config):
     assert one == other
 
 
-def test_named_files_of_a_file_root_count_and_no_others(tmp_path):
+def test_only_named_files_of_a_file_root_count(tmp_path):
     there = write_photos(tmp_path / "there", "1.jpg", "2.jpg", "unnamed.jpg")
     base = tmp_path / "in"
     base.mkdir()

@@ -1,4 +1,4 @@
-"""ImageExampleGen through its executor: what it publishes against TensorFlow's reader and PIL."""
+"""ImageExampleGen's executor: its output compared with TensorFlow's reader and PIL."""
 
 import gzip
 import io
@@ -15,15 +15,14 @@ from tests.components.image_example_gen.image_runs import (
     convert,
     flat,
     photo,
-    read,
     run,
     value,
     write_photos,
     write_tree,
 )
-from tests.components.runs import accounting, input_config, placed, records_of, shards
+from tests.components.runs import input_config, placed, records_of, shards
 from trainer_utils import input_fn
-from trainer_utils.format import RecordIndex, Shard
+from trainer_utils.format import InputError, RecordIndex, Shard
 
 FOLDERS: dict[str, dict[str, tuple[str | None, str | None]]] = {  # None: the hash decides
     "split and class": {
@@ -129,7 +128,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("settings", [{}, {"target_shard_bytes": 2000, "compression": "gzip"}])
-def test_each_photo_is_there_once_with_all_that_pil_and_tensorflow_see_of_it(tmp_path, settings):
+def test_each_photo_is_written_once_and_agrees_with_pil(tmp_path, settings):
     files = {f"{label}/{name}": data for label in ("b", "a") for name, data in KINDS.items()}
     files |= {f"b/{number}.jpg": photo(number) for number in range(30)}
     convert(write_tree(tmp_path / "in", files), tmp_path / "out", layout="folder", **settings)
@@ -149,7 +148,7 @@ def test_each_photo_is_there_once_with_all_that_pil_and_tensorflow_see_of_it(tmp
     assert sorted(names) == sorted(files)
 
 
-def test_the_vocabulary_holds_the_sorted_labels_of_all_splits(tmp_path):
+def test_vocabulary_has_the_sorted_labels_of_all_splits(tmp_path):
     names = ["train/b/1.jpg", "train/Z é/1.jpg", "eval/b/1.jpg", "train/a,b/1.jpg"]
     convert(write_photos(tmp_path / "in", *names), tmp_path / "out")
     assert (tmp_path / "out/vocab/label.txt").read_bytes() == "Z é\na,b\nb\n".encode()
@@ -163,7 +162,7 @@ def test_the_vocabulary_holds_the_sorted_labels_of_all_splits(tmp_path):
     [(["RGB", "RGB"], [24, 40, 3]), (["L", "L"], [24, 40]), (["L", "RGB"], [24, 40, 3])],
     ids=["RGB", "grey", "grey and RGB"],
 )
-def test_datum_learns_the_shape_of_the_images_and_a_trainer_may_batch_them(tmp_path, modes, shape):
+def test_datum_mapping_has_the_common_shape_of_images(tmp_path, modes, shape):
     files = {f"{number}": photo(number, mode=mode) for number, mode in enumerate(modes)}
     convert(write_tree(tmp_path / "in", files), tmp_path / "out")
     types = json.loads((tmp_path / "out/datum_to_type_and_shape_mapping.json").read_text())
@@ -181,9 +180,7 @@ def test_datum_learns_the_shape_of_the_images_and_a_trainer_may_batch_them(tmp_p
 
 
 @pytest.mark.parametrize(("compression", "suffix"), [("none", ""), ("gzip", ".gz")])
-def test_manifest_index_and_datum_say_of_each_shard_what_its_bytes_say(
-    tmp_path, compression, suffix
-):
+def test_manifest_index_and_datum_agree_with_the_shards(tmp_path, compression, suffix):
     names = [f"class-{number % 12:02d}/{number:03d}.jpg" for number in range(300)]
     many = write_photos(tmp_path / "in", *names)
     artifact = run(many, tmp_path / "out", compression=compression, target_shard_bytes=20_000)
@@ -221,11 +218,9 @@ def test_manifest_index_and_datum_say_of_each_shard_what_its_bytes_say(
     assert artifact.get_int_custom_property("num_shards") == len(found)
 
 
-def test_a_split_of_bad_images_alone_keeps_one_empty_shard(tmp_path):
+def test_named_split_that_loses_every_image_is_an_error(tmp_path):
     files = {"train/1.jpg": photo(1), "train/2.jpg": photo(2), "eval/3.jpg": b"", "eval/4.jpg": b""}
     base = write_tree(tmp_path / "in", files)
-    manifest = convert(base, tmp_path / "out", target_shard_bytes=1, max_reject_fraction=0.5)
-    (only,) = shards(tmp_path / "out", "eval")
-    assert only.name == "data_tfrecord-00000-of-00001"
-    assert read(tmp_path / "out")["eval"] == []
-    assert accounting(manifest["splits"]["eval"]) == dict(found=2, written=0, rejected=2, skipped=0)
+    with pytest.raises(InputError, match="all 2 images of the split 'eval' were rejected"):
+        convert(base, tmp_path / "out", target_shard_bytes=1, max_reject_fraction=0.5)
+    assert not (tmp_path / "out/manifest.json").exists()

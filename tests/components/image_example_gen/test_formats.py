@@ -1,4 +1,4 @@
-"""Conversions of images of 16 bits, and of formats whose reader may be missing."""
+"""Conversions of 16-bit images, and of formats whose reader may be missing."""
 
 import logging
 import sys
@@ -33,7 +33,7 @@ def test_16_bits_of_low_values_warn_with_their_range(tmp_path, caplog, most, war
         assert "sixteen_bit='keep'" in found[0]
 
 
-def test_heic_without_its_package_ends_the_run_first(tmp_path, monkeypatch):
+def test_heic_without_its_package_ends_the_run_early(tmp_path, monkeypatch):
     files = {f"cat/{k}.jpg": photo(k) for k in range(3)} | {
         "dog/IMG_1.HEIC": b"any",
         "dog/2.jpg": photo(4),

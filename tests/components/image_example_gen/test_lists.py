@@ -1,4 +1,4 @@
-"""ImageExampleGen on lists that name photos, splits and labels, and files of any name."""
+"""ImageExampleGen with lists of photos, splits and labels, and with unusual file names."""
 
 import os
 
@@ -17,7 +17,7 @@ from tests.components.runs import accounting, by_filename, placed, rejects_in
 from trainer_utils.format import ConfigError
 
 
-def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
+def test_bad_csv_row_is_one_reject_with_a_code(tmp_path):
     base = write_photos(tmp_path / "in", "1.jpg", "2.jpg", "3.jpg", "../elsewhere.jpg")
     (base / "list.csv").write_text(
         "TRAIN,1.jpg,cat\n"
@@ -53,13 +53,13 @@ def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
         ("../far there/{n}.jpg", 1),
     ],
 )
-def test_files_of_file_roots_are_taken_as_the_list_names_them(tmp_path, uri, columns):
+def test_files_of_file_roots_are_read_as_listed(tmp_path, uri, columns):
     there = write_photos(tmp_path / "far there", *(f"{number}.jpg" for number in range(4)))
     base = write_photos(tmp_path / "in", "own.jpg")
     places = {"there": there, "encoded": there.as_uri()}
     uris = [uri.format(**places, n=number) for number in range(4)] + ["own.jpg"]
     gone = {name: f"{place}/gone" for name, place in places.items()}
-    uris.append(uri.format(**gone, n=9))  # so is its folder
+    uris.append(uri.format(**gone, n=9))  # the folder is missing as well
     rows = "".join(f"TRAIN,{','.join([one] * columns)},cat\n" for one in uris)
     names = ["image_uri", "other_view"][:columns]
     (base / "list.csv").write_text(f"split,{','.join(names)},label\n{rows}")
@@ -75,7 +75,7 @@ def test_files_of_file_roots_are_taken_as_the_list_names_them(tmp_path, uri, col
     assert not any("/" in name for name in found)
 
 
-def test_rows_of_no_split_are_skipped_or_rejected_and_counted(tmp_path):
+def test_rows_without_split_are_skipped_or_rejected(tmp_path):
     base = write_photos(tmp_path / "in", *(f"{number}.jpg" for number in range(4)))
     words = ["TRAIN", "DISCARD", "discard", "holdout"]
     rows = "".join(f"{word},{number}.jpg,cat\n" for number, word in enumerate(words))
@@ -99,7 +99,7 @@ def test_rows_of_no_split_are_skipped_or_rejected_and_counted(tmp_path):
         ("labels/{}.csv", "{}", {"csv_path": "labels/{split}.csv"}),
     ],
 )
-def test_lists_and_folders_of_ones_own_are_read_as_datum_reads_them(tmp_path, lists, folder, own):
+def test_custom_lists_and_folders_are_read_as_by_datum(tmp_path, lists, folder, own):
     from datum.generator.image import ClfDatumGenerator
 
     base, expected = tmp_path / "in", {}
@@ -135,20 +135,20 @@ ODD_NAMES = {
 
 
 @pytest.mark.parametrize("folder", ["", "train/a/"], ids=["at the top", "in a class"])
-def test_a_file_may_have_any_name(tmp_path, folder):
+def test_file_may_have_any_name(tmp_path, folder):
     names = [f"{folder}{name}" for name in ODD_NAMES.values()]
     convert(write_photos(tmp_path / "in", *names), tmp_path / "out", layout="folder")
     stored = {value(e, "filename"): value(e, "image") for e in flat(tmp_path / "out")}
     assert stored == {os.fsencode(name): photo(n) for n, name in enumerate(names)}
 
 
-def test_a_class_may_have_any_name_of_one_line(tmp_path):
+def test_class_may_have_any_single_line_name(tmp_path):
     names = ["  a b ", "ünï-日本", 'it\'s "b", c', "a\u2028b\x85c", "[x]*?"]
     convert(write_photos(tmp_path / "in", *(f"{name}/1.jpg" for name in names)), tmp_path / "out")
     assert labels_of(tmp_path / "out") == {f"{name}/1.jpg": name for name in names}
 
 
-def test_features_may_have_the_names_that_are_wanted(tmp_path):
+def test_feature_names_can_be_set(tmp_path):
     names = {"image": "image/encoded", "label": "image/class/label"}
     base = write_photos(tmp_path / "in", "train/cat/1.jpg", "train/dog/2.jpg")
     given = {"feature_names": names, "vocabulary": {"label": ["dog", "cat"]}}
@@ -164,14 +164,14 @@ def test_features_may_have_the_names_that_are_wanted(tmp_path):
         }
 
 
-def test_a_name_that_is_missed_or_taken_is_refused(tmp_path):
+def test_missing_or_taken_name_is_refused(tmp_path):
     base = write_photos(tmp_path / "in", "cat/1.jpg", "dog/2.jpg")
     for names in ({"imge": "x"}, {"image": "height"}, {"image": "label"}):
         with pytest.raises(ConfigError, match="feature_names"):
             convert(base, tmp_path / "out", feature_names=names)
 
 
-def test_a_reject_quotes_no_bytes_of_a_file_elsewhere(tmp_path):
+def test_reject_quotes_no_bytes_of_files_outside_the_base(tmp_path):
     for folder in ("in", "elsewhere"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"{folder}.jpg").write_bytes(b"root:*:2:secret's")
@@ -187,7 +187,7 @@ def test_a_reject_quotes_no_bytes_of_a_file_elsewhere(tmp_path):
     }
 
 
-def test_a_reader_of_labels_refuses_records_without_one(tmp_path):
+def test_reading_labels_raises_for_records_without_label(tmp_path):
     base = write_photos(tmp_path / "in", *(f"{number}.jpg" for number in range(4)))
     rows = "0.jpg,cat,train\n1.jpg,dog,train\n2.jpg,,test\n3.jpg,-1,test\n"
     (base / "list.csv").write_text(f"image,label,split\n{rows}")

@@ -1,4 +1,4 @@
-"""What ImageExampleGen rejects, skips or refuses, and how many rejects a run may have."""
+"""Inputs that ImageExampleGen rejects, skips or refuses, and the limit of rejects."""
 
 import json
 import os
@@ -29,7 +29,7 @@ CLUTTER = [
 
 
 @pytest.mark.parametrize("target_shard_bytes", [1, 1 << 30])
-def test_every_input_is_counted_in_manifest_artifact_and_last_log_line(
+def test_inputs_are_counted_in_manifest_artifact_and_log(
     tmp_path, our_messages, target_shard_bytes
 ):
     files = {
@@ -50,7 +50,7 @@ def test_every_input_is_counted_in_manifest_artifact_and_last_log_line(
         max_reject_fraction=0.5,
         target_shard_bytes=target_shard_bytes,
     )
-    some = len(CLUTTER)  # by no folder of a split: they count in the first
+    some = len(CLUTTER)  # outside split folders, so they count in the first split
     expected = {
         "train": dict(found=14 + some, written=11, rejected=3, skipped=some),
         "eval": dict(found=3, written=1, rejected=1, skipped=1),
@@ -84,7 +84,7 @@ BAD_FILES = {
 }
 
 
-def test_a_bad_file_is_a_line_of_rejects_with_one_code(tmp_path):
+def test_bad_file_is_one_reject_with_a_code(tmp_path):
     files: dict[str, bytes] = {"train/b/other.jpg": photo(9)}
     files |= {f"train/a/{name}.jpg": data for name, (data, _) in BAD_FILES.items()}
     base = write_tree(tmp_path / "in", {"train/a/good.jpg": photo(0), **files})
@@ -100,7 +100,7 @@ def test_a_bad_file_is_a_line_of_rejects_with_one_code(tmp_path):
     assert labels_of(tmp_path / "out") == {"train/a/good.jpg": "a", "train/b/other.jpg": "b"}
 
 
-def test_what_is_no_file_of_the_input_base_is_rejected(tmp_path):
+def test_links_to_nowhere_and_special_files_are_rejected(tmp_path):
     base = write_photos(tmp_path / "in", "train/a/good.jpg", "train/b/other.jpg")
     links = {"nowhere": ("nowhere.jpg", "UNREADABLE"), "itself": ("itself.jpg", "UNREADABLE")}
     for name, (target, _) in links.items():
@@ -141,7 +141,7 @@ def test_links_are_followed_or_end_the_run(tmp_path, make, path, label):
     assert labels_of(tmp_path / "out") == {**labels, path: label}
 
 
-def test_a_photo_beside_the_folders_is_rejected(tmp_path):
+def test_photo_next_to_the_folders_is_rejected(tmp_path):
     for number, (names, expected) in enumerate(
         (
             (["train/a/1.jpg", "test/a/2.jpg", "train/b/3.jpg", "b.jpg"], {"b.jpg": "NO_SPLIT"}),
@@ -165,13 +165,11 @@ def test_a_photo_beside_the_folders_is_rejected(tmp_path):
         (98, 1, {}, False),
     ],
 )
-def test_more_rejects_than_allowed_fail_with_count_first_ten_and_list(
-    tmp_path, good, bad, settings, are_allowed
-):
+def test_too_many_rejects_fail_with_count_and_first_ten(tmp_path, good, bad, settings, are_allowed):
     files = {f"{number:03d}.jpg": photo(number) for number in range(good)}
     files |= {f"bad-{number:03d}.jpg": b"" for number in range(bad)}
     base, out = write_tree(tmp_path / "in", files), tmp_path / "out"
-    one_split = output_config(all=1)  # since rejects are listed split by split
+    one_split = output_config(all=1)  # because rejects are listed by split
     settings = {**settings, "output_config": one_split}
     if are_allowed:
         counts = dict(found=good + bad, written=good, rejected=bad, skipped=0)
@@ -198,11 +196,11 @@ FOLDERS = dict.fromkeys(["val/1.jpg", "val/2.jpg", "train/cat/3.jpg", "train/dog
 
 
 def csv(text: str) -> dict[str, bytes]:
-    """A CSV in Latin-1 beside 1.jpg and 2.jpg."""
+    """Return a CSV in Latin-1, 1.jpg and 2.jpg."""
     return {**TWO, "list.csv": text.encode("latin-1")}
 
 
-# Files, settings, and what the message says
+# Files, settings, and words of the message
 NO_DATASET: dict[str, tuple[dict[str, bytes], dict[str, Any], list[str]]] = {
     "a plain list": (
         {**FOLDERS, "val.txt": b"1.jpg 65\n"},
@@ -262,7 +260,7 @@ def refused(base: Any, out: Any, words: list[str], **settings: Any) -> None:
     assert not (out / "manifest.json").exists()
 
 
-def test_input_that_makes_no_dataset_is_refused_in_one_clear_sentence(tmp_path):
+def test_unusable_input_is_refused_in_one_sentence(tmp_path):
     for case, (files, settings, words) in NO_DATASET.items():
         refused(write_tree(tmp_path / case, files), tmp_path / "out", words, **settings)
     (tmp_path / "empty").mkdir()

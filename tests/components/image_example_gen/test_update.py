@@ -1,4 +1,4 @@
-"""A dataset brought up to date holds what a fresh conversion would, and costs what changed."""
+"""An updated dataset equals a fresh conversion, and only costs the changes."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def tree(numbers, offset=0) -> dict[str, bytes]:
 
 
 def contents(uri: Path) -> dict[str, dict[bytes, bytes]]:
-    """Of each split the records by name, by TensorFlow's reader."""
+    """Return the records of each split by name, as read by TensorFlow."""
     return {
         split: {value(e, "filename"): e.SerializeToString(deterministic=True) for e in examples}
         for split, examples in read(uri).items()
@@ -48,7 +48,7 @@ def base(tmp_path) -> tuple[Path, Path]:
     return folder, tmp_path / "base"
 
 
-def test_additions_cost_themselves(base, tmp_path, monkeypatch):
+def test_only_added_files_are_encoded(base, tmp_path, monkeypatch):
     folder, uri = base
     write_tree(folder, tree(range(60, 64)))
     encoded = []
@@ -76,7 +76,7 @@ def test_additions_cost_themselves(base, tmp_path, monkeypatch):
             assert updated["splits"][split][name] == facts[name]
 
 
-def test_changes_removals_and_rejects(base, tmp_path):
+def test_changed_removed_and_rejected_files_are_updated(base, tmp_path):
     folder, uri = base
     settings = {**SMALL, "max_reject_fraction": 0.5}
     shutil.rmtree(uri)
@@ -103,7 +103,7 @@ def test_changes_removals_and_rejects(base, tmp_path):
     assert inodes(tmp_path / "again") == inodes(tmp_path / "new")
 
 
-def test_ids_do_not_move(base, tmp_path):
+def test_label_ids_stay_the_same(base, tmp_path):
     folder, uri = base
     write_tree(folder, {"aa/new.jpg": photo(80)})
     shutil.rmtree(folder / "b")
@@ -114,7 +114,7 @@ def test_ids_do_not_move(base, tmp_path):
     assert set(labels.values()) == {0}
 
 
-def test_in_a_store(base, tmp_path):
+def test_update_in_a_store(base, tmp_path):
     folder, _ = base
     place, settings = f"memory://{uuid.uuid4().hex}", ImageSettings(**SMALL)
     steps.convert(str(folder), f"{place}/base", settings)
@@ -130,7 +130,7 @@ def test_in_a_store(base, tmp_path):
     assert not verify_dataset(f"{place}/new").problems
 
 
-def test_refused(base, tmp_path):
+def test_invalid_updates_are_refused(base, tmp_path):
     folder, uri = base
     without_inputs = Path(shutil.copytree(uri, tmp_path / "none"))
     (without_inputs / "inputs.json").unlink()

@@ -1,4 +1,4 @@
-"""Where a step puts its dataset or its page: into the artifact's place or elsewhere."""
+"""Test the place of a step's dataset or page: in the artifact or in another root."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from trainer_utils.format import ConfigError, DatasetError
 URI = "minio://b/run/examples"
 
 
-def test_a_dataset_is_kept_in_the_artifact_or_elsewhere(tmp_path):
+def test_dataset_is_stored_in_the_artifact_or_dataset_root(tmp_path):
     for number, root in enumerate(("", "/mnt/data", "gs://c/d")):
         path = str(tmp_path / f"{number}")
         place = place_dataset(path, URI, root)
@@ -29,13 +29,13 @@ def test_a_dataset_is_kept_in_the_artifact_or_elsewhere(tmp_path):
         assert (refused.value.setting, refused.value.value) == ("dataset_root", root)
 
 
-def test_an_artifact_whose_files_are_gone_is_not_taken_for_an_empty_one(tmp_path):
+def test_artifact_whose_files_are_gone_raises(tmp_path):
     with pytest.raises(DatasetError, match="enable_caching=False") as gone:
         find_dataset(str(tmp_path / "x"), URI)
     assert gone.value.path == URI
 
 
-def test_a_page_becomes_a_file_and_what_fails_leaves_nothing(tmp_path):
+def test_page_becomes_a_file_and_a_failure_leaves_nothing(tmp_path):
     def make(error: Exception | None = None) -> None:
         with page_folder(str(tmp_path / "run/report")) as folder:
             Path(folder, "report.html").write_text("page")

@@ -1,4 +1,4 @@
-"""What counts as a change of raw inputs, and what does not."""
+"""Test which changes of the raw inputs change their fingerprint."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ CHANGES = {
 }
 
 
-def test_every_change_of_an_input_is_another_fingerprint(photos):
+def test_every_change_of_an_input_changes_the_fingerprint(photos):
     seen = [fingerprint_inputs(str(photos))]
     assert fingerprint_inputs(str(photos)) == seen[0]
     for name, change in CHANGES.items():
@@ -37,7 +37,7 @@ def test_every_change_of_an_input_is_another_fingerprint(photos):
         assert len({*seen}) == len(seen), name
 
 
-def test_what_is_no_input_does_not_count_and_file_roots_do(photos, tmp_path):
+def test_only_inputs_and_file_roots_are_fingerprinted(photos, tmp_path):
     table, root = str(photos / "list.csv"), tmp_path / "root"
     root.mkdir()
     unlisted = {"input_base": table, "layout": "csv"}
@@ -64,7 +64,7 @@ def test_what_is_no_input_does_not_count_and_file_roots_do(photos, tmp_path):
     assert before[-1] == before[-2]
 
 
-def test_the_step_imports_neither_tfx_nor_kfp(photos, tmp_path):
+def test_fingerprint_step_imports_neither_tfx_nor_kfp(photos, tmp_path):
     output = tmp_path / "out/fingerprint"
     executor_input = {
         "inputs": {"parameterValues": {"input_base": str(photos)}},

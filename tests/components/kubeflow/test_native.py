@@ -1,4 +1,4 @@
-"""Our `kfp.dsl` components as their users meet them."""
+"""Test the `kfp.dsl` components as users see them."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ SETTINGS = {
 }
 
 
-def test_each_setting_of_the_tfx_component_is_a_parameter_with_its_default():
+def test_each_setting_is_a_parameter_with_its_default():
     empty = {"String": "", "Integer": 0, "Double": 0.0, "Boolean": False}
     for name, settings in SETTINGS.items():
         inputs = getattr(kubeflow, name).component_spec.inputs
@@ -45,7 +45,7 @@ def test_each_setting_of_the_tfx_component_is_a_parameter_with_its_default():
             assert given.default == (type(given.default)(wanted)), setting
 
 
-def test_a_pipeline_is_written_and_compiled_where_there_is_no_tensorflow(tmp_path):
+def test_pipeline_compiles_without_tensorflow(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from kfp import dsl\n"
         "from components import kubeflow\n"
@@ -72,7 +72,7 @@ def test_a_pipeline_is_written_and_compiled_where_there_is_no_tensorflow(tmp_pat
 
 @pytest.fixture
 def local_runner(tmp_path, monkeypatch) -> None:
-    """kfp.local runs components as processes, as the image would."""
+    """Make kfp.local run components as processes, as the image would."""
     from kfp import local
     from kfp.local import config
 
@@ -94,7 +94,7 @@ def compiled(function, folder: Path) -> dict:
     return yaml.safe_load((folder / "p.yaml").read_text())
 
 
-def test_each_is_a_component_that_kfp_reads_back_and_has_the_default_image(tmp_path, monkeypatch):
+def test_components_round_trip_and_have_the_default_image(tmp_path, monkeypatch):
     package = str(tmp_path / "component.yaml")
     for name in OURS:
         component = getattr(kubeflow, name)
@@ -110,7 +110,7 @@ def test_each_is_a_component_that_kfp_reads_back_and_has_the_default_image(tmp_p
     assert kubeflow.default_image() == "example/three:3"
 
 
-def test_what_reads_raw_data_is_cached_only_where_its_version_is_given(tmp_path):
+def test_readers_of_raw_data_are_cached_only_with_a_version(tmp_path):
     def reading(version: str):
         image_example_gen(input_base="/photos")
         text_example_gen(input_base="/texts", input_version=version)
@@ -130,7 +130,7 @@ def test_what_reads_raw_data_is_cached_only_where_its_version_is_given(tmp_path)
     }
 
 
-def test_an_audit_gates_what_comes_after_it(tmp_path):
+def test_audit_gates_the_steps_after_it(tmp_path):
     def gated():
         examples = image_example_gen(input_base="/photos").outputs["examples"]
         strict = dataset_audit(examples=examples, fail_on=["leakage"])
@@ -148,7 +148,7 @@ def test_an_audit_gates_what_comes_after_it(tmp_path):
     assert "num_findings']) == 0" in condition
 
 
-def test_a_wrong_setting_is_named():
+def test_wrong_setting_raises_with_its_name():
     from components.kubeflow.run import run_step
 
     inputs = image_example_gen.component_spec.inputs

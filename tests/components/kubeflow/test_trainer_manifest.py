@@ -1,4 +1,4 @@
-"""The manifests of the docs, held against the definitions that Kubeflow Trainer publishes."""
+"""Test the manifests of the docs against the definitions that Kubeflow Trainer publishes."""
 
 import copy
 import json
@@ -17,7 +17,7 @@ RECIPE = Path(__file__).parents[3] / "docs/kubeflow-trainer.yaml"
 
 @pytest.fixture(scope="module")
 def crds(tmp_path_factory) -> Path:
-    """The definitions of Kubeflow Trainer, from its Go module."""
+    """Download the definitions of Kubeflow Trainer from its Go module; return their folder."""
     if shutil.which("go") is None:
         pytest.skip("there is no go to fetch Kubeflow Trainer's definitions with")
     done = subprocess.run(
@@ -34,7 +34,7 @@ def crds(tmp_path_factory) -> Path:
 
 
 def schema_errors(crds: Path, manifest: dict[str, Any]) -> list[str]:
-    """What the published definition has against a manifest; fields that it does not know, too."""
+    """Return the errors of a manifest against the published definition, with unknown fields."""
     text = (crds / f"trainer.kubeflow.org_{manifest['kind'].lower()}s.yaml").read_text()
     (version,) = (v for v in yaml.safe_load(text)["spec"]["versions"] if v["name"] == "v1alpha1")
     schema = version["schema"]["openAPIV3Schema"]
@@ -52,7 +52,7 @@ def forbid_others(schema: Any) -> None:
         forbid_others(part)
 
 
-def test_the_recipe_is_as_kubeflow_trainer_defines_it(crds):
+def test_manifest_is_valid_for_kubeflow_trainer(crds):
     runtime, job = yaml.safe_load_all(RECIPE.read_text())
     assert schema_errors(crds, runtime) == schema_errors(crds, job) == []
     assert job["spec"]["runtimeRef"]["name"] == runtime["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""Files of archives, COCO and Pascal VOC, and what a listing of them says."""
+"""Build archives, COCO and Pascal VOC files, and read them with a layout."""
 
 import json
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ CATEGORIES = [{"id": 7, "name": "dog"}, {"id": 3, "name": "traffic light"}]
 def read(
     base: Path, layout: str = "auto", columns: Mapping[str, str] | None = None, **names: str
 ) -> InputTable:
-    """A folder as a layout; the images may be stand-ins, since no layout opens them.
+    """Read a folder with a layout. Images may be placeholders, since no layout opens them.
 
-    Every reject can be written, whatever the bytes of its name.
+    Assert that every reject can be written, with any bytes in its name.
     """
     files = FileTable.of(list_files(str(base)))
     inputs = LayoutInputs(base=str(base), root="", files=files, names=names, columns=columns or {})

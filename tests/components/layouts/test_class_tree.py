@@ -1,4 +1,4 @@
-"""Splits and classes of folders, junk and files that mean something, links and masks."""
+"""Splits and classes of folders, junk files, unread files, links and masks."""
 
 import json
 
@@ -209,7 +209,7 @@ def test_files_are_found_by_extension_in_any_case():
 
 
 def test_detection_makes_no_table_of_all_paths():
-    """A million entries would take a second and 150 MB, which one hidden file is not worth."""
+    """Assert that detection copies no paths: a million would take a second and 150 MB."""
     names = (f"{'cat' if n % 2 else 'dog'}/{n:03d}.jpg" for n in range(200))
     files = FileTable.of(InputFile(name, 1, "") for name in (*names, "cat/.DS_Store"))
     files = files.select_only(~junk_mask(files, media="image"))

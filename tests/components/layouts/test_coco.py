@@ -1,4 +1,4 @@
-"""COCO's layout against hand-counted truth, and boxes by numpy."""
+"""COCO's layout compared with expected values by hand, and with boxes by numpy."""
 
 import dataclasses
 import json
@@ -44,7 +44,7 @@ def coco(tmp_path):
     )
 
 
-def test_boxes_are_relative_and_named_by_datum_and_splits_are_the_files(coco):
+def test_boxes_are_relative_and_splits_come_from_file_names(coco):
     listing, lists = read(coco), ("xmin", "xmax", "ymin", "ymax", "area", "labels", "is_crowd")
     without = {**dict.fromkeys(lists, ()), "height": None, "width": None}
     assert values(listing) == {
@@ -70,7 +70,7 @@ def test_boxes_are_relative_and_named_by_datum_and_splits_are_the_files(coco):
 
 
 @pytest.mark.parametrize("folder", ["images", "images/train2017", "annotations", "."])
-def test_images_are_found_where_people_put_them(tmp_path, folder):
+def test_images_are_found_in_usual_folders(tmp_path, folder):
     write_files(
         tmp_path,
         {"annotations/instances_train2017.json": TRAIN, f"{folder}/1.jpg": b"", "x.jpg": b""},
@@ -93,7 +93,7 @@ def test_a_malformed_file_is_refused_by_name(tmp_path):
         read(tmp_path)
 
 
-def test_a_split_is_a_word_of_the_files_name(tmp_path):
+def test_split_is_a_word_of_the_file_name(tmp_path):
     for name, split in (
         ("instances_train2017", "train"),
         ("instances_Validation", "eval"),
@@ -119,7 +119,7 @@ NO_NAMES = {
 }
 
 
-def test_a_name_of_no_image_is_a_reject_that_can_be_written(tmp_path):
+def test_invalid_image_name_is_a_reject_that_can_be_written(tmp_path):
     for name, source, code in NO_NAMES.values():
         text = instances([image(1, name), image(2, "1.jpg")], [])
         listing = read(write_files(tmp_path, {"instances_val.json": text, "1.jpg": b""}))
@@ -141,7 +141,7 @@ BAD_ANNOTATIONS = {
 }
 
 
-def test_the_reject_of_a_bad_annotation_says_what_is_bad(tmp_path):
+def test_reject_of_a_bad_annotation_has_the_reason(tmp_path):
     images = [image(1, "1.jpg"), image(2, "2.jpg")]
     for annotation, detail in BAD_ANNOTATIONS.values():
         text = instances(images, [annotation, thing(2, 7, [0, 0, 1, 1])])
@@ -154,23 +154,23 @@ def test_the_reject_of_a_bad_annotation_says_what_is_bad(tmp_path):
         assert len(text) < 500
 
 
-def test_a_box_a_pixel_outside_is_cut_off(tmp_path):
+def test_box_one_pixel_outside_is_clipped(tmp_path):
     text = instances([image(1, "1.jpg")], [thing(1, 7, [-0.5, 0, 201, 100.9])])
     found = values(read(write_files(tmp_path, {"instances_val.json": text, "1.jpg": b""})))["1.jpg"]
     assert (found["xmin"], found["xmax"], found["ymax"]) == ((0.0,), (1.0,), (1.0,))
 
 
-# As labelling tools write it ----------------------------------------------------------------------
+# Files of labelling tools -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["result.json", "labels.json", "export/data.json"])
-def test_a_json_of_any_name_with_cocos_keys_is_read(tmp_path, name):
+def test_json_with_coco_keys_is_read_under_any_name(tmp_path, name):
     text = instances([image(1, "1.jpg")], [thing(1, 7, [20, 10, 40, 30])])
     base = write_files(tmp_path, {name: text, "images/1.jpg": b"x"})
     assert values(read(base))["images/1.jpg"]["labels"] == ("dog",)
 
 
-def test_a_json_without_cocos_keys_is_not_taken_for_it(tmp_path):
+def test_json_without_coco_keys_is_not_coco(tmp_path):
     texts = {"meta.json": '{"version": 1}', "a/1.json": '{"shapes": [], "imagePath": "1.jpg"}'}
     assert coco_files(inputs_of(write_files(tmp_path, texts))) == []
 
@@ -213,7 +213,7 @@ def test_keypoints_are_relative_and_one_list_for_all_boxes(tmp_path):
     assert found["2.jpg"]["keypoints"] == ()
 
 
-def test_captions_alone_are_lists(tmp_path):
+def test_captions_are_lists(tmp_path):
     images = [image(1, "1.jpg"), image(2, "2.jpg")]
     captions = [{"id": n, "image_id": 1, "caption": f"c {n}"} for n in range(3)]
     text = json.dumps({"images": images, "annotations": captions})

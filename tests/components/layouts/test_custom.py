@@ -35,7 +35,7 @@ PHOTOS = {f"a/{number}.jpg": jpeg(number) for number in (1, 2, 3)}
 
 @pytest.fixture(autouse=True)
 def _no_other_layouts():
-    registry.all_layouts()  # which imports those of this package
+    registry.all_layouts()  # imports the built-in layouts
     before = dict(registry._LAYOUTS)
     yield
     registry._LAYOUTS.clear()

@@ -1,4 +1,4 @@
-"""What is said where a layout is not there."""
+"""Messages about a layout that the inputs do not have."""
 
 import pytest
 
@@ -13,7 +13,7 @@ FORCED = [
 ]
 
 
-def test_a_layout_that_is_not_there_is_refused_with_what_is(tmp_path):
+def test_missing_layout_is_refused_with_the_names_at_the_top(tmp_path):
     write_files(tmp_path, {"notes.txt": "x", "cat/1.jpg": "y"})
     for layout in FORCED:
         with pytest.raises(InputError, match=rf"layout='{layout}'.*at its top: cat, notes\.txt"):

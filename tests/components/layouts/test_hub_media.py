@@ -34,7 +34,7 @@ def wav(number: int) -> bytes:
 def hub_parquet(
     media: str, files: list[bytes], labels: list[int], names=("cat", "dog"), path="{}.x"
 ) -> bytes:
-    """Return a file as `datasets.Dataset.to_parquet` writes it."""
+    """Return a Parquet file in the form of `datasets.Dataset.to_parquet`."""
     features: dict[str, Any] = {
         media: {"_type": media.title()},
         "label": {"names": [*names], "_type": "ClassLabel"},
@@ -84,7 +84,7 @@ def test_classes_of_shards_must_agree(tmp_path):
         convert(source, tmp_path / "out", media="image")
 
 
-def test_tables_below_folders_of_images_are_no_list(tmp_path):
+def test_tables_below_image_folders_are_not_lists(tmp_path):
     files = {f"{label}/{n}.png": png(n) for n, label in enumerate(["a", "b"] * 4)}
     files["extra/more.parquet"] = parquet_of({"x": [1]})
     source = write_files(tmp_path / "in", files)

@@ -1,4 +1,4 @@
-"""Lists of boxes, captions, several rows of a file and labels, as other tools export them."""
+"""Lists of boxes, captions, labels, and several rows per file, as exported by other tools."""
 
 import json
 
@@ -72,7 +72,7 @@ def test_rows_of_boxes_become_relative_boxes_of_their_image(tmp_path, form):
         assert found[name]["area"] == pytest.approx(areas)
 
 
-def test_a_list_of_retinanet_has_no_header(tmp_path):
+def test_retinanet_list_has_no_header(tmp_path):
     rows = "1.jpg,20,10,60,50,cat\n1.jpg,100,0,200,100,dog\n2.jpg,0,0,2,1,cat\n3.jpg,,,,,\n"
     found = values(read(write(tmp_path, rows)))
     assert {name: row["labels"] for name, row in found.items()} == {
@@ -80,12 +80,12 @@ def test_a_list_of_retinanet_has_no_header(tmp_path):
         "2.jpg": ("cat",),
         "3.jpg": (),
     }
-    # In pixels, until each image is read, as nothing gives the sizes.
+    # The list has no sizes, so boxes stay in pixels until each image is read.
     assert [found["1.jpg"][edge] for edge in BOXES] == [(20, 100), (10, 0), (60, 200), (50, 100)]
     assert (found["1.jpg"]["width"], found["3.jpg"]["width"]) == (0, None)
 
 
-def test_four_numbers_of_two_meanings_need_a_setting(tmp_path):
+def test_ambiguous_four_numbers_need_a_setting(tmp_path):
     base = write(tmp_path, 'image,label,bbox\n1.jpg,cat,"[20, 10, 60, 50]"\n')
     with pytest.raises(InputError, match=r"box_format='xywh' \(--box-format xywh\)"):
         read(base)
@@ -104,7 +104,7 @@ def test_a_bad_box_is_a_reject(tmp_path):
     ]
 
 
-def test_columns_named_by_the_user_are_no_boxes(tmp_path):
+def test_columns_set_by_the_user_are_not_boxes(tmp_path):
     base = write(tmp_path, DETECTION["tensorflow"].replace("1.jpg,200,100,dog,100,0,200,100\n", ""))
     kinds = dict.fromkeys(BOXES, "float")
     assert values(read(base, columns=kinds))["1.jpg"]["xmin"] == 20
@@ -122,7 +122,7 @@ def test_captions_of_a_file_are_a_list(tmp_path):
     assert len(each) == 6
 
 
-def test_two_labels_of_a_file_are_asked_about(tmp_path):
+def test_two_labels_of_a_file_need_a_setting(tmp_path):
     base = write(tmp_path, "image,label\n1.jpg,cat\n1.jpg,dog\n2.jpg,cat\n")
     with pytest.raises(InputError, match=r"--rows grouped.*--rows each") as error:
         read(base)
@@ -215,7 +215,9 @@ def test_lost_paths_are_refused_with_the_flag_that_finds_them(tmp_path, form):
     images = ("photos/cat/1.jpg", "photos/cat/2.jpg")
     text = "image,label\n" + "".join(f"{form.format(n)},cat\n" for n in (1, 2))
     base = write(tmp_path, text, images=images)
-    way = "tail" if LOST[form] == "name" else LOST[form]  # one common folder: the tail is the name
+    way = (
+        "tail" if LOST[form] == "name" else LOST[form]
+    )  # with one common folder, the tail is the name
     with pytest.raises(InputError, match=rf"2 of these 2 .*--find-files {way}"):
         read(base)
     assert sorted(values(read(base, find_files=way))) == sorted(images)
@@ -228,7 +230,7 @@ def test_files_elsewhere_are_refused_with_their_folder(tmp_path):
         read(write(tmp_path, text, images=()))
 
 
-def test_splits_are_those_of_the_listed_paths(tmp_path):
+def test_splits_come_from_the_listed_paths(tmp_path):
     lines = [{"file_name": f"{s}/{n}.jpg", "text": "x"} for s, n in (("train", 1), ("test", 2))]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     images = ("train/1.jpg", "test/2.jpg", "more/3.jpg")
@@ -263,7 +265,7 @@ def test_windows_lists_have_backslashes_and_decimal_commas(tmp_path):
     }
 
 
-def test_delimiters_at_the_end_of_header_and_rows_are_no_column(tmp_path):
+def test_trailing_delimiters_are_not_a_column(tmp_path):
     listing = read(write(tmp_path, "image,label,\n1.jpg,cat,\n2.jpg,dog,\n"))
     assert [column.name for column in listing.columns] == ["label"]
     rows = "".join("1.jpg,cat,\n" for _ in range(50))
@@ -272,7 +274,7 @@ def test_delimiters_at_the_end_of_header_and_rows_are_no_column(tmp_path):
         read(base, rows="each")
 
 
-def test_boxes_of_the_hubs_folders_are_lists_in_a_row(tmp_path):
+def test_boxes_in_hub_folders_are_lists_in_a_row(tmp_path):
     rows = [
         {"bbox": [[20.0, 10.0, 40.0, 40.0], [100.0, 0.0, 100.0, 100.0]], "categories": [0, 1]},
         {"bbox": [], "categories": []},

@@ -1,4 +1,4 @@
-"""Lists of images in every form, against hand-counted truth; their lines, and their roots."""
+"""Lists of images in every format, compared with expected values; their lines and roots."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ IMAGES = ("1.jpg", "2.jpg", "sub/3.jpg")
 
 
 def listed(base: Path, *, roots: tuple[Path, ...] = (), **columns: str) -> InputTable:
-    """Reads a folder whose images are stand-ins: a list never opens them."""
+    """Read a folder with placeholders for images, since a list never opens them."""
     files, *others = (FileTable.of(list_files(str(folder))) for folder in (base, *roots))
     image_roots = tuple(map(ImageRoot, map(str, roots), others))
     inputs = LayoutInputs(
@@ -76,7 +76,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_says_the_same(tmp_path, form):
+def test_every_format_gives_the_same_result(tmp_path, form):
     name, text = FORMS[form]
     listing = listed(folder(tmp_path, **{name: text}))
     assert listing.columns == (LABEL,)
@@ -95,7 +95,7 @@ AUTOML = {
 }
 
 
-def test_a_list_of_automl_s_has_no_header(tmp_path):
+def test_automl_list_has_no_header(tmp_path):
     splits = {"split, uri": [None, "train"]}
     labels = {"uri, labels": [("cat", "red"), ("dog",)], "uri alone": None, "split, uri": None}
     for number, (form, text) in enumerate(AUTOML.items()):
@@ -109,7 +109,7 @@ def test_a_list_of_automl_s_has_no_header(tmp_path):
         assert [entry.values[0] for entry in listing.entries if expected] == (expected or [])
 
 
-def test_several_labels_a_row_are_a_list(tmp_path):
+def test_several_labels_in_a_row_are_a_list(tmp_path):
     text = "TRAIN,1.jpg,cat,dog\nTRAIN,2.jpg,emu\nTEST,sub/3.jpg,dog,\n"
     listing = listed(folder(tmp_path, list__csv=text))
     assert listing.columns == (Column("label", "label", is_list=True),)
@@ -126,7 +126,7 @@ TEST,2.jpg,,,,,,,,,
 """
 
 
-def test_rows_of_boxes_are_put_together_by_image(tmp_path):
+def test_rows_of_boxes_are_grouped_by_image(tmp_path):
     listing = listed(folder(tmp_path, list__csv=BOXES))
     names = ["xmin", "xmax", "ymin", "ymax", "area", "labels"]
     assert [column.name for column in listing.columns] == names
@@ -138,7 +138,7 @@ def test_rows_of_boxes_are_put_together_by_image(tmp_path):
     }
 
 
-def test_a_box_that_is_none_is_refused_with_its_line(tmp_path):
+def test_invalid_box_is_refused_with_its_line(tmp_path):
     for row in (
         "TRAIN,1.jpg,cat,0.75,0.5,,,0.25,1,,",
         "TRAIN,1.jpg,cat,0.25,0.5,,,1.25,1,,",
@@ -150,7 +150,7 @@ def test_a_box_that_is_none_is_refused_with_its_line(tmp_path):
             listed(folder(tmp_path, list__csv=f"{BOXES}{row}\n"))
 
 
-def test_what_the_user_says_of_columns_holds(tmp_path):
+def test_column_settings_are_applied(tmp_path):
     text = "photo,set,grade,code,note\n1.jpg,TRAIN,1,007,x\n2.jpg,TEST,2,008,y\n"
     listing = listed(
         folder(tmp_path, list__csv=text),
@@ -164,7 +164,7 @@ def test_what_the_user_says_of_columns_holds(tmp_path):
     assert found(listing) == {"1.jpg": ("train", "1", "007"), "2.jpg": ("test", "2", "008")}
 
 
-def test_datums_lists_are_beside_the_folders_of_their_splits(tmp_path):
+def test_datum_lists_are_next_to_their_split_folders(tmp_path):
     base = folder(
         tmp_path,
         ("train/a.jpg", "train/b.png", "val/a.jpg"),
@@ -179,7 +179,7 @@ def test_datums_lists_are_beside_the_folders_of_their_splits(tmp_path):
     }
 
 
-def test_paths_may_lead_to_other_roots_and_no_further(tmp_path):
+def test_paths_may_point_to_other_roots_only(tmp_path):
     base = folder(tmp_path / "in", ("1.jpg",))
     root = folder(tmp_path / "elsewhere", ("2.jpg", "deep/3.jpg"))
     rows = ["1.jpg", "deep/3.jpg", f"{root}/2.jpg", "/etc/passwd", "http://x/y.jpg", "../in2/z.jpg"]
@@ -234,7 +234,7 @@ def test_a_wrong_column_is_refused(tmp_path):
             listed(base, **columns)
 
 
-def test_of_several_columns_each_row_group_is_read_once(tmp_path, monkeypatch):
+def test_each_row_group_of_several_columns_is_read_once(tmp_path, monkeypatch):
     rows = {"image": [b"i%d" % n for n in range(30)], "map": [b"m%d" % n for n in range(30)]}
     pyarrow.parquet.write_table(pa.table(rows), tmp_path / "a.parquet", row_group_size=10)
     read, calls = pyarrow.parquet.ParquetFile.read_row_group, []
@@ -252,7 +252,7 @@ def test_of_several_columns_each_row_group_is_read_once(tmp_path, monkeypatch):
     assert sorted(calls) == [(group, name) for group in range(3) for name in rows]
 
 
-def test_positions_are_lines_whatever_stands_before_the_rows(tmp_path):
+def test_positions_are_lines_after_any_mark_header_or_blanks(tmp_path):
     for mark, header, blank in itertools.product(["", "\ufeff"], ["", "image,a\n"], ["", "\n\n"]):
         text = mark + blank + header + '1.jpg,"x\ny"\n\n2.jpg,z\n'
         (tmp_path / "list.csv").write_text(text)
@@ -267,7 +267,7 @@ FIELDS = st.text(st.sampled_from('ab ,"\n'), min_size=1, max_size=4)
 
 
 @given(st.lists(st.tuples(FIELDS, FIELDS), max_size=8), st.lists(st.booleans(), max_size=8))
-def test_a_row_begins_where_the_one_before_ends_by_pythons_reader(rows, blanks):
+def test_row_starts_equal_python_csv(rows, blanks):
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, quoting=csv.QUOTE_ALL, lineterminator="\n")
     starts = []
@@ -283,8 +283,8 @@ def test_a_row_begins_where_the_one_before_ends_by_pythons_reader(rows, blanks):
     )
 
 
-def test_a_relative_root_is_meant_from_where_the_process_stands_now(tmp_path, monkeypatch):
-    """Also where an earlier folder of the same process had a root of that name."""
+def test_relative_root_depends_on_the_current_directory(tmp_path, monkeypatch):
+    """Change to another folder that also has a root of this name, in the same process."""
     for name in ("one", "two"):
         folder = tmp_path / name / "photos"
         folder.mkdir(parents=True)

@@ -1,6 +1,6 @@
-"""The size by which an annotation's boxes are scaled, against the photo itself.
+"""The image size in an annotation compared with the size of the photo.
 
-Expected boxes are those of the pixels that Pillow reads, whatever the annotation says.
+Expected boxes refer to the pixels that Pillow reads, for any size in the annotation.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tests.make import photo
 from trainer_utils.format import InputError
 
 PHOTO = 400, 240
-BOX = 100, 60, 300, 180  # xmin, ymin, xmax, ymax in the photo's own pixels
+BOX = 100, 60, 300, 180  # xmin, ymin, xmax, ymax in pixels of the photo
 RELATIVE = {"xmin": 0.25, "ymin": 0.25, "xmax": 0.75, "ymax": 0.75}
 
 
@@ -52,7 +52,7 @@ def layout(request) -> Layout:
 @pytest.mark.parametrize(
     ("size", "is_counted"), [(PHOTO, False), ((800, 480), True), ((133, 80), True)]
 )
-def test_boxes_of_a_photo_that_was_scaled_lie_where_they_did(tmp_path, layout, size, is_counted):
+def test_boxes_of_a_scaled_photo_keep_their_place(tmp_path, layout, size, is_counted):
     base = write_tree(tmp_path / "in", layout(photo(1, size=PHOTO), scaled(size), size=size))
     manifest = convert(base, tmp_path / "out")
     assert manifest["conversions"] == ({"BOXES_SCALED": 1} if is_counted else {})
@@ -63,14 +63,14 @@ def test_boxes_of_a_photo_that_was_scaled_lie_where_they_did(tmp_path, layout, s
 
 
 @pytest.mark.parametrize("size", [(240, 400), (400, 260)])
-def test_boxes_of_an_image_of_other_proportions_are_a_reject(tmp_path, layout, size):
+def test_boxes_for_another_aspect_ratio_are_a_reject(tmp_path, layout, size):
     base = write_tree(tmp_path / "in", layout(photo(1, size=PHOTO), (1, 1, 50, 60), size=size))
     match = rf"(?s)1 BAD_ANNOTATION.*400 x 240, got {size[0]} x {size[1]}"
     with pytest.raises(InputError, match=match):
         convert(base, tmp_path / "out")
 
 
-def test_boxes_of_a_photo_as_exif_rotates_it_fit_the_rotated_photo(tmp_path, layout):
+def test_boxes_may_refer_to_the_photo_rotated_by_exif(tmp_path, layout):
     exif = Image.Exif()
     exif[0x0112] = 6
     turned = layout(photo(1, size=PHOTO, exif=exif), (60, 100, 180, 300), size=PHOTO[::-1])

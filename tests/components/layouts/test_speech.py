@@ -1,4 +1,4 @@
-"""Speech Commands, Common Voice, LJSpeech, VCTK, LibriTTS and LibriSpeech as published."""
+"""Speech Commands, Common Voice, LJSpeech, VCTK, LibriTTS and LibriSpeech in published form."""
 
 import csv
 import io
@@ -112,7 +112,7 @@ def test_common_voice_is_read_by_its_splits_and_verbatim(tmp_path, caplog):
         for entry in listing.entries
     }
     splits = ["train"] * 3 + ["eval"] + ["test"] * 2
-    # Python's own reader of tables without quotes is the oracle.
+    # The oracle is Python's csv reader without quoting.
     text = rows_of(range(6))
     rows = csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE)
     assert found == {

@@ -1,4 +1,4 @@
-"""Tables of a folder: partitions, splits by words of paths, and files next to them."""
+"""Tables in a folder: partitions, splits in paths, and other files next to them."""
 
 import pyarrow as pa
 import pyarrow.dataset
@@ -13,7 +13,7 @@ ROWS = "text,n\na,1\nb,2\n"
 
 
 def texts_of(tmp_path, files, **settings):
-    """Return the texts of each split, sorted by their place in the inputs."""
+    """Return the texts of each split, in the order of the inputs."""
     converted = convert(write_files(tmp_path / "in", files), tmp_path / "out", **settings)
     records = read_records(tmp_path / "out", converted)
     return {split: [record["text"][0].decode() for record in of] for split, of in records.items()}
@@ -70,7 +70,7 @@ def test_a_partition_called_split_gives_splits(tmp_path):
     assert texts_of(tmp_path, files) == {"train": ["a", "b"], "test": ["a", "b"]}
 
 
-def test_values_of_partitions_are_no_splits(tmp_path):
+def test_partition_values_are_not_splits(tmp_path):
     files = {"train.d/label=test/a.csv": ROWS, "train.d/label=val/a.csv": ROWS}
     assert texts_of(tmp_path, files) == {"train": ["a", "b"] * 2}
 
@@ -105,7 +105,7 @@ def test_splits_are_named_by_any_word_of_a_path(tmp_path, name):
     assert texts_of(tmp_path, dict.fromkeys(paths, ROWS)) == expected
 
 
-def test_tables_of_which_some_name_a_split_are_refused(tmp_path):
+def test_split_names_in_only_some_tables_are_refused(tmp_path):
     files = {"train.csv": ROWS, "more.csv": ROWS}
     source = write_files(tmp_path / "in", files)
     with pytest.raises(InputError, match=r"name of a split in the path of every table.*more\.csv"):
@@ -160,7 +160,7 @@ def test_tables_of_several_kinds_are_refused(tmp_path):
         assert sum(c.written for c in converted.manifest.accounting.values()) == 2
 
 
-def test_what_datasets_saves_to_disk_is_refused_with_its_cure(tmp_path):
+def test_datasets_save_to_disk_is_refused_with_a_fix(tmp_path):
     names = ["data-00000-of-00001.arrow", "state.json", "dataset_info.json"]
     source = write_files(tmp_path / "in", dict.fromkeys(names, "{}"))
     with pytest.raises(InputError, match=r"the Arrow file .*datasets\.load_from_disk"):

@@ -1,4 +1,4 @@
-"""Pascal VOC's layouts against Datum's own generators."""
+"""Pascal VOC's layouts compared with Datum's generators."""
 
 import os
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ def voc(tmp_path):
     )
 
 
-def test_splits_come_from_the_image_sets_and_all_images_are_counted(voc):
+def test_splits_come_from_image_sets_and_images_are_counted(voc):
     listing = read(voc)
     assert {e.name: e.split for e in listing.entries} == {
         "JPEGImages/a b.jpg": "train",
@@ -41,13 +41,13 @@ def test_splits_come_from_the_image_sets_and_all_images_are_counted(voc):
     }
 
 
-def test_two_images_of_one_name_are_refused_by_both(voc):
+def test_two_images_with_the_same_name_are_refused(voc):
     write_files(voc, {"JPEGImages/a b.png": ""})
     with pytest.raises(InputError, match=r"'a b'.*a b\.jpg.*a b\.png"):
         read(voc)
 
 
-def test_many_boxes_are_datums_to_the_last_bit(tmp_path):
+def test_many_boxes_equal_datum_exactly(tmp_path):
     from datum.generator.image import DetDatumGenerator
 
     rng = np.random.default_rng(0)
@@ -111,7 +111,7 @@ def test_a_bad_annotation_is_a_reject(tmp_path):
         assert 5 < len(left.detail) < 500
 
 
-def test_folders_of_ones_own_and_the_order_of_classes_are_datums(tmp_path):
+def test_custom_folders_and_class_order_equal_datum(tmp_path):
     from datum.configs.default_configs import get_default_write_configs
 
     own = {"image_dir": "photos", "annotation_dir": "xml/boxes", "set_dir": "lists"}
@@ -134,7 +134,7 @@ def test_folders_of_ones_own_and_the_order_of_classes_are_datums(tmp_path):
     assert found == {f"photos/{name}.jpg": one["labels"] for name, one in expected.items()}
 
 
-# Image sets: which are splits, and what a line of one names ---------------------------------------
+# Image sets: splits, and the names in their lines -------------------------------------------------
 
 SETS = {
     "of VOC": ({"Main/train.txt": "a\n", "Main/val.txt": "b\n"}, ["train", "eval"]),
@@ -151,7 +151,7 @@ SETS = {
 
 
 @pytest.mark.parametrize("case", SETS)
-def test_a_set_is_a_split_if_it_is_called_after_one(tmp_path, case):
+def test_image_set_named_after_a_split_is_a_split(tmp_path, case):
     sets, splits = SETS[case]
     base = one(tmp_path, annotation())
     write_files(base, {"JPEGImages/b.jpg": b"", "Annotations/b.xml": annotation()})
@@ -180,7 +180,7 @@ def test_a_bad_image_set_is_refused(tmp_path, sets, match):
 
 
 def pairs(*names: str) -> dict[str, bytes]:
-    """The files of some images with their label maps."""
+    """Return the files of images and their label maps."""
     images = {f"JPEGImages/{name}.jpg": os.fsencode(f"image {name}") for name in names}
     return images | {
         f"SegmentationClass/{name}.png": os.fsencode(f"map of {name}") for name in names
@@ -199,7 +199,7 @@ def found(listing) -> dict[str, str | None]:
         ("", None),
     ],
 )
-def test_pairs_and_splits_are_datums_wherever_the_sets_lie(tmp_path, prefix, datums_folder):
+def test_pairs_and_splits_equal_datum_for_every_set_folder(tmp_path, prefix, datums_folder):
     from datum.generator.image import SegDatumGenerator
 
     write_files(tmp_path, pairs("a", "b", "c d"))
@@ -221,7 +221,7 @@ def test_without_sets_a_hash_decides(tmp_path):
     assert found(read(tmp_path)) == {"JPEGImages/a.jpg": None}
 
 
-def test_an_image_without_its_label_map_is_left_out_of_any_split(tmp_path):
+def test_image_without_label_map_is_in_no_split(tmp_path):
     split = "test"
     write_files(tmp_path, pairs("a") | {"JPEGImages/b.jpg": "", f"{split}.txt": "a\nb\ngone\n"})
     write_files(tmp_path, {"SegmentationObject/b.png": "", "SegmentationClass/other.png": ""})

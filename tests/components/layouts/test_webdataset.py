@@ -1,4 +1,4 @@
-"""Archives that Python's own tarfile wrote."""
+"""Archives that Python's tarfile wrote."""
 
 import io
 import json
@@ -30,7 +30,7 @@ SAMPLES = {
 }
 
 
-def test_files_of_one_key_make_one_example(tmp_path):
+def test_files_with_one_key_are_one_example(tmp_path):
     write_tar(tmp_path / "train-000000.tar", SAMPLES)
     listing = read(tmp_path)
     assert values(listing) == {
@@ -52,7 +52,7 @@ def test_files_of_one_key_make_one_example(tmp_path):
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_the_bytes_of_an_image_are_where_the_blob_says(tmp_path, form):
+def test_blob_points_to_the_bytes_of_the_image(tmp_path, form):
     long = "folder/" * 12 + "x" * 60 if form != tarfile.USTAR_FORMAT else "folder/x"
     write_tar(tmp_path / "x.tar", {f"{long}.jpg": b"the image", "y.cls": "1"}, format=form)
     (entry,) = read(tmp_path).entries
@@ -60,7 +60,7 @@ def test_the_bytes_of_an_image_are_where_the_blob_says(tmp_path, form):
     assert entry.name == f"x.tar/{long}.jpg"
 
 
-def test_what_cannot_be_read_beside_an_image_rejects_that_alone(tmp_path):
+def test_unreadable_sidecar_rejects_only_its_image(tmp_path):
     others = {"1.jpg": b"x", "1.cls": "5", "3.jpg": b"z", "3.cls": "6"}
     for name, content in (("2.json", "{"), ("2.json", "[1]"), ("2.txt", b"\xff\xfe")):
         for step in (1, -1):  # before the image or after it
@@ -83,7 +83,7 @@ def test_every_member_is_counted(tmp_path):
         "__MACOSX/._1.jpg": b"x",
         "__meta__": b"x",
         "../9.jpg": b"up",
-        "5.cls": "3",  # beside a link
+        "5.cls": "3",  # next to a link
         os.fsdecode(b"\xff.txt"): b"x",
     }
     path = write_tar(tmp_path / "train-0.tar", files)
@@ -136,19 +136,19 @@ def test_images_are_never_read(tmp_path, monkeypatch):
 
     monkeypatch.setattr(LayoutInputs, "open", counted)
     assert len(read(tmp_path).entries) == 1
-    assert sum(bytes_read) < 20_000  # headers, and the padding at the end
+    assert sum(bytes_read) < 20_000  # only headers, and the padding at the end
 
 
 @pytest.mark.parametrize(("name", "mode"), [("x.tar.gz", "gz"), ("x.tar", "bz2"), ("x.tar", "xz")])
-def test_a_compressed_archive_is_told_by_its_bytes_too(tmp_path, name, mode):
+def test_compressed_archive_is_detected_by_its_bytes(tmp_path, name, mode):
     write_tar(tmp_path / name, {"1.jpg": b"x"}, mode=f"w:{mode}")
     with pytest.raises(InputError, match=rf"'{name}'.*not compressed.*gunzip"):
         read(tmp_path)
 
 
 @pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_the_archives_in_an_archive_are_classes(tmp_path, form):
-    """As ImageNet's training images come: ILSVRC2012_img_train.tar, of n01440764.tar, …"""
+def test_archives_in_an_archive_are_classes(tmp_path, form):
+    """Read archives like ImageNet's training images: n01440764.tar, … in one archive."""
     images = {
         name: {f"{name}_{n}.JPEG": f"{name} {n}".encode() * (n + 1) * 300 for n in range(3)}
         for name in ("n01440764", "n01443537")
@@ -202,12 +202,12 @@ SPLIT_OF = {
 
 
 @pytest.mark.parametrize(("name", "split"), SPLIT_OF.items())
-def test_any_word_of_an_archives_name_is_its_split(tmp_path, name, split):
+def test_split_is_any_word_of_the_archive_name(tmp_path, name, split):
     write_tar(tmp_path / name, {"0.jpg": b"x"})
     assert [entry.split for entry in read(tmp_path).entries] == [split]
 
 
-def test_archives_of_which_some_name_a_split_are_refused(tmp_path):
+def test_split_names_in_only_some_archives_are_refused(tmp_path):
     for name in ("train-0.tar", "extra.tar"):
         write_tar(tmp_path / name, {"0.jpg": b"x"})
     with pytest.raises(InputError, match=r"'extra\.tar'.*every archive, as in 'train-0\.tar'"):
@@ -221,8 +221,8 @@ PAIRS = {
 }
 
 
-def test_several_files_of_a_key_are_kept_by_their_endings(tmp_path):
-    """As webdataset's own reader has them: a key, and a value for each ending."""
+def test_several_files_of_a_key_are_named_by_suffix(tmp_path):
+    """Compare with webdataset's reader: a key, and a value for each suffix."""
     write_tar(tmp_path / "x.tar", PAIRS)
     listing = read(tmp_path)
     kinds = {"image": "image", "flac": "audio", "npy": "bytes", "png": "image", "seg.png": "image"}
@@ -236,7 +236,7 @@ def test_several_files_of_a_key_are_kept_by_their_endings(tmp_path):
     assert [entry.values for entry in listing.entries] == [("0 cls",), ("1 cls",)]
 
 
-def test_archives_without_plain_images_keep_all_by_ending(tmp_path):
+def test_archives_without_plain_images_name_files_by_suffix(tmp_path):
     files = {f"{k}.{e}": b"x" for k in range(2) for e in ("left.png", "right.png", "json")}
     write_tar(tmp_path / "x.tar", files | {"0.json": "{}", "1.json": '{"left.png": 3}'})
     listing = read(tmp_path)
@@ -273,7 +273,7 @@ def test_extended_headers_are_read(tmp_path):
     assert entries[2].name == f"train.tar/{'ordner/' * 20}bild-ä2.jpg"
 
 
-# Columns made of the files beside the images ------------------------------------------------------
+# Columns from the files next to images ------------------------------------------------------------
 
 COLUMNS = {
     "ints": ({"a.cls": " 3\n", "b.cls": "-4"}, [Column("label", "int")], [(3,), (-4,)]),
@@ -302,7 +302,7 @@ COLUMNS = {
 }
 
 
-def test_sidecars_make_columns_typed_by_all_examples(tmp_path):
+def test_types_of_sidecar_columns_fit_all_examples(tmp_path):
     for case, (files, columns, rows) in COLUMNS.items():
         write_tar(tmp_path / "x.tar", {"a.jpg": b"x", "b.jpg": b"y", **files})
         listing = read(tmp_path)
@@ -324,10 +324,10 @@ def test_a_hostile_json_is_rejected_by_name(tmp_path):
         assert "x.tar/a.json'" in left.detail
 
 
-# Headers that lie, are damaged, sparse or cut short -----------------------------------------------
+# False, damaged, sparse or truncated headers ------------------------------------------------------
 
 
-def test_a_sparse_image_is_left_out_and_those_beside_it_are_read(tmp_path):
+def test_sparse_image_is_left_out_and_others_are_read(tmp_path):
     files = tmp_path / "files"
     files.mkdir()
     for name in ("1.jpg", "3.jpg"):
@@ -337,7 +337,7 @@ def test_a_sparse_image_is_left_out_and_those_beside_it_are_read(tmp_path):
         hollow.write(b"end")
     command = ["tar", "-cSf", tmp_path / "x.tar", "--format=posix", "1.jpg", "2.bmp", "3.jpg"]
     subprocess.run(command, cwd=files, check=True)
-    with tarfile.open(tmp_path / "x.tar") as archive:  # tarfile itself agrees that it is one
+    with tarfile.open(tmp_path / "x.tar") as archive:  # tarfile agrees that it is sparse
         assert archive.getmember("2.bmp").issparse()
     base = tmp_path / "in"
     base.mkdir()
@@ -350,7 +350,7 @@ def test_a_sparse_image_is_left_out_and_those_beside_it_are_read(tmp_path):
 
 
 def header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
-    """A member's header that claims a size, with the right checksum."""
+    """Return a member's header with a claimed size and a correct checksum."""
     block = bytearray(tarfile.TarInfo(name).tobuf(tarfile.GNU_FORMAT))
     block[156:157] = kind
     block[124:136] = tarfile.itn(size, 12, tarfile.GNU_FORMAT)
@@ -360,7 +360,7 @@ def header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
 
 
 END = bytes(1024)
-BY_TARFILE = "invalid offset|a damaged header"  # newer ones refuse negative sizes
+BY_TARFILE = "invalid offset|a damaged header"  # newer versions refuse negative sizes
 LIES = {
     "a negative size": (header("a.jpg", -512), f"('a.jpg' of -512 bytes|{BY_TARFILE})"),
     "a size back to the start": (
@@ -387,17 +387,17 @@ LIES = {
 }
 
 
-def test_a_header_that_lies_is_refused_with_its_byte(tmp_path):
+def test_false_header_is_refused_with_its_offset(tmp_path):
     for data, match in LIES.values():
         (tmp_path / "x.tar").write_bytes(data + END)
         with pytest.raises(InputError, match=rf"(?s)'x.tar'.*{match}.*\(byte \d+\)"):
             read(tmp_path)
 
 
-def test_a_cut_is_found_at_every_byte_and_named(tmp_path):
+def test_truncation_at_any_byte_is_reported(tmp_path):
     path = write_tar(tmp_path / "x.tar", {"1.jpg": b"a" * 700, "2.jpg": bytes(512)})
     data = path.read_bytes()
-    end = 512 + 1024 + 512 + 512  # of the last member
+    end = 512 + 1024 + 512 + 512  # the end of the last member
     for size in [*range(1, end + 512, 37), 512, 1536, 2048, end, end + 511]:
         path.write_bytes(data[:size])
         with pytest.raises(InputError, match=r"'x.tar': expected a whole tar.*\(byte \d+\)"):
@@ -406,8 +406,8 @@ def test_a_cut_is_found_at_every_byte_and_named(tmp_path):
     assert len(read(tmp_path).entries) == 2
 
 
-def test_hostile_headers_by_the_thousand_give_a_listing_or_an_error():
-    """Random changes to real archives: no other error, no hang, no blob outside of the archive."""
+def test_thousands_of_hostile_headers_list_or_raise():
+    """Change real archives at random: no other error, no hang, no blob outside the archive."""
     rng = random.Random(0)
     originals = [
         archive(dict.fromkeys(("a.jpg", "b.json", "c" * length), b"{}"), format=form)

@@ -1,4 +1,4 @@
-"""YOLO's trees: those of Ultralytics, Roboflow and Darknet, and what is refused in them."""
+"""YOLO's folders by Ultralytics, Roboflow and Darknet, and unsupported contents."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def read(base, **settings):
 
 
 @pytest.mark.parametrize("tree", TREES)
-def test_every_tree_has_its_boxes_and_splits(tmp_path, tree):
+def test_boxes_and_splits_are_read_from_every_tree(tmp_path, tree):
     base = write_files(tmp_path, TREES[tree])
     assert name_layout(inputs_of(base), layout="auto") == "yolo"
     listing = read(base)

@@ -1,4 +1,4 @@
-"""Damaged files, made of whole ones: bits flipped, parts cut, doubled, zeroed and exchanged."""
+"""Damaged files, derived from intact ones: bits flipped, parts cut, doubled, zeroed and swapped."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from tests.make import encode
 
 
 def whole_files() -> list[bytes]:
-    """Some dozens of JPEG, PNG, GIF and BMP files of real photos, all such as are kept."""
+    """Return some dozens of JPEG, PNG, GIF and BMP files of real photos."""
     files: list[bytes] = []
     for photo in load_sample_images().images:
         for top, left in ((0, 0), (100, 200), (200, 350)):
@@ -36,7 +36,7 @@ def whole_files() -> list[bytes]:
 def damaged(
     files: Sequence[bytes], number: int, *, seed: int, head_bytes: int = 800
 ) -> Iterator[bytes]:
-    """As many files, each with one kind of damage; half of it in headers."""
+    """Yield `number` files, each with one kind of damage; half of them in their headers."""
     chance = random.Random(seed)
     for _ in range(number):
         yield _damaged(bytearray(chance.choice(files)), files, chance, head_bytes)

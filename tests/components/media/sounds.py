@@ -1,4 +1,4 @@
-"""Sounds of every kind, heard by TensorFlow's own decoder and by soundfile."""
+"""Audio files of every kind, and their samples read by TensorFlow's decoder and by soundfile."""
 
 import functools
 import io
@@ -20,7 +20,7 @@ CODES = {
 
 
 def tone(frames: int, channels: int = 1, rate: int = 8000, hertz: float = 440) -> np.ndarray:
-    """A sine in each channel, of another pitch in each."""
+    """Return a sine in each channel, with a different pitch in each."""
     seconds = np.arange(frames) / rate
     return np.stack(
         [0.5 * np.sin(2 * np.pi * hertz * (1 + c / 4) * seconds) for c in range(channels)], 1
@@ -28,7 +28,7 @@ def tone(frames: int, channels: int = 1, rate: int = 8000, hertz: float = 440) -
 
 
 def noise(frames: int, channels: int = 1) -> np.ndarray:
-    """What does not compress, so that files of it have many frames and pages."""
+    """Return noise, which does not compress, so that its files have many frames and pages."""
     return np.random.default_rng(0).normal(0, 0.1, (frames, channels))
 
 
@@ -39,7 +39,7 @@ def encode(samples: np.ndarray, kind: str, subtype: str, rate: int = 8000, **opt
 
 
 def chunk(name: bytes, body: bytes) -> bytes:
-    """Of RIFF: chunks of odd sizes have a byte of padding that their size does not count."""
+    """Return a RIFF chunk; a chunk of odd size has a padding byte that its size does not count."""
     return name + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2)
 
 
@@ -81,7 +81,7 @@ def rejected(data: bytes, **options) -> RejectedInputError:
 
 
 def heard(stored: StoredAudio) -> np.ndarray:
-    """What `tf.audio.decode_wav` reads, in steps of 16 bits; the facts beside it must agree."""
+    """Return the samples that `tf.audio.decode_wav` reads, in 16-bit steps, and check the sizes."""
     samples, rate = tf.audio.decode_wav(stored.data)
     assert samples.shape == (stored.num_frames, stored.channels)
     assert int(rate) == stored.sample_rate
@@ -89,7 +89,7 @@ def heard(stored: StoredAudio) -> np.ndarray:
 
 
 def by_soundfile(data: bytes, frames: int = -1) -> np.ndarray:
-    """What soundfile reads, in steps of 16 bits."""
+    """Return the samples that soundfile reads, in 16-bit steps."""
     with soundfile.SoundFile(io.BytesIO(data)) as file:
         samples = file.read(frames, dtype="float64", always_2d=True)
     return np.clip(samples * 32768, -32768, 32767)
@@ -97,18 +97,18 @@ def by_soundfile(data: bytes, frames: int = -1) -> np.ndarray:
 
 @functools.cache
 def mp3(mode: str = "CONSTANT") -> bytes:
-    """Silence after noise: of a variable rate, no frame tells how many there are."""
+    """Return an MP3 of noise, then silence; frames of a variable rate do not give their count."""
     samples = np.concatenate([noise(20_000), np.zeros((20_000, 1))])
     return encode(
         samples, "MP3", "MPEG_LAYER_III", 44_100, bitrate_mode=mode, compression_level=0.5
     )
 
 
-COVER = b"ID3\4\0\0" + bytes([0, 0, 100, 0]) + bytes(100 * 128)  # ID3v2, with a picture's size
+COVER = b"ID3\4\0\0" + bytes([0, 0, 100, 0]) + bytes(100 * 128)  # ID3v2, of the size of a picture
 
 
 def with_flac_frames(flac: bytes, frames: int) -> bytes:
-    """With another total in STREAMINFO, whose low 36 bits of bytes 18 to 25 it is."""
+    """Replace the total of STREAMINFO, which is the low 36 bits of bytes 18 to 25."""
     fields = int.from_bytes(flac[18:26], "big") >> 36 << 36
     return flac[:18] + (fields | frames).to_bytes(8, "big") + flac[26:]
 

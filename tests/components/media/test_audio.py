@@ -1,4 +1,4 @@
-"""What becomes of every kind of sound, heard by TensorFlow's own decoder and by soundfile."""
+"""Test the stored audio of every kind of file against TensorFlow's decoder and soundfile."""
 
 import importlib.abc
 import math
@@ -53,26 +53,26 @@ ROUNDED = [
 
 
 @pytest.mark.parametrize(("kind", "subtype", "conversion"), EXACT + ROUNDED)
-def test_up_to_16_bits_come_out_exactly_and_more_within_half_a_step(kind, subtype, conversion):
+def test_up_to_16_bits_are_exact_and_more_within_half_a_step(kind, subtype, conversion):
     is_exact = (kind, subtype, conversion) in EXACT
     for channels in (1, 6):
         data = encode(tone(3000, channels), kind, subtype)
         stored = store(data)
         assert (stored.sample_rate, stored.channels, stored.num_frames) == (8000, channels, 3000)
         assert stored.conversions == (conversion,)
-        # Half a step, and what float32 rounds off.
+        # Half a step, and the rounding of float32.
         difference = np.abs(heard(stored) - by_soundfile(data)).max()
         assert difference <= (0 if is_exact else 0.51)
 
 
-def test_a_wav_of_16_bits_is_kept_byte_for_byte():
+def test_16_bit_wav_is_kept_byte_for_byte():
     for name, data in KEPT.items():
         stored = store(data)
         assert (stored.data, stored.conversions) == (data, ()), name
         np.testing.assert_array_equal(heard(stored), by_soundfile(data))
 
 
-REWRITTEN = {  # of 16 bits, yet TensorFlow refuses them, mostly since it knows no padding
+REWRITTEN = {  # 16-bit files that TensorFlow refuses, mostly because it does not know padding
     "odd note before the samples": riff(form(), chunk(b"note", TEXT + b"x"), DATA),
     "odd JUNK before fmt": riff(chunk(b"JUNK", bytes(27)), form(), DATA),
     "odd note after the samples": riff(form(), DATA, chunk(b"note", TEXT + b"x")),
@@ -85,7 +85,7 @@ REWRITTEN = {  # of 16 bits, yet TensorFlow refuses them, mostly since it knows 
 }
 
 
-def test_a_wav_that_tensorflow_refuses_is_rewritten_with_the_same_samples():
+def test_wav_that_tensorflow_refuses_is_rewritten_losslessly():
     for name, data in REWRITTEN.items():
         with pytest.raises(tf.errors.InvalidArgumentError):
             tf.audio.decode_wav(data)
@@ -104,7 +104,7 @@ def of_pipe(riff_size: int, data_size: int, *chunks: bytes, pcm: bytes = PCM) ->
 
 @pytest.mark.parametrize("size", PLACEHOLDERS)
 @pytest.mark.parametrize("riff_size", [0, 0x7FFFF024, 0xFFFFFFFF])
-def test_a_wav_of_a_pipe_is_read_to_its_end(riff_size, size):
+def test_wav_written_to_a_pipe_is_read_to_its_end(riff_size, size):
     samples, rate, bits = tone(500, 2), 8000, 24
     deep = encode(samples, "WAV", "PCM_24")[-500 * 6 :]
     for data, same in {
@@ -118,23 +118,23 @@ def test_a_wav_of_a_pipe_is_read_to_its_end(riff_size, size):
         np.testing.assert_array_equal(heard(stored), heard(store(same)))
 
 
-def test_a_placeholder_without_the_header_is_one_too():
+def test_placeholder_minus_the_header_size_is_recognised():
     stored = store(of_pipe(0xFFFFFFFF, 0xFFFFFFFF - 36, form()))
     assert (stored.data, stored.conversions) == (PLAIN, ("WAV_STREAM",))
 
 
-def test_a_wav_that_is_shorter_than_its_header_is_rejected():
+def test_wav_shorter_than_its_header_says_is_rejected():
     for size in (len(PCM) + 2, 0x7FFFE000):
         assert rejected(of_pipe(36 + size, size, form())).code == "TRUNCATED_AUDIO"
 
 
-def test_a_wav_of_no_samples_is_rejected_whatever_follows():
+def test_wav_without_samples_is_rejected():
     for chunks in ((), (chunk(b"LIST", TEXT),)):
         assert rejected(riff(form(), chunk(b"data", b""), *chunks)).code == "NO_SAMPLES"
 
 
 @pytest.mark.parametrize(("peak", "is_clipped"), [(1.0, False), (1.5, True), (-40.0, True)])
-def test_floats_beyond_full_scale_are_cut_and_counted(peak, is_clipped):
+def test_floats_beyond_full_scale_are_clipped_and_counted(peak, is_clipped):
     wave = np.zeros((100, 1), np.float32)
     wave[50] = peak
     stored = store(encode(wave, "WAV", "FLOAT"))
@@ -142,7 +142,7 @@ def test_floats_beyond_full_scale_are_cut_and_counted(peak, is_clipped):
     assert heard(stored)[50, 0] == (32767 if peak > 0 else -32768)
 
 
-def test_a_wav_with_a_mad_header_is_rejected_or_heard():
+def test_wav_with_an_absurd_header_is_rejected_or_readable():
     for data in (
         riff(form(2, rate=2**31, bits=16), DATA),
         riff(form(rate=2**31 - 1), DATA),
@@ -171,7 +171,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("kind", OF_KIND)
-def test_a_wrong_extension_is_counted_and_the_bytes_decide(kind):
+def test_wrong_extension_is_counted_and_the_bytes_decide(kind):
     right = store(OF_KIND[kind], f"a.b/x{ENDINGS[kind][0]}")
     for other in ENDINGS:
         for ending in ENDINGS[other]:
@@ -186,7 +186,7 @@ def test_a_wrong_extension_is_counted_and_the_bytes_decide(kind):
     ("rate", "wished", "kind"),
     [(44_100, 16_000, "FLAC"), (8000, 16_000, "WAV"), (16_000, 22_050, "WAV")],
 )
-def test_resampled_sound_is_what_scipy_makes_of_exact_samples(kind, rate, wished):
+def test_resampled_audio_equals_scipys_result(kind, rate, wished):
     samples = np.rint(noise(rate // 10, 2) * 32768) / 32768
     stored = store(encode(samples, kind, "PCM_16", rate), sample_rate=wished)
     assert stored.conversions[-1] == "RESAMPLED"
@@ -196,14 +196,14 @@ def test_resampled_sound_is_what_scipy_makes_of_exact_samples(kind, rate, wished
     assert np.abs(heard(stored) - expected).max() <= 1
 
 
-def test_a_flac_of_unknown_length_is_heard_to_its_end():
+def test_flac_of_unknown_length_is_read_to_its_end():
     whole = encode(tone(12_000), "FLAC", "PCM_16")
-    streamed = with_flac_frames(whole, 0)  # "unknown", says the format; encoders to pipes write it
+    streamed = with_flac_frames(whole, 0)  # unknown, as written by encoders to pipes
     np.testing.assert_array_equal(heard(store(streamed)), by_soundfile(whole))
     assert rejected(streamed[: len(streamed) // 2]).code in ("DAMAGED_AUDIO", "TRUNCATED_AUDIO")
 
 
-def test_a_library_that_cannot_be_loaded_is_no_fault_of_the_sound(monkeypatch):
+def test_unloadable_library_raises_and_does_not_reject(monkeypatch):
     class NoLibrary(importlib.abc.MetaPathFinder):
         def find_spec(self, name, path=None, target=None):
             if name == "soundfile":

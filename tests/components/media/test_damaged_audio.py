@@ -1,6 +1,6 @@
-"""Sounds that are damaged, cut, hostile or none: rejected, or heard as TensorFlow hears them.
+"""Test damaged, truncated, hostile and non-audio files: rejected, or read as TensorFlow does.
 
-And MP3 files with and without a count of their frames.
+Also test MP3 files with and without a count of their frames.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ from tests.components.media.sounds import (
 
 @contextlib.contextmanager
 def at_most(more_bytes: int) -> Iterator[None]:
-    """Lets the process take so much more memory; beyond it, MemoryError."""
+    """Limit the additional memory of the process; beyond it, MemoryError is raised."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more_bytes, hard))
@@ -50,7 +50,7 @@ def at_most(more_bytes: int) -> Iterator[None]:
 
 def ogg(subtype: str, rate: int, frames: int) -> bytes:
     data = encode(noise(frames), "OGG", subtype, rate)
-    assert data.count(b"OggS") > 3  # pages of headers, and two of sound
+    assert data.count(b"OggS") > 3  # pages of headers, and two of audio
     return data
 
 
@@ -70,7 +70,7 @@ WHOLE = {
 
 
 def cuts(data: bytes) -> list[int]:
-    """Every byte of a small file; of a large one many, and all about the seams of its pages."""
+    """Return cuts at every byte of a small file; for a large file, many, and all near its pages."""
     seams = [0, len(data)]
     while (found := data.find(b"OggS", seams[-2] + 1)) > 0:
         seams.insert(-1, found)
@@ -80,7 +80,7 @@ def cuts(data: bytes) -> list[int]:
 
 
 @pytest.mark.parametrize("data", WHOLE.values(), ids=WHOLE)
-def test_a_file_cut_anywhere_is_rejected_or_loses_no_sample(data):
+def test_file_cut_anywhere_is_rejected_or_loses_no_sample(data):
     whole = heard(store(data))
     lost = {
         cut: stored.num_frames
@@ -91,8 +91,8 @@ def test_a_file_cut_anywhere_is_rejected_or_loses_no_sample(data):
 
 
 @pytest.mark.parametrize("kind", ["FLAC", "Vorbis", "Opus"])
-def test_a_flipped_byte_is_rejected_or_loses_no_sample(kind):
-    """These have checksums; a decoder that leaves out a bad page must not pass for a whole file."""
+def test_flipped_byte_is_rejected_or_loses_no_sample(kind):
+    """Test formats with checksums, whose decoders may silently skip a bad page."""
     data = WHOLE[kind]
     frames = store(data).num_frames
     lost = {}
@@ -122,13 +122,13 @@ CLAIMS = {
 }
 
 
-def test_a_file_that_claims_to_be_enormous_is_a_reject():
+def test_file_that_claims_an_enormous_size_is_rejected():
     for data in CLAIMS.values():
         with at_most(2 << 30):
             assert rejected(data).code in CODES - {"EMPTY_FILE"}
 
 
-def test_a_mad_rate_is_a_reject_where_it_would_be_resampled():
+def test_absurd_sample_rate_is_rejected_on_resampling():
     for rate, frames in ((1, 60_000), (2**30 - 1, 8000), (15_999_989, 8000)):
         samples = chunk(b"data", bytes(2 * frames))
         with at_most(2 << 30):
@@ -136,7 +136,7 @@ def test_a_mad_rate_is_a_reject_where_it_would_be_resampled():
         assert error.code in ("TOO_LARGE", "UNSUPPORTED_FORMAT", "DAMAGED_AUDIO")
 
 
-def test_of_damaged_sounds_nothing_is_stored_that_tensorflow_reads_otherwise():
+def test_stored_damaged_audio_is_readable_by_tensorflow():
     wavs = [KEPT["mono"], KEPT["stereo"], encode(tone(500), "WAVEX", "PCM_16")]
     files = [*OF_KIND.values(), *wavs, *wavs]
     made = damage.damaged(files, 3000, seed=1, head_bytes=60)
@@ -155,7 +155,7 @@ _KBITS = {
 
 
 def mp3_frames(data: bytes) -> list[int]:
-    """Where each frame begins, and the end."""
+    """Return the start of each frame, and the end of the last."""
     starts, position = [], 0
     while data[position : position + 1] == b"\xff":
         starts.append(position)
@@ -169,14 +169,14 @@ def mp3_frames(data: bytes) -> list[int]:
 
 
 def without_tag(mp3: bytes) -> bytes:
-    """As streams and older encoders have it: without the frame that counts the others."""
+    """Return the file without the frame that counts the others, like streams and old encoders."""
     start = mp3_frames(mp3)[1]
     assert b"Xing" in mp3[:start] or b"Info" in mp3[:start]
     return mp3[start:]
 
 
 @pytest.mark.parametrize(("channels", "rate"), [(1, 16_000), (2, 44_100)])
-def test_mp3_comes_out_as_soundfile_decodes_it(channels, rate):
+def test_mp3_equals_soundfiles_samples(channels, rate):
     data = encode(tone(3000, channels, rate), "MP3", "MPEG_LAYER_III", rate)
     stored = store(data)
     assert (stored.sample_rate, stored.channels, stored.num_frames) == (rate, channels, 3000)
@@ -185,18 +185,18 @@ def test_mp3_comes_out_as_soundfile_decodes_it(channels, rate):
 
 
 @pytest.mark.parametrize("mode", ["CONSTANT", "VARIABLE", "AVERAGE"])
-def test_an_mp3_without_a_count_is_heard_to_its_end(mode):
+def test_mp3_without_a_frame_count_is_read_to_its_end(mode):
     data = without_tag(mp3(mode))
     stored = store(data)
     assert len(heard(stored)) == 1152 * (len(mp3_frames(data)) - 1)
     assert np.abs(heard(stored)[:19_000]).max() > 1000
 
 
-def test_an_mp3_without_a_count_is_cut_at_a_frame_or_rejected():
+def test_cut_mp3_without_a_count_ends_at_a_frame_or_is_rejected():
     data = without_tag(mp3())
     starts = mp3_frames(data)
     for frame, (start, end) in enumerate(itertools.pairwise(starts)):
-        if frame < 2:  # too little for anybody to know it for MP3
+        if frame < 2:  # too little to recognise it as MP3
             continue
         assert (at_seam := stored_or_none(data[:start])) is not None
         assert at_seam.num_frames == 1152 * frame

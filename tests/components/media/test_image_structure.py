@@ -1,4 +1,4 @@
-"""Headers of JPEG files of every kind, and PNG files' chunks against what Pillow wrote."""
+"""Test headers of JPEG files of every kind, and chunks of PNG files written by Pillow."""
 
 import os
 import subprocess
@@ -61,8 +61,8 @@ print(tried, stored)
 """
 
 
-def test_no_header_of_a_jpeg_ends_the_process():
-    """Processes, frames and precisions of every kind, resized, raw and as they are."""
+def test_no_jpeg_header_crashes_the_process():
+    """Try coding processes, frames and precisions of every kind: resized, raw and unchanged."""
     done = subprocess.run(
         [sys.executable, "-c", _SWEEP],
         env=os.environ | {"MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "165"},
@@ -81,7 +81,7 @@ def test_no_header_of_a_jpeg_ends_the_process():
 PLAIN = variants.png(variants.PIXELS[:6, :9])
 
 
-def test_each_flipped_bit_behind_the_signature_is_refused_or_doubted():
+def test_each_flipped_bit_of_a_png_is_rejected_or_doubted():
     for place in range(8, len(PLAIN)):
         for bit in range(8):
             damaged = bytearray(PLAIN)

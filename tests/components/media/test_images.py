@@ -1,4 +1,4 @@
-"""Whatever is stored of an image of any kind: TensorFlow reads it as Pillow reads the original."""
+"""Test that TensorFlow reads stored images as Pillow reads the originals, for every kind."""
 
 import contextlib
 import io
@@ -36,12 +36,12 @@ def stored_or_none(data: bytes, **options: object) -> StoredImage | None:
 
 
 def read(stored: StoredImage) -> np.ndarray:
-    """By the op that Datum uses."""
+    """Read the image with the op that Datum uses."""
     return tf.io.decode_jpeg(stored.data, dct_method="INTEGER_ACCURATE").numpy()
 
 
 def original(data: bytes) -> Image.Image:
-    """What Pillow says of a file, upright."""
+    """Return Pillow's image of a file, upright."""
     image = Image.open(io.BytesIO(data))
     image.load()
     try:
@@ -59,7 +59,7 @@ def colours(pixels: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", sorted({name.split(",")[0].split()[0] for name in VARIANTS}))
-def test_what_is_stored_is_read_as_the_original(kind):
+def test_stored_image_is_read_as_the_original(kind):
     for name in VARIANTS:
         if name.split(",")[0].split()[0] == kind:
             for verify in ("structure", "decode"):
@@ -87,7 +87,7 @@ def check_stored(name: str, *, verify: str) -> None:
     assert (stored.data is data) == (not set(stored.conversions) - {"WRONG_EXTENSION"}), name
 
 
-NONE = {  # variants of which nothing is stored
+NONE = {  # variants that are rejected
     *("BMP, cut", "GIF, cut", "GIF, cut, with a trailer", "PNG, a chunk between its pixels"),
     *("PNG without its end", "PNG, interlaced in a way unknown", "PNG, no palette"),
     *("JPEG, 12 bits", "JPEG, said to be arithmetic", "JPEG, progressive, said to be arithmetic"),
@@ -99,7 +99,7 @@ NONE = {  # variants of which nothing is stored
 }
 
 
-def test_what_both_read_alike_is_kept():
+def test_files_that_both_libraries_read_alike_are_kept():
     for name in (
         *KEPT,
         *(f"JPEG, {more} after its end" for more in ("more", "a file")),
@@ -111,7 +111,7 @@ def test_what_both_read_alike_is_kept():
         assert (stored.data, stored.conversions) == (VARIANTS[name], ()), name
 
 
-COUNTED = {  # the format that is stored, and why
+COUNTED = {  # the stored format, and the reason
     "BMP, more after its pixels": ("PNG", "BMP"),
     "GIF, transparent": ("PNG", "GIF"),
     "GIF, two frames": ("PNG", "ANIMATION"),
@@ -135,14 +135,14 @@ COUNTED = {  # the format that is stored, and why
 }
 
 
-def test_what_is_converted_is_counted_by_its_reason():
+def test_conversions_are_counted_by_their_reason():
     for name, (kind, word) in COUNTED.items():
         stored = store(VARIANTS[name])
         assert (stored.format, word in stored.conversions) == (kind, True), name
 
 
 @pytest.mark.parametrize("name", [n for n in VARIANTS if n.startswith("TIFF") and n[-1] in "36"])
-def test_a_tiff_stays_as_it_lies_where_its_orientation_is_kept(name):
+def test_tiff_is_not_rotated_if_orientation_is_kept(name):
     data, orientation = VARIANTS[name], int(name[-1])
     lies = original(data).transpose(TURNED_BACK[orientation])
     assert np.array_equal(read(store(data, orientation="keep")), np.asarray(lies))
@@ -152,7 +152,7 @@ def test_a_tiff_stays_as_it_lies_where_its_orientation_is_kept(name):
     assert np.array_equal(read(ids)[:, :, 0], np.asarray(GREY))
 
 
-def test_a_photo_is_turned_as_its_tag_says_or_kept():
+def test_photo_is_rotated_by_its_exif_tag_or_kept():
     for orientation in range(1, 9):
         data = VARIANTS[f"JPEG, turned {orientation}"]
         stored = store(data)
@@ -174,8 +174,8 @@ def refused_by_tensorflow(stored: StoredImage) -> bool:
     [({"verify": "structure"}, 3), ({"verify": "decode"}, 0), ({"resize_shorter_side": 10}, 0)],
     ids=str,
 )
-def test_of_damaged_files_nothing_is_stored_that_tensorflow_refuses(options, most):
-    """With `structure` nothing promises it but for few; the files are the same each time."""
+def test_stored_damaged_images_are_readable_by_tensorflow(options, most):
+    """Allow a few failures with `structure`, which does not decode; the files never change."""
     files = damage.whole_files()
     if "verify" in options:
         kept = [data for data in files if store(data, **options).data is data]
@@ -183,14 +183,14 @@ def test_of_damaged_files_nothing_is_stored_that_tensorflow_refuses(options, mos
     made = list(damage.damaged(files, 2000, seed=1))
     stored = [one for one in (stored_or_none(data, **options) for data in made) if one is not None]
     assert sum(map(refused_by_tensorflow, stored)) <= most
-    assert 500 < len(stored) < 1500  # else nothing was tried
+    assert 500 < len(stored) < 1500  # otherwise the test tried nothing
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "mode"),
     [("JPEG 2", "JPEG", "RGB"), ("JPEG, grey", "JPEG", "L"), ("PNG RGBA", "PNG", "RGBA")],
 )
-def test_larger_images_are_made_smaller(name, kind, mode):
+def test_larger_images_are_resized(name, kind, mode):
     data = VARIANTS[name]
     stored = store(data, resize_shorter_side=20)
     image = Image.open(io.BytesIO(stored.data))
@@ -200,7 +200,7 @@ def test_larger_images_are_made_smaller(name, kind, mode):
 
 
 @pytest.mark.parametrize(("name", "side"), [("JPEG 2", 16), ("PNG grey 8", 100)])
-def test_raw_images_are_pixels_of_one_size(name, side):
+def test_raw_images_are_square_pixel_arrays(name, side):
     stored = store(VARIANTS[name], encoding="raw", resize_shorter_side=side)
     assert (stored.format, stored.height, stored.width, stored.channels) == ("RAW", side, side, 3)
     pixels = np.frombuffer(stored.data, np.uint8).reshape(side, side, 3)
@@ -211,7 +211,7 @@ def test_raw_images_are_pixels_of_one_size(name, side):
 
 
 def tiff_of(**entries: int) -> bytes:
-    """A TIFF with other values in some entries of its header."""
+    """Return a TIFF with other values in some entries of its header."""
     data, tags = VARIANTS["TIFF None, 1"], {"compression": 259, "photometric": 262}
     for name, value in entries.items():
         place = data.index(struct.pack("<HHI", tags[name], 3, 1)) + 8
@@ -241,16 +241,16 @@ REFUSED = {
 }
 
 
-def test_what_is_no_whole_image_is_refused_with_its_code():
+def test_unusable_image_is_rejected_with_its_code():
     for data, code in REFUSED.values():
-        # The same text at every run: no address of an object.
+        # The detail is the same in every run: it contains no address of an object.
         with pytest.raises(RejectedInputError, match=rf"^(?!.*0x.{{9}}).*{code}"):
             store(data)
     with pytest.raises(RejectedInputError, match="TOO_MANY_PIXELS"):
         store(VARIANTS["JPEG 2"], max_pixels=WIDTH * HEIGHT - 1)
 
 
-def test_a_jpeg_of_any_sampling_is_kept_only_where_all_that_read_it_can():
+def test_jpeg_is_kept_only_if_its_sampling_is_readable():
     data = encode(RGB, "JPEG", subsampling=0)
     frame = data.index(b"\xff\xc0")
     kept = set()
@@ -263,7 +263,7 @@ def test_a_jpeg_of_any_sampling_is_kept_only_where_all_that_read_it_can():
             continue
         assert read(stored).shape == (stored.height, stored.width, 3)
         if stored.data == changed:
-            with contextlib.suppress(ValueError):  # read by this one where it knows how
+            with contextlib.suppress(ValueError):  # for unsupported sampling
                 assert simplejpeg.decode_jpeg_header(stored.data)[:2] == (HEIGHT, WIDTH)
             kept.add((luma, chroma))
     assert (0x14, 0x11) not in kept
@@ -285,19 +285,19 @@ def palette_map() -> bytes:
     [(encode(Image.fromarray(IDS), "PNG"), ()), (palette_map(), ("PALETTE",))],
     ids=["grey", "palette"],
 )
-def test_a_label_map_is_stored_as_its_ids(data, conversions):
+def test_label_map_is_stored_as_its_ids(data, conversions):
     stored = store_label_map(data, ImageOptions())
     assert np.array_equal(read(stored)[:, :, 0], IDS)
     assert (stored.channels, stored.conversions) == (1, conversions)
 
 
-def test_colours_and_large_ids_are_no_label_map():
+def test_label_map_of_colours_or_large_ids_is_rejected():
     for image in (RGB, Image.fromarray(np.full((4, 4), 300, np.uint16))):
         with pytest.raises(RejectedInputError, match="NOT_A_LABEL_MAP"):
             store_label_map(encode(image, "PNG"), ImageOptions())
 
 
-def test_the_trainer_reads_raw_pixels(tmp_path, write_dataset):
+def test_trainer_reads_raw_pixels(tmp_path, write_dataset):
     raw = {"encoding": "raw", "resize_shorter_side": 32}
     stored = [store(VARIANTS[name], **raw).data for name in ("PNG RGB", "PNG grey 8")]
     feature = Feature(type="string", extra={"encoding": "raw", "image_shape": [32, 32, 3]})

@@ -1,4 +1,4 @@
-"""AVIF, HEIC, images of 16 bits and very large images; Pillow and OpenCV are the oracle."""
+"""Test AVIF, HEIC, 16-bit and very large images against Pillow and OpenCV."""
 
 import io
 import sys
@@ -47,7 +47,7 @@ def read_deep(data: bytes) -> np.ndarray:
 
 
 @needs_avif
-def test_avif_becomes_jpeg_and_is_counted():
+def test_avif_is_converted_to_jpeg_and_counted():
     data = encode(PHOTO, "AVIF", quality=90)
     stored = store(data, "photo.avif")
     assert (stored.format, stored.conversions) == ("JPEG", ("AVIF",))
@@ -56,7 +56,7 @@ def test_avif_becomes_jpeg_and_is_counted():
 
 
 @needs_avif
-def test_avif_with_transparency_becomes_png():
+def test_avif_with_transparency_is_converted_to_png():
     image = PHOTO.copy()
     image.putalpha(Image.new("L", image.size, 100))
     data = encode(image, "AVIF", quality=90)
@@ -67,7 +67,7 @@ def test_avif_with_transparency_becomes_png():
 
 
 @needs_avif
-def test_a_turned_avif_is_stored_upright():
+def test_rotated_avif_is_stored_upright():
     exif = Image.Exif()
     exif[0x0112] = 6
     stored = store(encode(PHOTO, "AVIF", exif=exif))
@@ -76,14 +76,14 @@ def test_a_turned_avif_is_stored_upright():
 
 
 @needs_avif
-def test_a_cut_avif_is_rejected():
+def test_truncated_avif_is_rejected():
     data = encode(PHOTO, "AVIF", quality=90)
     for size in (20, 300, len(data) // 2):
         with pytest.raises(RejectedInputError, match=r"TRUNCATED_IMAGE|DAMAGED_IMAGE"):
             store(data[:size])
 
 
-def test_an_avif_of_a_general_brand_is_no_heic():
+def test_avif_with_a_generic_brand_is_not_heic():
     general = b"\0\0\0\x1cftypmif1\0\0\0\0mif1avifmiaf"
     assert format_of(general).name == "AVIF"
     assert format_of(general.replace(b"avif", b"heic")).name == "HEIF"
@@ -109,14 +109,14 @@ def heic(image: Image.Image, **options: object) -> bytes:
     return stream.getvalue()
 
 
-def test_heic_becomes_jpeg_and_is_counted():
+def test_heic_is_converted_to_jpeg_and_counted():
     stored = store(heic(PHOTO), "photo.HEIC")
     assert (stored.format, stored.conversions) == ("JPEG", ("HEIF",))
     assert (stored.height, stored.width, stored.channels) == (240, 320, 3)
     assert np.abs(pixels_of(stored.data) - np.asarray(PHOTO, np.int32)).mean() < 4
 
 
-def test_a_damaged_heic_is_rejected():
+def test_damaged_heic_is_rejected():
     data = heic(PHOTO)
     for size in (20, 300, len(data) // 2):
         with pytest.raises(RejectedInputError, match=r"TRUNCATED_IMAGE|DAMAGED_IMAGE"):
@@ -124,7 +124,7 @@ def test_a_damaged_heic_is_rejected():
 
 
 @pytest.mark.parametrize("shape", [(30, 40), (30, 40, 3), (30, 40, 4)])
-def test_a_16_bit_png_is_kept_byte_for_byte(shape):
+def test_16_bit_png_is_kept_byte_for_byte(shape):
     data = png_of(deep(*shape))
     stored = store(data, sixteen_bit="keep")
     assert (stored.data, stored.conversions, stored.bits) == (data, (), 16)
@@ -132,7 +132,7 @@ def test_a_16_bit_png_is_kept_byte_for_byte(shape):
 
 
 @pytest.mark.parametrize("shape", [(30, 40), (30, 40, 3)])
-def test_a_16_bit_png_is_scaled_to_its_upper_8_bits(shape):
+def test_16_bit_png_is_scaled_to_its_upper_8_bits(shape):
     pixels = deep(*shape, most=4095)
     stored = store(png_of(pixels))
     assert (stored.conversions, stored.bits) == (("SIXTEEN_BIT",), 8)
@@ -140,14 +140,14 @@ def test_a_16_bit_png_is_scaled_to_its_upper_8_bits(shape):
     assert stored.sixteen_bit_peak == 4095
 
 
-def test_a_grey_16_bit_tiff_is_kept_as_a_16_bit_png():
+def test_grey_16_bit_tiff_is_kept_as_a_16_bit_png():
     pixels = deep(30, 40)
     stored = store(encode(Image.fromarray(pixels), "TIFF"), sixteen_bit="keep")
     assert (stored.format, stored.conversions, stored.bits) == ("PNG", ("TIFF",), 16)
     assert np.array_equal(read_deep(stored.data), pixels)
 
 
-def test_a_16_bit_tiff_of_colours_is_never_kept_in_8():
+def test_16_bit_colour_tiff_is_rejected_unless_scaled():
     data = cv2.imencode(".tif", deep(30, 40, 3))[1].tobytes()
     with pytest.raises(RejectedInputError, match=r"UNSUPPORTED_COLOUR.*sixteen_bit='scale'"):
         store(data, sixteen_bit="keep")
@@ -155,7 +155,7 @@ def test_a_16_bit_tiff_of_colours_is_never_kept_in_8():
 
 
 @pytest.mark.parametrize("orientation", range(2, 9))
-def test_a_turned_16_bit_image_is_stored_upright(orientation):
+def test_rotated_16_bit_image_is_stored_upright(orientation):
     pixels = deep(30, 40)
     exif = Image.Exif()
     exif[0x0112] = orientation
@@ -166,7 +166,7 @@ def test_a_turned_16_bit_image_is_stored_upright(orientation):
     assert np.array_equal(read_deep(stored.data) >> 8, read_deep(eight.data))
 
 
-def test_a_resized_16_bit_image_keeps_16_bits():
+def test_resized_16_bit_image_keeps_16_bits():
     flat = np.full((60, 80, 3), 12_345, np.uint16)
     stored = store(png_of(flat), sixteen_bit="keep", resize_shorter_side=30)
     assert (stored.height, stored.width, stored.bits) == (30, 40, 16)
@@ -174,12 +174,12 @@ def test_a_resized_16_bit_image_keeps_16_bits():
     assert (read_deep(stored.data) == 12_345).all()
 
 
-def test_raw_pixels_have_no_16_bits():
+def test_raw_encoding_with_16_bits_raises():
     with pytest.raises(ConfigError, match="sixteen_bit"):
         ImageOptions(encoding="raw", resize_shorter_side=8, sixteen_bit="keep").check_compatible()
 
 
-def test_an_image_beyond_pillows_own_bound_is_stored():
+def test_image_beyond_pillows_own_limit_is_stored():
     side = 13_400  # 179.6 million pixels
     image = Image.new("1", (side, side))
     stored = store(encode(image, "PNG"), max_pixels=1 << 31)

@@ -1,4 +1,4 @@
-"""Image files of every kind that we know of, of one photo: what Pillow cannot write is made here.
+"""Image files of every known kind with one photo, including kinds that Pillow cannot write.
 
 Sources: PNG (ISO 15948); ITU-T T.81.
 """
@@ -24,7 +24,7 @@ GREY = RGB.convert("L")
 PIXELS = np.asarray(RGB)
 INDEXED = RGB.convert("P", palette=Image.Palette.ADAPTIVE, colors=16)
 INDICES = np.asarray(INDEXED)
-# Of 16 x 12 pixels, which no encoder of Python makes: `cjpeg -arithmetic -quality 50`.
+# 16 x 12 pixels, which no Python encoder writes: `cjpeg -arithmetic -quality 50`.
 ARITHMETIC = base64.b64decode(
     "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABALDA4MChAODQ4SERATGCgaGBYWGDEjJR0oOjM9PDkzODdASFxOQERX"
     "RTc4UG1RV19iZ2hnPk1xeXBkeFxlZ2P/2wBDARESEhgVGC8aGi9jQjhCY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2Nj"
@@ -48,7 +48,7 @@ def xmp(orientation: int) -> bytes:
 
 
 def bitmaps_and_gifs() -> Iterator[tuple[str, bytes]]:
-    """All of them are encoded anew, so that some of each kind will do."""
+    """Yield some files of each kind; all of them are re-encoded, so a few suffice."""
     for name, image in {"24": RGB, "grey": GREY, "8": INDEXED, "1": GREY.convert("1")}.items():
         yield f"BMP {name}", encode(image, "BMP")
     bitmap = encode(RGB, "BMP")
@@ -73,7 +73,7 @@ def chunk(name: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
-# Of each pass of Adam7 the first row and column, and how far it is to the next.
+# The first row and column of each pass of Adam7, and the steps to the next.
 _PASSES = ["0088", "0488", "4084", "0244", "2042", "0122", "1021"]
 _ADAM7 = [tuple(map(int, each)) for each in _PASSES]
 
@@ -91,7 +91,7 @@ def png(
     interlace: int | None = None,
     pieces: int = 1,
 ) -> bytes:
-    """A PNG of `(height, width[, channels])` of any depth."""
+    """Return a PNG of a `(height, width[, channels])` array of any bit depth."""
 
     def rows(part: np.ndarray) -> bytes:
         flat = part.reshape(len(part), -1) if part.size else np.zeros((0, 1), int)
@@ -121,7 +121,7 @@ _PROFILE = b"Raw profile type exif\0"
 
 
 def raw_profile(orientation: int) -> bytes:
-    """EXIF as ImageMagick keeps it in a PNG's text."""
+    """Return EXIF in the form that ImageMagick writes to a text chunk of a PNG."""
     data = exif(orientation)
     return b"\nexif\n%8d\n" % len(data) + data.hex().encode() + b"\n"
 
@@ -217,7 +217,7 @@ def without_jfif(data: bytes) -> bytes:
 
 
 def patched(data: bytes, marker: int, offset: int, values: bytes) -> bytes:
-    """Bytes of the first segment of a kind, counted from its marker."""
+    """Replace bytes of the first segment of a kind, at an offset from its marker."""
     place = data.index(bytes([0xFF, marker])) + offset
     return data[:place] + values + data[place + len(values) :]
 
@@ -225,7 +225,7 @@ def patched(data: bytes, marker: int, offset: int, values: bytes) -> bytes:
 def lossless_jpeg(
     pixels: np.ndarray, *, sampling: bytes = b"\x11\x11\x11", precision: int = 8
 ) -> bytes:
-    """`(height, width, 1 or 3) uint8` by process 14 of T.81, annex H, with predictor 1."""
+    """Encode a `(height, width, 1 or 3) uint8` array by T.81 process 14, annex H, predictor 1."""
     height, width, components = pixels.shape
     values = pixels.astype(int)
     predicted = np.empty_like(values)
@@ -246,7 +246,7 @@ def lossless_jpeg(
     tables = bytes([0, 0, 0, 0, 12, *[0] * 12, *range(12)])
     return (
         b"\xff\xd8"
-        + segment(0xEE, b"Adobe\0\x64\0\0\0\0\0")  # RGB as it is
+        + segment(0xEE, b"Adobe\0\x64\0\0\0\0\0")  # RGB without conversion
         + segment(0xC3, frame)
         + segment(0xC4, tables)
         + segment(0xDA, scan + b"\1\0\0")
@@ -369,7 +369,7 @@ def others() -> Iterator[tuple[str, bytes]]:
 
 
 def variants() -> dict[str, bytes]:
-    """All of them, by name."""
+    """Return all variants by name."""
     made = [*bitmaps_and_gifs(), *pngs(), *jpegs(), *others()]
     assert len({name for name, _ in made}) == len(made)
     return dict(made)

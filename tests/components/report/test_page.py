@@ -1,4 +1,4 @@
-"""The report: its figures, that hostile data stays text, and that a browser shows it."""
+"""Test the report's figures, that hostile data stays text, and that a browser can show it."""
 
 import dataclasses
 import html.parser
@@ -77,7 +77,7 @@ def hostile(examples, write_dataset, tmp_path):
     return write_dataset(tmp_path / "<script>x<", {"train": [[example]]}, {})
 
 
-def test_figures_are_those_of_the_data(dataset):
+def test_figures_match_the_data(dataset):
     page = page_of(dataset)
     text = re.sub(r"\s+", " ", page.text)
     assert "8 records of train, 4 records of eval" in text
@@ -88,7 +88,7 @@ def test_figures_are_those_of_the_data(dataset):
     assert {box["x"][:4] for box in page.all("rect") if "class" not in box} == {"0.10"}
 
 
-def test_the_steps_before_are_told_and_what_they_left_out(dataset):
+def test_previous_steps_and_their_rejects_are_listed(dataset):
     made = open_dataset(dataset)
     counts = {"train": Accounting(found=12, written=9, rejected=3), "eval": Accounting()}
     before = dataclasses.replace(
@@ -105,7 +105,7 @@ def test_the_steps_before_are_told_and_what_they_left_out(dataset):
     assert re.search(r"1\. Gen, with .*input_base ?photos/", text)
 
 
-def test_nothing_of_hostile_data_becomes_markup(dataset, hostile):
+def test_hostile_data_does_not_become_markup(dataset, hostile):
     page, harmless = page_of(hostile), page_of(dataset)
     assert {tag for tag, _ in page.elements} <= {tag for tag, _ in harmless.elements}
     assert not page.all("script")
@@ -119,7 +119,7 @@ def test_nothing_of_hostile_data_becomes_markup(dataset, hostile):
     assert not set("\x1b\u202e") & set(page.text)
 
 
-def test_a_damaged_record_is_a_finding(dataset, tmp_path):
+def test_damaged_record_is_a_finding(dataset, tmp_path):
     (shard, *_) = sorted((tmp_path / "dataset/Split-train").iterdir())
     data = bytearray(shard.read_bytes())
     data[2000] ^= 1
@@ -127,7 +127,7 @@ def test_a_damaged_record_is_a_finding(dataset, tmp_path):
     assert re.search(r"data_tfrecord-00000-of-00002.*byte \d+", page_of(dataset).text)
 
 
-def test_a_sample_is_spread_over_all():
+def test_sample_is_spread_over_all_records():
     assert [spread(*given) for given in ((0, 5), (3, 5), (10, 5), (7, 3))] == [
         [],
         [0, 1, 2],
@@ -136,7 +136,7 @@ def test_a_sample_is_spread_over_all():
     ]
 
 
-def test_a_table_of_thousands_of_columns_and_long_names_stays_a_page(write_dataset, tmp_path):
+def test_page_of_thousands_of_features_stays_small(write_dataset, tmp_path):
     example = {f"{n:04}{'x' * 500}": [n / 7] for n in range(2000)}
     example["text"] = [b"word " * 200_000]
     uri = write_dataset(tmp_path / "dataset", {"train": [[example, example]]}, {})
@@ -147,7 +147,7 @@ def test_a_table_of_thousands_of_columns_and_long_names_stays_a_page(write_datas
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the PATH")
-def test_a_browser_shows_it_without_an_error(hostile, tmp_path):
+def test_browser_shows_the_page_without_an_error(hostile, tmp_path):
     write_report(hostile, str(tmp_path / "r.html"))
     switches = (
         "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"

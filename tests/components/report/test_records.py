@@ -1,4 +1,4 @@
-"""Records found, shown and exported, by TensorFlow's own reader and files that others read back."""
+"""Test that records are found, shown and exported, against TensorFlow's and other readers."""
 
 import csv
 import gzip
@@ -34,7 +34,7 @@ def encoded(pixels: np.ndarray, kind: str) -> bytes:
 
 @pytest.fixture
 def dataset(photos, write_dataset, tmp_path):
-    """Two shards of `train`, of 4 and 3 records, and one of `eval`: every kind of value."""
+    """Write shards of 4 and 3 `train` records and one `eval` record, with every kind of value."""
     examples = [
         {
             "image": [encoded(photos[n], "JPEG" if n % 2 else "PNG")],
@@ -58,7 +58,7 @@ def dataset(photos, write_dataset, tmp_path):
     return uri
 
 
-def test_the_records_of_a_slice(dataset):
+def test_slices_select_records(dataset):
     for split, count, expected in (
         (None, 2, [("train", 0), ("train", 1)]),
         ("train", 20, [("train", n) for n in range(7)]),
@@ -72,7 +72,7 @@ def test_the_records_of_a_slice(dataset):
         assert [e.values["text"].to_json() for e in found] == [f"text number {n}" for n in texts]
 
 
-def test_gzip_and_datasets_of_others_are_shown(write_dataset, tmp_path):
+def test_gzip_and_third_party_datasets_are_shown(write_dataset, tmp_path):
     uri = write_dataset(
         tmp_path / "gzip", {"train": [[{"x": [n]} for n in range(5)]]}, {}, gzip=True
     )
@@ -86,7 +86,7 @@ def test_gzip_and_datasets_of_others_are_shown(write_dataset, tmp_path):
     assert [e.values["x"].values for e in read_examples(str(bare))] == [[41]]
 
 
-def test_exported_files_are_what_other_libraries_read(dataset, photos, tmp_path):
+def test_exported_files_are_readable_by_other_libraries(dataset, photos, tmp_path):
     folder = tmp_path / "looked-at"
     assert export_examples(read_examples(dataset, "train"), str(folder)) == 7
     with (folder / "examples.csv").open(newline="") as stream:
@@ -102,7 +102,7 @@ def test_exported_files_are_what_other_libraries_read(dataset, photos, tmp_path)
             assert reader.getnframes() == 100 + number
 
 
-def test_names_of_features_make_no_paths(write_dataset, tmp_path):
+def test_feature_names_are_not_used_as_paths(write_dataset, tmp_path):
     examples = [{"../../outside": [b"\x89PNG\r\n\x1a\n\xff"], "split": [b"x" * 40_000]}]
     uri = write_dataset(tmp_path / "odd", {"train": [examples]}, {})
     folder = tmp_path / "a/b/c"
@@ -110,11 +110,11 @@ def test_names_of_features_make_no_paths(write_dataset, tmp_path):
     assert sorted(path.suffix for path in folder.iterdir()) == [".bin", ".csv", ".txt"]
     assert not list(tmp_path.rglob("outside*"))
     assert (folder / "train-00000000-1.txt").read_bytes() == b"x" * 40_000
-    with pytest.raises(DatasetError):  # a folder with something in it is left alone
+    with pytest.raises(DatasetError):  # a folder that is not empty is left unchanged
         export_examples(read_examples(uri), str(folder))
 
 
-def test_an_export_holds_every_text_a_nul_among_them(write_dataset, tmp_path):
+def test_export_contains_texts_with_nul_and_long_texts(write_dataset, tmp_path):
     texts = ["plain", 'a "quote", and\r\nlines', "a\0b", "x" * 40_000]
     examples = [{"text": [text.encode()]} for text in texts]
     uri = write_dataset(tmp_path / "texts", {"train": [examples]}, {})
@@ -126,7 +126,7 @@ def test_an_export_holds_every_text_a_nul_among_them(write_dataset, tmp_path):
 
 
 def record_at(shard: Path, offset: int) -> bytes:
-    """The payload of the frame at a place, by the format's description."""
+    """Return the payload of the frame at an offset, parsed by the format's specification."""
     data = shard.read_bytes()
     data = gzip.decompress(data) if shard.suffix == ".gz" else data
     (length,) = struct.unpack_from("<Q", data, offset)
@@ -139,7 +139,7 @@ def places(uri, name):
 
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
 def test_each_record_is_found_where_tensorflow_reads_it(tmp_path, write_dataset, compressed):
-    # Each name begins another and stands in the image of another: only the feature counts.
+    # Each name is a prefix of another and occurs in another's image: only the feature counts.
     rows = [
         {"filename": [f"a/{number}".encode()], "image": [f"a/{number + 1}a/12".encode() * number]}
         for number in range(23)
@@ -159,7 +159,7 @@ def test_each_record_is_found_where_tensorflow_reads_it(tmp_path, write_dataset,
     assert find_places(dataset, "a/23") == []
 
 
-def test_what_is_there_twice_no_utf_8_or_a_number_is_found(tmp_path, write_dataset):
+def test_duplicate_non_utf8_and_integer_names_are_found(tmp_path, write_dataset):
     rows = [{"filename": [name]} for name in (b"a", b"caf\xe9.jpg", b"a")]
     write_dataset(tmp_path / "a", {"train": [rows], "eval": [rows[:1]]}, NAMES)
     assert places(tmp_path / "a", "a") == [("train", 0), ("train", 2), ("eval", 0)]
@@ -169,7 +169,7 @@ def test_what_is_there_twice_no_utf_8_or_a_number_is_found(tmp_path, write_datas
     assert places(tmp_path / "b", "-3") == [("train", 1)]
 
 
-def test_datasets_of_others_are_searched(tmp_path, serialize):
+def test_third_party_datasets_are_searched(tmp_path, serialize):
     (tmp_path / "Split-train").mkdir()
     with tf.io.TFRecordWriter(str(tmp_path / "Split-train" / "data.gz"), "GZIP") as writer:
         for name in (b"a", b"b"):
@@ -177,7 +177,7 @@ def test_datasets_of_others_are_searched(tmp_path, serialize):
     assert places(tmp_path, "b") == [("train", 1)]
 
 
-def test_names_are_looked_up_in_the_index_and_without_it_in_the_shards(tmp_path, monkeypatch):
+def test_names_are_found_with_and_without_the_index(tmp_path, monkeypatch):
     uri = str(tmp_path / "out")
     with trainer_utils.DatasetWriter(uri, num_shards={"train": 3, "eval": 1}) as writer:
         for number in range(60):
@@ -193,9 +193,9 @@ def test_names_are_looked_up_in_the_index_and_without_it_in_the_shards(tmp_path,
     assert [len(each) for each in found] == [2, 2, 2, 1, 0]
 
 
-def test_all_messages_have_the_width_of_an_image_first():
+def test_all_messages_give_the_image_width_first():
     value = Value(values=[b"x"], kind="image", format="JPEG", shape=(121, 68, 3))
     assert describe_value(value).startswith("JPEG, 68 x 121 x 3, ")
     feature = Feature(type="string", shape=(121, 68, 3), extra={"sizes": "fixed"})
     assert feature_row("image", feature, {})[2] == "68 x 121, 3 channels"
-    assert image_extent(121, 68) == "68 x 121"  # as an audit has it
+    assert image_extent(121, 68) == "68 x 121"  # the same text as in an audit

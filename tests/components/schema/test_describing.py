@@ -1,4 +1,4 @@
-"""What is written for others: a JSON Schema, by the package that knows it, and TFDS's features."""
+"""Test JSON Schema, against the jsonschema package, and TFDS features."""
 
 import json
 
@@ -24,12 +24,12 @@ GOOD = {
 }
 
 
-def test_it_is_a_schema_that_takes_an_example():
+def test_json_schema_is_valid_and_accepts_an_example():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.validate(GOOD, SCHEMA, jsonschema.Draft202012Validator)
 
 
-def test_what_is_no_such_example_is_refused():
+def test_json_schema_rejects_other_examples():
     changes = [
         {"id": 2**63}, {"id": "a"}, {"label": 2}, {"label": -1}, {"vector": [[1, 2, 3]]},
         {"vector": [[1, 2], [3, 4]]}, {"pixels": [[[0, 1, 256], [3, 4, 5]]]}, {"other": 1},
@@ -41,7 +41,7 @@ def test_what_is_no_such_example_is_refused():
             jsonschema.validate(example, SCHEMA, jsonschema.Draft202012Validator)
 
 
-def test_what_we_write_is_read_again():
+def test_tfds_features_round_trip():
     features = {
         "image": Feature(type="string", shape=(0, 0, 3), extra={"sizes": "mixed"}),
         "mask": Feature(type="string", shape=(4, 5), extra={"sizes": "fixed"}),

@@ -1,4 +1,4 @@
-"""SchemaExport and the schemas it makes."""
+"""Test SchemaExport and the schemas that it writes."""
 
 import json
 from pathlib import Path
@@ -48,14 +48,14 @@ def export(examples: Path, target: Path, **given: Any) -> schema_pb2.Schema:
     steps.export_schema(
         str(examples), str(target), schema_uri=f"{target}-schema", **{**given, **uris}
     )
-    text = Path(io_utils.get_only_uri_in_dir(f"{target}-schema")).read_text()  # as TFX finds it
+    text = Path(io_utils.get_only_uri_in_dir(f"{target}-schema")).read_text()  # found as by TFX
     assert text == (target / "schema.pbtxt").read_text()
     return text_format.Parse(text, schema_pb2.Schema())
 
 
 @pytest.fixture
 def stock(tmp_path) -> Path:
-    """A scalar, a vector, a list of any length, and one that is not in every example."""
+    """Write examples with a scalar, a vector, a list of any length and an optional feature."""
     examples = [{"id": [n], "vector": [0.5, float(n)], "tokens": [1] * (n + 1)} for n in range(3)]
     examples[1]["sometimes"] = [b"here"]
     write_examples(tmp_path / "in", examples)
@@ -68,7 +68,7 @@ def described(folder: Path) -> dict:
 
 @pytest.fixture
 def kinds(tmp_path, photos) -> Path:
-    """A feature of each kind, in 6 examples."""
+    """Write 6 examples with a feature of each kind."""
     examples = []
     for n in range(6):
         rows = n % 3 + 1
@@ -92,7 +92,7 @@ def kinds(tmp_path, photos) -> Path:
     return tmp_path / "in"
 
 
-def test_each_kind_of_feature_in_datums_terms(kinds, tmp_path):
+def test_each_kind_of_feature_is_described_for_datum(kinds, tmp_path):
     export(kinds, tmp_path / "out")
     assert described(tmp_path / "out") == {
         "scalar": {"type": "int", "shape": [], "dense": True},
@@ -110,7 +110,7 @@ def test_each_kind_of_feature_in_datums_terms(kinds, tmp_path):
     }
 
 
-def test_datum_itself_reads_them_from_the_schemas_folder(kinds, tmp_path):
+def test_datum_reads_the_dataset_from_the_schema_folder(kinds, tmp_path):
     from datum.reader import load
 
     export(kinds, tmp_path / "out")
@@ -124,7 +124,7 @@ def test_datum_itself_reads_them_from_the_schemas_folder(kinds, tmp_path):
     assert [row["text"] for row in rows] == [b"three or more words"] * 6
 
 
-def test_the_json_schema_holds_for_examples_that_input_fn_parses(kinds, tmp_path):
+def test_json_schema_accepts_examples_of_input_fn(kinds, tmp_path):
     export(kinds, tmp_path / "out")
     schema = json.loads((tmp_path / "out/example.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -139,7 +139,7 @@ def test_the_json_schema_holds_for_examples_that_input_fn_parses(kinds, tmp_path
 
 
 def listed(value: object) -> object:
-    """As JSON has it; bytes as text of one character a byte."""
+    """Return a value as JSON has it, with bytes as strings of one character per byte."""
     array = np.asarray(value)
     if array.dtype.kind in "OS":
         array = np.vectorize(lambda data: data.decode("latin-1"), otypes=[object])(array)
@@ -147,7 +147,7 @@ def listed(value: object) -> object:
 
 
 def tfx_schema(examples: Path, target: Path) -> tuple[Path, Path]:
-    """Statistics and schema by TFX's own components' code: TensorFlow Data Validation."""
+    """Write statistics and schema with the code of TFX's own components (TFDV)."""
     import tensorflow_data_validation as tfdv
 
     stats = tfdv.generate_statistics_from_tfrecord(
@@ -161,7 +161,7 @@ def tfx_schema(examples: Path, target: Path) -> tuple[Path, Path]:
     return target / "stats", target / "schema"
 
 
-def test_the_schema_and_statistics_of_tfx_agree_and_are_kept(kinds, tmp_path):
+def test_schema_and_statistics_of_tfx_are_kept(kinds, tmp_path):
     statistics, schema = tfx_schema(kinds, tmp_path)
     given = text_format.Parse((schema / "schema.pbtxt").read_text(), schema_pb2.Schema())
     made = export(kinds, tmp_path / "out", schema=schema, statistics=statistics)
@@ -179,7 +179,7 @@ def test_the_schema_and_statistics_of_tfx_agree_and_are_kept(kinds, tmp_path):
     assert back == by_name
 
 
-def test_a_schema_tells_matrices_from_vectors(stock, tmp_path):
+def test_given_schema_distinguishes_matrices_from_vectors(stock, tmp_path):
     _, schema = tfx_schema(stock, tmp_path)
     path = schema / "schema.pbtxt"
     message = text_format.Parse(path.read_text(), schema_pb2.Schema())
@@ -193,7 +193,7 @@ def test_a_schema_tells_matrices_from_vectors(stock, tmp_path):
     assert described(tmp_path / "out")["vector"]["shape"] == [2, 1]
 
 
-def test_a_schema_that_disagrees_in_any_way_is_refused_by_feature(kinds, tmp_path):
+def test_schema_that_contradicts_the_data_raises_by_feature(kinds, tmp_path):
     _, schema = tfx_schema(kinds, tmp_path)
     text = (schema / "schema.pbtxt").read_text()
     for name, change in (
@@ -212,7 +212,7 @@ def test_a_schema_that_disagrees_in_any_way_is_refused_by_feature(kinds, tmp_pat
             export(kinds, tmp_path / "out", schema=schema)
 
 
-def test_statistics_of_other_examples_are_refused(kinds, tmp_path):
+def test_statistics_of_other_examples_raise(kinds, tmp_path):
     write_examples(tmp_path / "more", [{"scalar": [n]} for n in range(7)], suffix="")
     write_examples(tmp_path / "kind", [{"scalar": [0.5]}], suffix="")
     write_examples(tmp_path / "name", [{"other": [1]}], suffix="")
@@ -226,7 +226,7 @@ def test_statistics_of_other_examples_are_refused(kinds, tmp_path):
             export(kinds, tmp_path / "out", statistics=statistics)
 
 
-def test_what_datum_cannot_express_is_told_with_the_cure(stock, tmp_path):
+def test_limits_of_datum_are_reported_with_the_fix(stock, tmp_path):
     statistics, schema = tfx_schema(stock, tmp_path)
     given = standard_artifacts.Examples(), standard_artifacts.Schema()
     given += (standard_artifacts.ExampleStatistics(),)
@@ -253,7 +253,7 @@ def test_what_datum_cannot_express_is_told_with_the_cure(stock, tmp_path):
 
 
 @pytest.mark.parametrize("source", ["datum", "tfds"])
-def test_tfds_itself_opens_what_was_exported(tmp_path, datum_photos, source):
+def test_tfds_opens_the_exported_dataset(tmp_path, datum_photos, source):
     tfds = pytest.importorskip("tensorflow_datasets", reason="of the extra `bench`")
     balance(Path(datum_photos) if source == "datum" else GOLDEN / "tfds", tmp_path / "examples")
     export(tmp_path / "examples", tmp_path / "schema", tfds=True)

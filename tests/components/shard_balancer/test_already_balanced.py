@@ -1,4 +1,4 @@
-"""Shards that an ExampleGen laid out as ShardBalancer would: they are linked, not written again."""
+"""Test that shards which an ExampleGen already balanced are linked, not rewritten."""
 
 import functools
 import os
@@ -41,7 +41,7 @@ def write_rows(folder):
 
 
 def bytes_below(folder):
-    """Of all files, those that are one file under several names once."""
+    """Return the contents of all files below a folder, with hard links of one file counted once."""
     files = {path.stat().st_ino: path for path in folder.rglob("*") if path.is_file()}
     return b"\0".join(path.read_bytes() for path in files.values())
 
@@ -66,14 +66,14 @@ def test_convert_stores_the_bytes_of_each_input_once(kind, write, tmp_path, monk
 
 
 def made(folder, settings=ImageSettings, write=write_photos, **options):
-    """A dataset of an ExampleGen."""
+    """Convert inputs with an ExampleGen; return the dataset's URI."""
     write(folder / "in")
     steps.convert(str(folder / "in"), str(folder / "made"), settings(**{**SHARDS, **options}))
     return str(folder / "made")
 
 
 def are_linked(*folders):
-    """By split, whether the shards of the one are files of the other."""
+    """Return for each split whether the shards of both folders are the same files."""
     first, second = (
         {p.stat().st_ino: p.parent.name for p in Path(folder).glob("Split-*/*")}
         for folder in folders
@@ -90,14 +90,14 @@ def names_of(uri):
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_without_a_shuffle_they_are_linked_too(tmp_path, compression):
+def test_unshuffled_shards_are_also_linked(tmp_path, compression):
     uri = made(tmp_path, compression=compression)
     settings = BalancerSettings(**SHARDS, compression=compression, shuffle=False)
     steps.balance([uri], str(tmp_path / "out"), settings)
     assert are_linked(uri, tmp_path / "out") == {"Split-train": True, "Split-eval": True}
 
 
-def test_with_other_settings_or_another_dataset_they_are_written_anew(tmp_path):
+def test_other_settings_or_inputs_rewrite_the_shards(tmp_path):
     uri = made(tmp_path)
     before = names_of(uri)
     for number, others in enumerate(
@@ -121,12 +121,12 @@ def test_with_other_settings_or_another_dataset_they_are_written_anew(tmp_path):
         assert names_of(out) != before, others
 
 
-def test_a_split_whose_shards_are_not_equal_is_written_anew(tmp_path):
+def test_split_with_unequal_shards_is_rewritten(tmp_path):
     write_photos(tmp_path / "in")
     settings = ImageSettings(**SHARDS)
     steps.convert(str(tmp_path / "in"), str(tmp_path / "whole"), settings)
     first = next(iter(iterate(str(tmp_path / "whole"), split="train", batch_size=6, shuffle=False)))
-    for name in first["filename"].tolist()[:3]:  # of the first shard; damage shows on reading alone
+    for name in first["filename"].tolist()[:3]:  # of shard 0; only decoding shows the damage
         path = tmp_path / "in" / os.fsdecode(name)
         path.write_bytes(path.read_bytes()[:-20])
     settings = ImageSettings(**SHARDS, max_reject_fraction=0.5)
@@ -140,7 +140,7 @@ def test_a_split_whose_shards_are_not_equal_is_written_anew(tmp_path):
     assert max(counts) - min(counts) <= 1
 
 
-def test_photos_within_a_table_lie_as_there_until_they_are_balanced(tmp_path):
+def test_photos_in_a_table_are_shuffled_by_balancing(tmp_path):
     def write(folder):
         folder.mkdir()
         table = pa.table({"photo": [photo(n) for n in range(60)], "label": [*"ab"] * 30})
@@ -152,7 +152,7 @@ def test_photos_within_a_table_lie_as_there_until_they_are_balanced(tmp_path):
     assert names_of(str(tmp_path / "out")) != names_of(uri)
 
 
-def test_what_was_updated_is_shuffled_anew(tmp_path):
+def test_updated_dataset_is_shuffled_again(tmp_path):
     before = made(tmp_path)
     for number in range(9):
         (tmp_path / f"in/a/more-{number}.png").write_bytes(photo(99 + number))

@@ -1,4 +1,4 @@
-"""A balancing that is killed goes on: the same bytes, at most one task a process made again."""
+"""Test that a killed balancing resumes with the same bytes and rewrites one task per process."""
 
 import random
 from pathlib import Path
@@ -38,8 +38,8 @@ def source(tmp_path_factory) -> Path:
     return Path(write_rows(tmp_path_factory.mktemp("in") / "dataset", rows, num_shards=3))
 
 
-@pytest.mark.parametrize("compression", ["none", "gzip"])  # picked, and through runs
-def test_a_killed_balancing_goes_on(source, tmp_path, compression):
+@pytest.mark.parametrize("compression", ["none", "gzip"])  # by picking, and through runs
+def test_killed_balancing_resumes(source, tmp_path, compression):
     whole, uri = tmp_path / "whole", tmp_path / "out"
     out, _ = finish(begin(SCRIPT, source, whole, compression))
     assert len(shards_at(whole)) == 60
@@ -51,5 +51,5 @@ def test_a_killed_balancing_goes_on(source, tmp_path, compression):
     assert digests_at(uri) == digests_at(whole)
     after = inodes_at(uri)
     made_again = [name for name, inode in before.items() if after[name] != inode]
-    most = 1 if compression == "none" else 10  # shards of a task of the external shuffle
+    most = 1 if compression == "none" else 10  # shards per task of the external shuffle
     assert len(made_again) <= PROCESSES * most

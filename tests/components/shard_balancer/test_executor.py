@@ -1,4 +1,4 @@
-"""ShardBalancer against TensorFlow's own reader and writer."""
+"""Test ShardBalancer against TensorFlow's own reader and writer."""
 
 import collections
 import gzip
@@ -33,7 +33,7 @@ def example(number: int, size: int) -> bytes:
 
 
 def write_stock(folder: Path, split: str, shards: list[list[bytes]], suffix: str = ".gz") -> None:
-    """A stock ExampleGen's artifact, by TensorFlow's own writer."""
+    """Write the artifact of a stock ExampleGen with TensorFlow's own writer."""
     for index, records in enumerate(shards):
         name = f"Split-{split}/data_tfrecord-{index:05d}-of-{len(shards):05d}{suffix}"
         write_records(folder / name, records, "GZIP" if suffix else "")
@@ -59,13 +59,13 @@ def run(
 
 
 def read(folder: Path, split: str) -> list[list[bytes]]:
-    """Each shard's records, by TensorFlow's own reader."""
+    """Return each shard's records, read with TensorFlow's own reader."""
     return [[*records_of(path)] for path in sorted((folder / f"Split-{split}").iterdir())]
 
 
 @pytest.fixture(scope="module")
 def stock(tmp_path_factory) -> tuple[Path, list[bytes]]:
-    """3,000 records of very different sizes in three uneven shards, and an eval split of one."""
+    """Write 3,000 records of up to 16 KiB in three uneven shards, and an eval split with one."""
     folder = tmp_path_factory.mktemp("stock")
     sizes = random.Random(0)
     records = [example(number, int(2 ** sizes.uniform(0, 14))) for number in range(3000)]
@@ -74,7 +74,7 @@ def stock(tmp_path_factory) -> tuple[Path, list[bytes]]:
     return folder, records
 
 
-def test_shards_differ_by_one_record_and_hold_all_of_all_inputs(stock, tmp_path):
+def test_shards_differ_by_one_record_and_hold_all_inputs(stock, tmp_path):
     folder, records = stock
     more = [example(number, 30) for number in range(5000, 5100)]
     write_stock(tmp_path / "more", "train", [more], suffix="")
@@ -87,7 +87,7 @@ def test_shards_differ_by_one_record_and_hold_all_of_all_inputs(stock, tmp_path)
     assert sorted(map(len, shards)) == [442] + [443] * 6
     moved = [record for shard in shards for record in shard]
     assert collections.Counter(moved) == collections.Counter(records + more)
-    # They are mixed: the later input's records are not all at the end.
+    # The inputs are mixed: the later input's records are not all at the end.
     assert sum(record in set(more) for record in moved[:1550]) > 20
     assert read(tmp_path / "out", "eval") == [[example(0, 5)]]
     assert sorted(r for shard in read(tmp_path / "out", "test") for r in shard) == sorted(more[:7])
@@ -104,12 +104,12 @@ def test_shards_differ_by_one_record_and_hold_all_of_all_inputs(stock, tmp_path)
     ("settings", "beam"),
     [
         ({"num_shards": "16", "seed": 3}, []),
-        ({"num_shards": "1", "seed": 3}, []),  # larger than memory by itself
+        ({"num_shards": "1", "seed": 3}, []),  # one shard that is larger than memory
         ({"num_shards": "8", "balance": "bytes"}, ["--direct_running_mode=multi_processing"]),
     ],
     ids=str,
 )
-def test_the_bytes_are_the_same_by_way_of_files_and_on_any_runner(stock, tmp_path, settings, beam):
+def test_bytes_do_not_depend_on_memory_and_runner(stock, tmp_path, settings, beam):
     balance(stock[0], tmp_path / "one", **settings)
     beam = [*beam, "--direct_num_workers=2"] if beam else []
     balance(stock[0], tmp_path / "two", *beam, memory_bytes=1 << 20, **settings)
@@ -117,7 +117,7 @@ def test_the_bytes_are_the_same_by_way_of_files_and_on_any_runner(stock, tmp_pat
 
 
 @pytest.mark.parametrize("memory_bytes", [1 << 20, 1 << 30])
-def test_without_shuffle_the_order_stays_and_gzip_is_read_by_others(stock, tmp_path, memory_bytes):
+def test_order_is_kept_without_shuffle_and_gzip_is_readable(stock, tmp_path, memory_bytes):
     settings = {"shuffle": 0, "compression": "gzip", "memory_bytes": memory_bytes}
     balance(stock[0], tmp_path, num_shards="4", **settings)
     path = tmp_path / "Split-train" / "data_tfrecord-00000-of-00004.gz"
@@ -126,12 +126,12 @@ def test_without_shuffle_the_order_stays_and_gzip_is_read_by_others(stock, tmp_p
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_damage_anywhere_is_found_with_file_and_byte(tmp_path, suffix):
+def test_damage_anywhere_raises_with_file_and_offset(tmp_path, suffix):
     records = [example(number, 40) for number in range(5)]
     write_stock(tmp_path / "in", "train", [records, records], suffix=suffix)
     path = tmp_path / f"in/Split-train/data_tfrecord-00001-of-00002{suffix}"
     good, source = path.read_bytes(), random.Random(0)
-    # The header of a gzip file holds a time and flags that say nothing of the records.
+    # The header of a gzip file has a time and flags that do not affect the records.
     for place in source.sample(range(10 if suffix else 0, len(good)), 12):
         bad = bytearray(good)
         bad[place] ^= 1 << source.randrange(8)
@@ -147,7 +147,7 @@ def test_damage_anywhere_is_found_with_file_and_byte(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"no index")])
-def test_an_index_that_is_lost_is_made_anew(stock, tmp_path, damage):
+def test_lost_index_is_rebuilt(stock, tmp_path, damage):
     given = balance(stock[0], tmp_path / "given", num_shards={"train": 3})
     damage(next((tmp_path / "given/index").glob("train-*")))
     again = balance(tmp_path / "given", tmp_path / "again", num_shards={"train": 2})
@@ -155,7 +155,7 @@ def test_an_index_that_is_lost_is_made_anew(stock, tmp_path, damage):
     assert verify_dataset(str(tmp_path / "again")).is_good
 
 
-def test_a_run_that_is_refused_leaves_the_dataset_that_was_there(stock, tmp_path):
+def test_refused_run_keeps_the_previous_dataset(stock, tmp_path):
     balance(stock[0], tmp_path / "out")
     before = contents(tmp_path / "out")
     for settings in (
@@ -170,7 +170,7 @@ def test_a_run_that_is_refused_leaves_the_dataset_that_was_there(stock, tmp_path
         assert contents(tmp_path / "out") == before, settings
 
 
-def test_inputs_that_are_none_or_do_not_agree_are_refused(stock, tmp_path, serialize):
+def test_missing_or_inconsistent_inputs_raise(stock, tmp_path, serialize):
     write_stock(tmp_path / "words", "train", [[serialize(id=[b"word"], text=[b"x"])]])
     balance(stock[0], tmp_path / "cut", num_shards="2")
     path = tmp_path / "cut/Split-train/data_tfrecord-00001-of-00002"
@@ -192,7 +192,7 @@ def test_inputs_that_are_none_or_do_not_agree_are_refused(stock, tmp_path, seria
             balance(given, tmp_path / "out")
 
 
-def test_an_output_that_would_destroy_the_input_is_refused(tmp_path):
+def test_output_that_overlaps_the_input_raises(tmp_path):
     write_stock(tmp_path / "in", "train", [[example(0, 5)]])
     (tmp_path / "link").symlink_to(tmp_path / "in")
     before = contents(tmp_path / "in")
@@ -202,8 +202,8 @@ def test_an_output_that_would_destroy_the_input_is_refused(tmp_path):
         assert contents(tmp_path / "in") == before
 
 
-def test_records_that_were_changed_with_good_sums_are_found(stock, tmp_path):
-    """A manifest's checksum of its records holds even where a shard was made anew."""
+def test_changed_records_with_valid_checksums_raise(stock, tmp_path):
+    """Test that a manifest's checksum of its records detects a shard that was rewritten."""
     balance(stock[0], tmp_path / "ours", num_shards="2")
     path = tmp_path / "ours/Split-train/data_tfrecord-00001-of-00002"
     records = list(read(tmp_path / "ours", "train")[1])
@@ -226,7 +226,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 @pytest.mark.slow
-def test_an_input_several_times_larger_than_memory_keeps_to_the_limit(tmp_path, serialize):
+def test_memory_limit_holds_for_three_times_larger_input(tmp_path, serialize):
     memory_bytes, source, record_bytes = 64 << 20, random.Random(0), 100_000
     count = 3 * memory_bytes // (record_bytes + 40)
     block = source.randbytes(record_bytes * 2)
@@ -248,7 +248,7 @@ def test_an_input_several_times_larger_than_memory_keeps_to_the_limit(tmp_path, 
         {"num_shards": {"train": 6}, "stratify_by": "id", "shuffle": False},
     ],
 )
-def test_the_plan_is_what_is_done(stock, tmp_path, settings):
+def test_plan_matches_the_balanced_dataset(stock, tmp_path, settings):
     before = contents(stock[0])
     planned = plan(str(stock[0]), **settings)
     assert contents(stock[0]) == before
@@ -267,7 +267,7 @@ def test_the_plan_is_what_is_done(stock, tmp_path, settings):
     assert planned.to_dict()["splits"][0]["split"] == planned.splits[0].split
 
 
-def test_the_number_of_shards():
+def test_number_of_shards_follows_the_settings():
     for settings, records, expected in (
         ({"num_shards": 8}, 3, 3),
         ({"num_shards": {"train": 5}}, 100, 5),

@@ -1,7 +1,7 @@
-"""Other people's formats go in: by the real package where it runs, else files that it wrote.
+"""Test datasets of other tools, written by the real package or stored as golden files.
 
-What the features of such a dataset are has one answer, whoever asks. The oracle of each stock
-dataset is how it was made; the component's are the files that they wrote.
+All readers must infer the same features of such a dataset. The oracle of each stock dataset is how
+it was generated; the oracle of the component is the files of the other tools.
 """
 
 import collections
@@ -26,7 +26,7 @@ TYPES = "datum_to_type_and_shape_mapping.json"
 
 
 def moved(paths: Iterable[Path]) -> collections.Counter[bytes]:
-    """The records of some shards, by TensorFlow's own reader."""
+    """Return the records of some shards, read with TensorFlow's own reader."""
     return collections.Counter(
         record.numpy()
         for path in paths
@@ -53,7 +53,9 @@ def bare(tmp_path):
         ("bare", {"train": 300}, "{}-*"),
     ],
 )
-def test_every_record_of_others_is_moved(tmp_path, datum_photos, bare, kind, counts, pattern):
+def test_every_record_of_third_party_datasets_is_moved(
+    tmp_path, datum_photos, bare, kind, counts, pattern
+):
     given = {"datum": Path(datum_photos), "bare": bare}.get(kind, GOLDEN / kind)
     manifest = balance(given, tmp_path / "out", num_shards="3")
     assert {split: entry["written"] for split, entry in manifest["splits"].items()} == counts
@@ -70,7 +72,7 @@ def test_every_record_of_others_is_moved(tmp_path, datum_photos, bare, kind, cou
 
 
 @pytest.mark.parametrize("balanced", [False, True])
-def test_a_tfds_folder_is_read_by_input_fn(tmp_path, balanced):
+def test_input_fn_reads_a_tfds_folder(tmp_path, balanced):
     uri = GOLDEN / "tfds"
     if balanced:
         balance(uri, tmp_path, num_shards="3")
@@ -95,8 +97,8 @@ def test_a_tfds_folder_is_read_by_input_fn(tmp_path, balanced):
     assert len(trainer_utils.input_fn(str(uri), split="val", features="vec", batch_size=5)) == 1
 
 
-def test_feature_lists_that_no_schema_holds_are_refused_by_file(tmp_path):
-    """Passed over they would be lost: a later reader would not know that they are there."""
+def test_sequence_example_raises_with_its_file(tmp_path):
+    """Raise rather than drop feature lists, since a later reader would not know of them."""
     source = tmp_path / "clips"
     source.mkdir()
     with tf.io.TFRecordWriter(str(source / "train.tfrecord")) as writer:
@@ -112,11 +114,11 @@ def test_feature_lists_that_no_schema_holds_are_refused_by_file(tmp_path):
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-RECORDS = 300  # more than the 256 that input_fn once looked at
+RECORDS = 300  # more than the 256 that input_fn once inspected
 TEXT = Feature(type="string")
 IMAGE = Feature(type="string", shape=(40, 48, 3), extra={"sizes": "fixed"})
 Values = Callable[[int, bytes], list[bytes]]
-# Which values the n-th of 300 records has, and what feature that is.
+# The values of the n-th of 300 records, and the expected feature.
 IMAGES: dict[str, tuple[Values, Feature]] = {
     "all": (lambda n, photo: [photo], IMAGE),
     "all but the last": (lambda n, photo: [photo if n < RECORDS - 1 else b"none"], TEXT),
@@ -133,7 +135,7 @@ IMAGES: dict[str, tuple[Values, Feature]] = {
 
 
 def answers(uri: Path, tmp_path: Path) -> dict[str, dict[str, Feature]]:
-    """What each that opens a dataset takes its features for."""
+    """Return the features of a dataset as every part of the code that opens it infers them."""
     balance(uri, tmp_path / "balanced", num_shards="1")
     steps.export_schema(str(uri), str(tmp_path / "schema"))
     written = {
@@ -152,7 +154,7 @@ def spec_of(uri: Path, **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", IMAGES)
-def test_a_stock_dataset_has_one_set_of_features(tmp_path, photos, serialize, kind):
+def test_stock_dataset_has_the_same_features_everywhere(tmp_path, photos, serialize, kind):
     values, expected = IMAGES[kind]
     photo = tf.io.encode_jpeg(photos[0]).numpy()
     records = [serialize(id=[n], image=values(n, photo)) for n in range(RECORDS)]
@@ -165,7 +167,7 @@ def test_a_stock_dataset_has_one_set_of_features(tmp_path, photos, serialize, ki
 
 
 @pytest.mark.parametrize("name", ["tfds", "tfrecorder", "datum"])
-def test_the_datasets_of_others_have_one_set_of_features(tmp_path, datum_photos, name):
+def test_third_party_dataset_has_the_same_features_everywhere(tmp_path, datum_photos, name):
     uri = Path(datum_photos) if name == "datum" else GOLDEN / name
     found = answers(uri, tmp_path)
     assert found == dict.fromkeys(found, found["opened"])

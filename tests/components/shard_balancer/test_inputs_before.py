@@ -1,11 +1,11 @@
-"""The manifest of ShardBalancer says what the datasets before it left out."""
+"""Test that ShardBalancer's manifest has the counts of the conversion before it."""
 
 from tests.components.image_example_gen.image_runs import write_photos
 from tests.components.runs import accounting
 from trainer_utils.dataset import open_dataset
 
 
-def test_discarded_rows_are_in_the_balanced_datasets_manifest(tmp_path):
+def test_discarded_rows_are_in_the_balanced_manifest(tmp_path):
     import pipelines
 
     base = write_photos(tmp_path / "in", *(f"{number}.jpg" for number in range(4)))

@@ -1,4 +1,4 @@
-"""Shards that stay: the same file under another name, and few bytes written."""
+"""Test `keep_shards`: unchanged shards are hard links, so few bytes are written."""
 
 import pathlib
 
@@ -29,7 +29,7 @@ def shards_of(folder):
 
 
 def written_bytes(new, *old):
-    """Of shards and indices that are no file of an older dataset."""
+    """Return the size in bytes of shards and indices that are not files of an older dataset."""
     before = {path.stat().st_ino for folder in old for path in folder.rglob("*")}
     paths = [*shards_of(new), *new.glob("index/*")]
     return sum(path.stat().st_size for path in paths if path.stat().st_ino not in before)
@@ -54,13 +54,13 @@ def test_only_the_shard_with_a_changed_record_is_written(source, tmp_path):
     assert check_record_names(tmp_path / "out") == 299
 
 
-def test_adding_and_replacing_one_percent_writes_less_than_three(tmp_path):
+def test_changing_one_percent_writes_under_three_percent(tmp_path):
     many = {n: {**r, "text": "y" * 2000} for n, r in rows(600).items()}
     more = {n: {**r, "text": "z" * 2000} for n, r in rows(6, start=5000).items()}
     write(tmp_path / "many", many)
     write(tmp_path / "more", more)
     balance(tmp_path / "many", tmp_path / "old", num_shards='{"train": 60, "eval": 2}')
-    held = [name for name, *_ in examples_of(tmp_path / "old", "train")][:6]  # of one shard
+    held = [name for name, *_ in examples_of(tmp_path / "old", "train")][:6]  # in one shard
     settings = properties(exclude=held, add=[str(tmp_path / "more")])
     balance(tmp_path / "old", tmp_path / "new", keep_shards=1, **settings)
     whole = sum(path.stat().st_size for path in shards_of(tmp_path / "new"))
@@ -70,7 +70,7 @@ def test_adding_and_replacing_one_percent_writes_less_than_three(tmp_path):
         assert set(examples_of(tmp_path / "new", split)) == expected({**left, **more}, split)
 
 
-def test_other_peoples_datasets_and_other_compression_are_written(source, tmp_path):
+def test_stock_dataset_or_other_compression_is_rewritten(source, tmp_path):
     write_stock(tmp_path / "stock", "train", [[example_of(n, 5) for n in range(9)]], suffix="")
     balance(tmp_path / "stock", tmp_path / "out", keep_shards=1)
     assert read(tmp_path / "out", "train") == read(tmp_path / "stock", "train")
@@ -79,7 +79,7 @@ def test_other_peoples_datasets_and_other_compression_are_written(source, tmp_pa
     assert read(tmp_path / "gzip", "train") == read(source, "train")
 
 
-def test_a_damaged_shard_is_never_linked(source, tmp_path):
+def test_damaged_shard_is_never_linked(source, tmp_path):
     path = pathlib.Path(shards_of(source)[1])
     whole = path.read_bytes()
     for place in (0, 30, len(whole) - 1):

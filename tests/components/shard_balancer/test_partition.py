@@ -1,4 +1,4 @@
-"""Cuts by bytes and deals by class, against brute force and exact counts."""
+"""Test cuts by bytes and assignment by class against brute force and exact counts."""
 
 import collections
 import itertools
@@ -25,7 +25,7 @@ def some_sizes(source: random.Random, count: int) -> list[int]:
     return [kind() for _ in range(count)]
 
 
-def test_shards_differ_by_at_most_the_largest_record_and_none_is_empty():
+def test_shards_differ_by_at_most_the_largest_record():
     source = random.Random(0)
     for _ in range(3000):
         sizes = some_sizes(source, source.randint(1, 40))
@@ -36,7 +36,7 @@ def test_shards_differ_by_at_most_the_largest_record_and_none_is_empty():
         assert all(start < stop for start, stop in itertools.pairwise(bounds))
         totals = sums(sizes, bounds)
         assert max(totals) - min(totals) <= max(sizes), (sizes, bounds)
-        if len(sizes) < 10 and num_shards > 1:  # the smallest is as large as any cuts make it
+        if len(sizes) < 10 and num_shards > 1:  # the smallest shard is as large as any cut allows
             best = max(
                 min(sums(sizes, [0, *cuts, len(sizes)]))
                 for cuts in itertools.combinations(range(1, len(sizes)), num_shards - 1)
@@ -45,7 +45,7 @@ def test_shards_differ_by_at_most_the_largest_record_and_none_is_empty():
 
 
 @pytest.mark.parametrize(("records", "num_shards"), [(1, 1), (10, 3), (5000, 7), (9, 8)])
-def test_each_shard_has_each_classes_share_to_within_one_record(records, num_shards):
+def test_each_shard_has_its_class_shares_to_within_one(records, num_shards):
     source = random.Random(3)
     classes = [min(int(source.expovariate(0.7)), 5) for _ in range(records)]
     order = source.sample(range(records), records)
@@ -55,7 +55,7 @@ def test_each_shard_has_each_classes_share_to_within_one_record(records, num_sha
     assert sorted(places.tolist()) == list(range(records))
     shards = np.searchsorted(bounds, places, side="right") - 1
     by_place = np.argsort(places)
-    for start, stop in itertools.pairwise(bounds.tolist()):  # in the order that was given
+    for start, stop in itertools.pairwise(bounds.tolist()):  # in the given order
         assert (np.diff(np.array(order)[by_place[start:stop]]) > 0).all()
     sizes = collections.Counter(shards.tolist())
     assert len(sizes) == num_shards

@@ -1,4 +1,4 @@
-"""Records picked from where they lie, against the way by memory or runs: the same in all."""
+"""Test that picking records from their input shards gives the same bytes as the other methods."""
 
 import os
 import random
@@ -24,7 +24,7 @@ SHARD = "Split-train/data_tfrecord-00001-of-00003"
 
 
 def named(number: int, size: int) -> bytes:
-    """An example that has a name, as those of photos have."""
+    """Return an example with a filename, like the examples of photos."""
     made = tf.train.Example.FromString(example(number, size))
     made.features.feature["filename"].bytes_list.value[:] = [f"cat/{number}.jpg".encode()]
     return made.SerializeToString(deterministic=True)
@@ -32,7 +32,7 @@ def named(number: int, size: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory) -> Path:
-    """A dataset of ours: large records, one of them of more than is picked at a time."""
+    """Write a dataset of large records, one of them larger than is picked at a time."""
     folder = tmp_path_factory.mktemp("large")
     sizes = [1_500_000, *(random.Random(1).randint(3_000, 90_000) for _ in range(80))]
     write_stock(folder / "stock", "train", [[named(n, size) for n, size in enumerate(sizes)]])
@@ -43,7 +43,7 @@ def large(tmp_path_factory) -> Path:
 
 @pytest.fixture(params=["alone", "processes"])
 def workers(request, monkeypatch) -> str:
-    """How many work: by themselves alone where a split is larger than memory."""
+    """Return Beam's argument for two workers, with and without costs that start processes."""
     if request.param == "processes":
         for name in ("_MOVE_SECONDS", "_GZIP_SECONDS"):
             monkeypatch.setattr(steps, name, 1.0)
@@ -52,7 +52,7 @@ def workers(request, monkeypatch) -> str:
 
 @pytest.fixture
 def picked(monkeypatch) -> list[str]:
-    """The splits that were picked."""
+    """Return the list that collects the names of the picked splits."""
     splits: list[str] = []
     pick = planning.pick_split
 
@@ -80,9 +80,7 @@ def without_picking(monkeypatch) -> None:
     ],
     ids=str,
 )
-def test_picked_or_not_the_bytes_are_the_same(
-    large, tmp_path, monkeypatch, workers, picked, settings
-):
+def test_picking_does_not_change_the_bytes(large, tmp_path, monkeypatch, workers, picked, settings):
     balance(large, tmp_path / "picked", workers, memory_bytes=1 << 20, **settings)
     assert set(picked) == {"eval", "train"}
     without_picking(monkeypatch)
@@ -92,7 +90,7 @@ def test_picked_or_not_the_bytes_are_the_same(
 
 
 @pytest.mark.parametrize("part", ["payload", "length", "sum"])
-def test_what_is_damaged_is_named_as_by_reading_in_order(
+def test_damage_raises_the_same_error_as_sequential_reading(
     large, tmp_path, monkeypatch, workers, part
 ):
     shutil.copytree(large, tmp_path / "in")
@@ -109,14 +107,14 @@ def test_what_is_damaged_is_named_as_by_reading_in_order(
     assert not (tmp_path / "out/manifest.json").exists()
 
 
-def test_a_file_that_changes_meanwhile_is_refused(large, tmp_path, monkeypatch):
+def test_file_that_changes_during_the_run_raises(large, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "check_frames", lambda *given: (None, np.zeros(1, np.bool_)))
     with pytest.raises(DatasetError, match="changed meanwhile"):
         balance(large, tmp_path, "--direct_num_workers=1", memory_bytes=1 << 20)
 
 
 @pytest.mark.parametrize("reason", ["short records", "compressed", "features unknown", "no room"])
-def test_what_would_not_gain_goes_the_other_way(tmp_path, monkeypatch, picked, reason):
+def test_splits_without_a_gain_are_not_picked(tmp_path, monkeypatch, picked, reason):
     size = 100 if reason == "short records" else 9000
     write_stock(tmp_path / "in", "train", [[example(n, size) for n in range(9)]], suffix="")
     compression = "gzip" if reason == "compressed" else "none"
@@ -129,9 +127,7 @@ def test_what_would_not_gain_goes_the_other_way(tmp_path, monkeypatch, picked, r
     assert len(read(tmp_path / "out", "train")[0]) == 9
 
 
-def test_a_system_that_gives_less_than_was_asked_for_is_asked_again(
-    large, tmp_path, monkeypatch, picked
-):
+def test_short_reads_are_retried(large, tmp_path, monkeypatch, picked):
     balance(large, tmp_path / "whole", "--direct_num_workers=1", memory_bytes=1 << 20)
     real = os.pread
     monkeypatch.setattr(os, "pread", lambda file, size, at: real(file, min(size, 5000), at))

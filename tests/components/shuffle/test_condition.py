@@ -1,4 +1,4 @@
-"""Conditions against Python's own evaluation of the same text, and what they refuse."""
+"""Test conditions against Python's own evaluation of the same expression, and their errors."""
 
 import contextlib
 import random
@@ -44,7 +44,7 @@ def number(source, depth):
     return form.format(one, other)
 
 
-def test_it_says_what_python_says_of_the_same_text():
+def test_condition_agrees_with_pythons_eval():
     source = random.Random(7)
     texts = ["'a' in tags", "'c' not in tags", "'cat' in name", "name in ('x', 'cat/1.jpg')"]
     for _ in range(300):
@@ -58,13 +58,13 @@ def test_it_says_what_python_says_of_the_same_text():
     for text in texts:
         if not any(name in text for name in VALUES):
             continue
-        with contextlib.suppress(ZeroDivisionError):  # which here is missing
+        with contextlib.suppress(ZeroDivisionError):  # a missing value in a condition
             answers.add(expected := eval(text, known))
             assert holds(text) == expected, text
     assert answers == {True, False}
 
 
-def test_what_is_missing_is_none_and_neither_small_nor_large():
+def test_missing_value_equals_none_and_fails_comparisons():
     for text, expected in (
         ("missing == None", True),
         ("missing != 3", True),
@@ -81,7 +81,7 @@ def test_what_is_missing_is_none_and_neither_small_nor_large():
         assert holds(text, {**STORED, "image/height": [5]}) is expected, text
 
 
-def test_a_class_has_its_name_beside_texts_and_its_id_beside_numbers():
+def test_class_compares_by_name_to_strings_and_id_to_numbers():
     vocabularies = {"label": ["cat", "dog", "unknown"]}
     for values, text, expected in (
         ([1], "label == 'dog'", True),
@@ -96,7 +96,7 @@ def test_a_class_has_its_name_beside_texts_and_its_id_beside_numbers():
         parse_condition("label != 'unknwon'").mask({}, vocabularies)
 
 
-def test_all_else_is_refused_by_the_settings_name():
+def test_unsupported_expression_raises_with_the_setting():
     for text in (
         "__import__('os').system('true')",
         "(lambda: 1)() == height",
@@ -126,7 +126,7 @@ def test_all_else_is_refused_by_the_settings_name():
             parse_condition(text)
 
 
-def test_many_records_are_answered_each_as_alone():
+def test_mask_of_many_records_equals_single_results():
     source = random.Random(3)
     texts = [*"abc", "ab", b"\xff".decode(errors="surrogateescape")]
     rows = [

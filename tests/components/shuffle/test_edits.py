@@ -1,4 +1,4 @@
-"""Records left out, relabelled, filtered and added, as TensorFlow's own reader finds them."""
+"""Test records that are excluded, relabelled, filtered and added, with TensorFlow's own reader."""
 
 import collections
 import json
@@ -21,7 +21,7 @@ CLASSES = ["cat", "dog", "unknown"]
 
 
 def rows(count, start=0):
-    """Examples as Python sees them, split by their number."""
+    """Return rows as Python values by name; the height is the number, which decides the split."""
     sizes = random.Random(start)
     return {
         f"{n:03d}.jpg": {
@@ -53,7 +53,7 @@ def features_of(record):
 
 
 def examples_of(folder, split):
-    """Of each name its label's name, text and height, in the order of the shards."""
+    """Return the name, label, text and height of each record, in the order of the shards."""
     found = []
     for shard in read(folder, split):
         for record in shard:
@@ -102,7 +102,7 @@ def changed(source, tmp_path_factory):
     return folder, balance(source, folder, num_shards=3, **properties(**ALL))
 
 
-def test_all_changes_together_give_what_python_gives_and_are_counted(source, changed):
+def test_combined_edits_equal_pythons_result_and_are_counted(source, changed):
     folder, manifest = changed
     planned = {split.split: split for split in plan(str(source), num_shards=3, **ALL).splits}
     for split in ("train", "eval"):
@@ -119,7 +119,7 @@ def test_all_changes_together_give_what_python_gives_and_are_counted(source, cha
     config = manifest["config"]
     assert (config["exclude"]["names"], config["exclude"]["unmatched"]) == (3, 1)
     assert config["exclude"]["records"] + config["where"]["records"] == manifest["total"]["skipped"]
-    # 010.jpg is dropped by the condition, 003.jpg by its name, 007.jpg was a dog before.
+    # The condition drops 010.jpg, its name drops 003.jpg, and 007.jpg was already a dog.
     assert manifest["conversions"] == {"RELABELLED": 2}
     assert config["relabel"] == {**config["relabel"], "names": 5, "unmatched": 1, "records": 2}
     assert "003.jpg" not in (folder / "manifest.json").read_text()
@@ -133,12 +133,12 @@ def test_all_changes_together_give_what_python_gives_and_are_counted(source, cha
         ({}, ["--direct_running_mode=multi_threading", "--direct_num_workers=2"]),
     ],
 )
-def test_the_bytes_are_the_same_whatever_the_way(source, changed, tmp_path, settings, beam):
+def test_bytes_do_not_depend_on_memory_and_runner(source, changed, tmp_path, settings, beam):
     balance(source, tmp_path / "out", *beam, num_shards=3, **properties(**ALL), **settings)
     assert contents(tmp_path / "out") == contents(changed[0])
 
 
-def test_what_cannot_be_meant_is_refused_by_a_plan(source, tmp_path):
+def test_invalid_edits_raise_in_the_plan(source, tmp_path):
     files = {
         "EMPTY": "\n",
         "ALL": "\n".join(rows(1000)),
@@ -161,7 +161,7 @@ def test_what_cannot_be_meant_is_refused_by_a_plan(source, tmp_path):
         {"relabel": f"{tmp_path}/WIDE"},
         {"relabel": f"{tmp_path}/OTHER"},
         {"exclude": f"{tmp_path}/EMPTY"},
-        {"where": "height > 1000"},  # which none has
+        {"where": "height > 1000"},  # which no record has
         {"exclude": f"{tmp_path}/ALL"},
         {"stratify_by": "labl"},
     ):
@@ -179,7 +179,7 @@ def drive(**properties):
     return found
 
 
-def test_what_lies_in_files_and_datasets_makes_the_fingerprint(tmp_path):
+def test_fingerprint_covers_named_files_and_added_datasets(tmp_path):
     names, labels = tmp_path / "names.txt", tmp_path / "labels.csv"
     names.write_text("a\n")
     labels.write_text("name,label\na,3\n")
@@ -203,7 +203,7 @@ def test_what_lies_in_files_and_datasets_makes_the_fingerprint(tmp_path):
     assert drive(num_shards=3, exclude=json.dumps(["a"]), where="height > 3") == {}
 
 
-def test_the_one_feature_is_another_and_all_else_stays(serialize):
+def test_replace_feature_changes_only_that_feature(serialize):
     parse = tf.train.Example.FromString
     for values in ({"label": [7], "image": [b"x" * 300]}, {"image": [b"x"]}, {}):
         for value in (3, -(2**63), 0.5, b"", b"lynx" * 100):
@@ -219,7 +219,7 @@ def test_the_one_feature_is_another_and_all_else_stays(serialize):
         replace_feature(b"\x0a\xff", "label", 3)
 
 
-def test_lists_and_features_without_values_stay():
+def test_replace_feature_keeps_feature_lists_and_empty_features():
     made = tf.train.SequenceExample()
     made.context.feature["label"].int64_list.value.append(1)
     made.context.feature["empty"].SetInParent()

@@ -1,4 +1,4 @@
-"""Records through runs: each once at its output position, and never more held than allowed."""
+"""Test the external shuffle: each record once at its position, and memory within its limit."""
 
 import io
 import itertools
@@ -15,7 +15,7 @@ from trainer_utils.format import CorruptShardError, DatasetError, read_blocks
 from trainer_utils.writing.publishing import working_folder
 
 
-def test_tasks_cover_all_positions_and_keep_to_the_limit():
+def test_tasks_cover_all_positions_within_the_memory_limit():
     source = random.Random(0)
     for _ in range(300):
         records = source.randint(1, 200)
@@ -36,7 +36,7 @@ def test_tasks_cover_all_positions_and_keep_to_the_limit():
         assert places == list(range(records))
 
 
-def test_a_run_that_was_damaged_or_is_not_there_is_an_error(tmp_path):
+def test_damaged_or_missing_run_raises(tmp_path):
     source, uri = random.Random(1), tmp_path / "out"
     records = [source.randbytes(int(10 ** source.uniform(0, 4))) for _ in range(500)]
     start_working(str(uri))
@@ -96,7 +96,7 @@ def read_shards(uri: str, shards: list) -> list[bytes]:
 
 @pytest.mark.parametrize("seed", [None, 7])
 @pytest.mark.parametrize(("records", "divisions"), [(1, 0), (12, 0), (200, 1), (700, 2)])
-def test_any_number_of_levels_gives_the_same_order(tmp_path, records, divisions, seed):
+def test_number_of_levels_does_not_change_the_order(tmp_path, records, divisions, seed):
     source = random.Random(records)
     payloads = [source.randbytes(source.randint(4, 12)) for _ in range(records)]
     inner = sorted(source.sample(range(1, records), min(3, records - 1)))
@@ -129,13 +129,13 @@ def count_reads(monkeypatch, folder, records: int) -> int:
 
 
 @pytest.mark.parametrize(("cells", "passes"), [(15, 1), (60, 2), (240, 2), (480, 3)])
-def test_each_pass_reads_as_many_pieces_as_cells(monkeypatch, tmp_path, cells, passes):
+def test_each_pass_reads_about_one_piece_per_cell(monkeypatch, tmp_path, cells, passes):
     # A run has the size of 16 cells, and each pass cuts it into at most 16 pieces.
     reads = count_reads(monkeypatch, tmp_path / "out", 10 * cells)
     assert reads <= 1.6 * passes * cells
 
 
-def test_ten_terabytes_are_planned_within_bounds():
+def test_plan_for_ten_terabytes_stays_within_bounds():
     records = 10**10
     layout = SplitLayout(split="train", bounds=tuple(range(0, records + 1, 10**5)), seed=7)
     tasks = plan_tasks(layout, 1000.0, memory_bytes=128 << 20)

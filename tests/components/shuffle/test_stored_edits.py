@@ -1,4 +1,4 @@
-"""Edits of many names go to the workers by a file."""
+"""Test that edits of many names are sent to the workers in a file."""
 
 import pickle
 
@@ -10,7 +10,7 @@ from tests.components.plain_runs import convert, write_files
 NAMES = [f"train.jsonl:{number}" for number in range(1, 200_001)]
 
 
-def test_many_names_are_no_part_of_what_goes_to_the_workers(tmp_path):
+def test_many_names_are_not_pickled_for_the_workers(tmp_path):
     relabel = {name: number % 5 for number, name in enumerate(NAMES)}
     edits = Edits(exclude=NAMES, relabel=relabel, feature="label", kind="int")
     stored = edits.stored(str(tmp_path / "edits.json"), temporary_folder=str(tmp_path))

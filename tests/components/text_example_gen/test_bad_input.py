@@ -1,4 +1,4 @@
-"""Bad inputs: each is a line of rejects.jsonl or a clear error, and its cure is one; all count."""
+"""Test that bad inputs are rejects or clear errors, and that the fix in the message works."""
 
 import gzip
 import itertools
@@ -19,8 +19,8 @@ from tests.components.tables.table_files import keyed, parquet_of
 from tests.docs.markdown import REPOSITORY
 from trainer_utils.format import ConfigError, InputError
 
-# A file's name and content, the numbers of its good rows, and of each bad one its code and what its
-# detail says.
+# A file's name and content, the numbers of its good rows, and for each bad row its code and a
+# part of its detail.
 JSON_ROW = "expected a JSON object"
 REJECTED: dict[str, tuple[str, bytes | str, set[int], dict[int, tuple[str, str]]]] = {
     "too few and too many fields": (
@@ -90,7 +90,7 @@ REJECTED: dict[str, tuple[str, bytes | str, set[int], dict[int, tuple[str, str]]
 
 
 @pytest.mark.parametrize("case", REJECTED)
-def test_a_bad_row_is_rejected_by_itself(convert, monkeypatch, case):
+def test_bad_row_is_rejected_alone(convert, monkeypatch, case):
     name, data, good, bad = REJECTED[case]
     if name != "t.json":
         monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)
@@ -108,7 +108,7 @@ def test_a_bad_row_is_rejected_by_itself(convert, monkeypatch, case):
     assert dataset.counts() == {**counts, "skipped": blank}
 
 
-def test_a_reject_counts_in_the_split_of_its_file(convert):
+def test_reject_is_counted_in_the_split_of_its_file(convert):
     bad, good = '{"text": "a"}\n{\n', '{"text": "x"}\n'
     files = {"test.jsonl": bad, "train.jsonl": good}
     splits = convert(files, max_reject_fraction=0.5).manifest["splits"]
@@ -117,7 +117,7 @@ def test_a_reject_counts_in_the_split_of_its_file(convert):
 
 
 def refuse(monkeypatch, name: str, *, after: int = 0) -> None:
-    """Has the system refuse to open a file, after it was opened some times."""
+    """Make opening a file fail after the first `after` times."""
     real, calls = os.open, itertools.count()
 
     def opened(path: Any, *args: Any, **more: Any) -> int:
@@ -140,8 +140,8 @@ TABLES = {
     ("suffix", "after"),
     [("csv", 0), ("csv", 1), ("csv", 2), ("csv.gz", 1), ("jsonl", 2), ("parquet", 1)],
 )
-def test_a_table_that_cannot_be_read_is_one_reject(convert, monkeypatch, suffix, after):
-    """Whether that turns out when it is looked at, when it is cut, or when its rows are read."""
+def test_unreadable_table_is_one_reject(convert, monkeypatch, suffix, after):
+    """Raise at inspection, at cutting or at reading of the rows, by the count of opens."""
     refuse(monkeypatch, f"b.{suffix}", after=after)
     files = {f"{name}.{suffix}": TABLES[suffix] for name in "abc"}
     dataset = convert(files, max_reject_fraction=0.5, layout=Path(suffix).stem)
@@ -162,7 +162,7 @@ LONG = "x" * (3 << 20)  # more than Arrow reads at a time
     ],
     ids=["csv", "jsonl", "lines"],
 )
-def test_a_long_row_is_read_and_a_longer_one_is_rejected(convert, monkeypatch, name, data):
+def test_long_row_is_read_and_a_longer_one_is_rejected(convert, monkeypatch, name, data):
     assert convert({name: data}).texts() == {f"{name}:1": "a", f"{name}:2": LONG}
     monkeypatch.setitem(pieces.cut.__kwdefaults__, "max_row_bytes", 2 << 20)
     monkeypatch.setattr(pieces, "_BLOCK_BYTES", 1 << 20)
@@ -222,7 +222,7 @@ print(json.dumps(results))
 
 
 @pytest.mark.slow
-def test_a_line_of_200_mb_is_rejected_in_bounded_memory(tmp_path):
+def test_200_mb_line_is_rejected_in_bounded_memory(tmp_path):
     output = subprocess.run(
         [sys.executable, "-c", GIANTS, str(tmp_path)],
         cwd=REPOSITORY,
@@ -265,16 +265,16 @@ ERRORS: dict[str, tuple[dict[str, bytes | str], str]] = {
 }
 
 
-def test_an_input_that_cannot_be_meant_is_a_clear_error(convert):
+def test_malformed_input_raises_with_its_location(convert):
     for files, said in ERRORS.values():
         with pytest.raises(InputError, match=said):
             convert(files)
 
 
-# Each error that names a setting as the cure: with it, that error does not come back.
+# For errors that name a setting as the fix: with this setting the error does not occur.
 IGNORED = {"columns": {"v": "ignore"}}
 TEXT_M = {"columns": {"m": "string"}}
-CURES: dict[str, tuple[Any, ...]] = {  # files, the cure, and the setting that makes the error
+CURES: dict[str, tuple[Any, ...]] = {  # files, the fix, and the setting that causes the error
     "lists in lists": ({"t.jsonl": '{"n": 1, "v": [[1]]}\n{"n": 2, "v": 3}\n'}, IGNORED),
     "lists in lists of Parquet": ({"t.parquet": parquet_of({"n": [1], "v": [[[1]]]})}, IGNORED),
     "none in a list of Parquet": ({"t.parquet": parquet_of({"n": [1], "v": [[1, None]]})}, IGNORED),
@@ -293,7 +293,7 @@ CURES: dict[str, tuple[Any, ...]] = {  # files, the cure, and the setting that m
 }
 
 
-def test_the_cure_that_an_error_names_is_one(convert):
+def test_fix_in_the_error_message_works(convert):
     for case, (files, settings, *broken) in CURES.items():
         with pytest.raises((InputError, ConfigError)) as error:
             convert(files, **(broken or [{}])[0])
@@ -311,7 +311,7 @@ ROWS = {"t.csv": "words,n,label\na,1,x\nb,2,y\n"}
 FOLDER, OBJECTS, LINES = {"a/1.txt": "x"}, {"t.jsonl": '{"a": 1}\n'}, {"t.txt": "x\n"}
 
 
-def test_a_setting_that_does_not_fit_the_inputs_is_named(convert):
+def test_setting_that_does_not_fit_the_inputs_raises(convert):
     for files, settings in (
         (ROWS, {"columns": {"lable": "label"}}),
         (ROWS, {"columns": {"n": "split", "words": "split"}}),
@@ -335,7 +335,7 @@ def test_a_setting_that_does_not_fit_the_inputs_is_named(convert):
         assert not setting or setting.partition("[")[0] in (*settings, "columns"), settings
 
 
-def test_tensors_are_what_is_said_of_them(convert):
+def test_serialized_tensors_match_their_declared_spec(convert):
     tensors = [tf.io.serialize_tensor(tf.range(size)).numpy() for size in (2, 3)]
     columns = {"text": pa.array(["a", "b"]), "x": pa.array(tensors, pa.binary())}
     files: dict[str, bytes | str] = {"t.parquet": parquet_of(columns)}

@@ -1,4 +1,4 @@
-"""What Datum's format can express: Datum reads it as `input_fn` does, and as the source has it."""
+"""Test that Datum and `input_fn` both read the values of the source, for all of Datum's types."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ SPLITS = {"train": range(40), "val": range(40, 52), "test": range(52, 60)}
 
 
 def entry(number: int) -> dict[str, Any]:
-    """Texts in several scripts, and labels of every kind that there is."""
+    """Return an entry with text in several scripts and labels of every kind."""
     return {
         "text": f"Such a day: Straße, 東京, {number}\nand a line" if number % 5 else "",
         "label": {
@@ -32,7 +32,7 @@ def entry(number: int) -> dict[str, Any]:
 
 
 def features_of(number: int) -> dict[str, Any]:
-    """What an example must hold, with TensorFlow's types."""
+    """Return the expected features of an example, with TensorFlow's types."""
     labels = dict(entry(number)["label"])
     labels["as text"] = int(labels["as text"])
     labels["list as text"] = json.loads(labels["list as text"])
@@ -54,7 +54,7 @@ KINDS = {
 
 
 def read_with_datum(uri: str, split: str) -> list[dict[str, np.ndarray]]:
-    """Single examples, by Datum's own reader."""
+    """Return single examples read with Datum's own reader."""
     from datum.reader import load
 
     loaded = load(uri)
@@ -71,7 +71,7 @@ def read_with_input_fn(uri: str, split: str) -> list[dict[str, np.ndarray]]:
 
 
 def check(found: list[dict[str, Any]], expected: dict[str, dict[str, Any]]) -> None:
-    """Every example, by its id, has these features with these types, shapes and values."""
+    """Check the features of every example by id: types, shapes and values."""
     by_id = {example["id"].decode(): example for example in found}
     assert len(found) == len(by_id)
     assert by_id.keys() == expected.keys()
@@ -88,7 +88,7 @@ def check(found: list[dict[str, Any]], expected: dict[str, dict[str, Any]]) -> N
 
 @pytest.fixture(scope="module")
 def texts(run_text, tmp_path_factory):
-    """A dataset of keyed JSON, as Datum's text generator takes it: one file a split."""
+    """Convert keyed JSON with one file per split, as read by Datum's text generator."""
     folder = tmp_path_factory.mktemp("texts")
     files = {
         f"{split}.json": json.dumps({str(n): entry(n) for n in numbers})
@@ -101,14 +101,14 @@ OURS = {"train": "train", "val": "eval", "test": "test"}
 
 
 @pytest.mark.parametrize("read", [read_with_datum, read_with_input_fn])
-def test_every_example_is_read_as_it_stood_in_the_json(texts, read):
+def test_examples_equal_their_json_entries(texts, read):
     assert len(texts.shards("train")) > 2
     for split, numbers in SPLITS.items():
         expected = {f"{split}.json:{n}": features_of(n) for n in numbers}
         check(read(str(texts.uri), OURS[split]), expected)
 
 
-def test_it_is_described_as_datum_describes_what_it_exports_itself(texts, tmp_path):
+def test_datum_json_files_match_datums_own_export(texts, tmp_path):
     from datum.configs import TFRWriteConfigs
     from datum.export import export_to_tfrecord
 
@@ -116,7 +116,7 @@ def test_it_is_described_as_datum_describes_what_it_exports_itself(texts, tmp_pa
     source = tmp_path / "in"
     source.mkdir()
     for split, numbers in SPLITS.items():
-        # Datum's writer takes neither empty lists nor lists of texts.
+        # Datum's writer accepts neither empty lists nor lists of strings.
         entries = {
             str(n): {
                 "text": entry(n)["text"],

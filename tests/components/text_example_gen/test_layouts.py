@@ -1,4 +1,4 @@
-"""Every layout: how it is recognised, what becomes of its rows, and of the digits of numbers."""
+"""Test how layouts are recognised, their rows, and the digits of numbers."""
 
 import decimal
 import gzip
@@ -44,7 +44,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("given", [{}, {"layout": True, "base": True}], ids=["", "told"])
 @pytest.mark.parametrize("layout", TABLES)
-def test_a_table_gives_an_example_a_row(convert, layout, given):
+def test_table_gives_one_example_per_row(convert, layout, given):
     name, data = TABLES[layout]
     words = {"layout": layout, "base": name}
     dataset = convert({name: data}, **{setting: words[setting] for setting in given})
@@ -75,7 +75,7 @@ def test_nested_objects_become_features_with_dots(convert):
     }
     files = {
         "t.jsonl": "".join(json.dumps(row) + "\n" for row in rows).encode(),
-        # A number where there are texts elsewhere makes Arrow give up.
+        # A number in a column of strings makes Arrow's JSON reader fail.
         "t2.jsonl": "".join(json.dumps(row) + "\n\n" for row in rows).encode(),
         "t.json": json.dumps(dict(enumerate(rows, 1))).encode(),
         "t.parquet": parquet_of({name: [row[name] for row in rows] for name in rows[0]}),
@@ -84,7 +84,7 @@ def test_nested_objects_become_features_with_dots(convert):
         assert convert({name: data}).by_id() == numbered(name, expected), name
 
 
-def test_a_label_that_is_a_number_stays_it_and_one_that_is_a_word_gets_an_id(convert):
+def test_number_labels_are_kept_and_word_labels_get_an_id(convert):
     numbers = convert({"t.csv": "text,label\na,4\nb,-1\n"})
     assert [row["label"] for row in numbers.by_id().values()] in ([[4], [-1]], [[-1], [4]])
     assert not (numbers.uri / "vocab").exists()
@@ -93,7 +93,7 @@ def test_a_label_that_is_a_number_stays_it_and_one_that_is_a_word_gets_an_id(con
     assert words.labels() == {"t.csv:1": "é", "t.csv:2": "z", "t.csv:3": "Z"}
 
 
-def test_lines_are_examples_and_blank_ones_are_skipped(convert):
+def test_lines_are_examples_and_blank_lines_are_skipped(convert):
     text = "\ufefffirst\n\n  two\tx  \r\n \t \n\x0b\nnot\x0bthree\x85lines\u2028here\nlast"
     dataset = convert({"train.txt": text, "dev.txt": "other\n"})
     assert dataset.texts() == {
@@ -108,7 +108,7 @@ def test_lines_are_examples_and_blank_ones_are_skipped(convert):
     assert dataset.manifest["splits"]["train"]["skipped"] == 3
 
 
-def test_one_file_of_text_is_read_as_lines(convert):
+def test_single_text_file_is_read_as_lines(convert):
     for name in ("book", "book.log", "book.txt.gz"):
         files = {name: gzip.compress(b"a\nb\n") if name.endswith(".gz") else b"a\nb\n"}
         for settings in ({}, {"layout": "lines"}):
@@ -119,7 +119,7 @@ def test_one_file_of_text_is_read_as_lines(convert):
 ONE = "text,n\na,1\n"
 
 
-def test_files_and_folders_named_after_splits_are_these(convert):
+def test_files_and_folders_named_like_splits_are_splits(convert):
     for names, expected in (
         (["Train.csv", "validation-00000-of-00001.csv", "test.csv"], ["train", "eval", "test"]),
         (["train_1.csv", "train 2.csv", "dev.part.csv"], ["train", "train", "eval"]),
@@ -136,14 +136,14 @@ def test_files_and_folders_named_after_splits_are_these(convert):
             assert [dataset.split_of()[f"{name}:1"] for name in names] == expected
 
 
-LARGE = 2**53 + 1  # the first integer that no double is
+LARGE = 2**53 + 1  # the first integer that is not a double
 DECIMALS = ["12345678901234567.89", "0.0000001", "-1.10"]
 
 
 @pytest.mark.parametrize(
     ("name", "kind"), [("t.jsonl", "string"), ("t.json", "label"), ("t.csv", "string")]
 )
-def test_an_int_beside_floats_keeps_its_digits_as_a_text(convert, name, kind):
+def test_int_among_floats_keeps_its_digits_as_a_string(convert, name, kind):
     rows = [{"text": "a", "n": LARGE}, {"text": "b", "n": 1.5}, {"text": "c", "n": -LARGE}]
     forms = {
         "t.jsonl": "\n".join(map(json.dumps, rows)),
@@ -177,7 +177,7 @@ AS_NUMBERS = {
 }
 
 
-def test_a_number_is_the_nearest_that_its_feature_holds(convert):
+def test_number_is_rounded_to_the_nearest_value_of_its_type(convert):
     for files, numbers in AS_NUMBERS.values():
         dataset = convert(files)
         (name,) = files
@@ -196,7 +196,7 @@ TOO_LARGE = [
 ]
 
 
-def test_a_number_that_would_become_infinite_is_refused_by_its_row(convert):
+def test_number_that_overflows_raises_with_its_row(convert):
     for files, row in TOO_LARGE:
         with pytest.raises(InputError, match=rf"column 'n': expected numbers.*row {row}"):
             convert(files)
@@ -220,7 +220,7 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize("case", FOLDERS)
-def test_folders_give_split_and_label_of_each_file(convert, case):
+def test_folders_give_the_split_and_label_of_each_file(convert, case):
     expected = FOLDERS[case]
     settings = {"layout": "folder"} if case == "split" else {}
     files = {name: f"Text of {name}.\r\nAnd more. \n" for name in expected}
@@ -232,7 +232,7 @@ def test_folders_give_split_and_label_of_each_file(convert, case):
         assert dataset.labels() == {name: label for name, (_, label) in expected.items()}
 
 
-def test_hidden_files_are_skipped_and_strays_are_rejected(convert):
+def test_hidden_files_are_skipped_and_stray_files_rejected(convert):
     files = {"train/pos/1.txt": "a", "train/neg/2.txt": "c", "test/neg/1.txt": "b"}
     files["train/pos/.hidden"] = "x"
     strays = {"imdb.vocab": "the", "train/urls_pos.txt": "http://"}

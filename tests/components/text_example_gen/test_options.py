@@ -1,4 +1,4 @@
-"""What the settings of TextExampleGen do to texts, splits, order and shards; and names of rows."""
+"""Test the settings of TextExampleGen for texts, splits, order and shards; and record names."""
 
 import json
 import resource
@@ -22,7 +22,7 @@ LABELS = ["ant", "bee", "cat", "dog", "emu"]
 
 
 def table(rows: int) -> str:
-    """Rows whose texts say their number, of five labels of different size and twelve authors."""
+    """Return a CSV of numbered texts with five labels of different frequency and twelve authors."""
     lines = [
         f"text of {n},{LABELS[min(n % 9, 4)]},author {n * n % 12},{n}\n" for n in range(1, rows + 1)
     ]
@@ -30,7 +30,7 @@ def table(rows: int) -> str:
 
 
 def contents(uri: Path) -> dict[str, bytes]:
-    """Every file of a dataset, but what says where it was made from."""
+    """Return every file of a dataset except its lineage, which contains the input path."""
     return {name: data for name, data in everything(uri).items() if name != "lineage.json"}
 
 
@@ -41,14 +41,14 @@ def many(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def plain(many, run_text, tmp_path_factory):
-    """What comes of them with no setting."""
+    """Convert the table with default settings."""
     return run_text(many, tmp_path_factory.mktemp("plain") / "out")
 
 
 TEXTS = ["ÀÉ ẞ Straße", "e\u0301 A\u030a", "ﬁ ① ﾊﾟ", "İI ΑΣ", ""]
 
 
-def test_texts_are_normalized_and_other_columns_are_not(convert):
+def test_only_the_text_column_is_normalized(convert):
     lines = "".join(json.dumps({"text": text, "other": text}) + "\n" for text in TEXTS)
     for form in (None, "NFC", "NFKD"):
         dataset = convert({"t.jsonl": lines}, **({"normalize": form} if form else {}))
@@ -58,7 +58,7 @@ def test_texts_are_normalized_and_other_columns_are_not(convert):
             assert row["other"][0].decode() == text
 
 
-def test_texts_are_kept_from_min_to_max_characters(convert):
+def test_texts_outside_min_and_max_chars_are_skipped(convert):
     texts = ["", "a", "éé", "😀😀😀", "four", "fives"]
     lines = "".join(json.dumps({"text": text, "n": 1}) + "\n" for text in texts)
     dataset = convert({"train.jsonl": lines + '{"n": 2}\n'}, min_chars=2, max_chars=4)
@@ -70,7 +70,7 @@ def test_texts_are_kept_from_min_to_max_characters(convert):
     assert dataset.counts() == {"found": 7, "written": 3, "rejected": 0, "skipped": 4}
 
 
-def test_a_text_that_came_before_is_left_out_wherever_it_was(convert, monkeypatch):
+def test_duplicate_text_in_any_file_is_skipped(convert, monkeypatch):
     monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)
     monkeypatch.setattr(pieces, "_BLOCK_BYTES", 8)
     files = {
@@ -78,7 +78,7 @@ def test_a_text_that_came_before_is_left_out_wherever_it_was(convert, monkeypatc
         "test.csv": "text,n\nb,6\nc,7\n",
     }
     dataset = convert(files, deduplicate=True)
-    # Files are taken in the order of their names, so `test.csv` comes first.
+    # Files are read in the order of their names, so `test.csv` comes first.
     assert dataset.texts() == {
         "test.csv:1": "b",
         "test.csv:2": "c",
@@ -90,7 +90,7 @@ def test_a_text_that_came_before_is_left_out_wherever_it_was(convert, monkeypatc
     assert dataset.counts() == {"found": 7, "written": 5, "rejected": 0, "skipped": 2}
 
 
-def test_vocabularies_give_the_ids(convert):
+def test_vocabulary_setting_gives_the_label_ids(convert):
     dataset = convert({"t.csv": "text,label\na,x\nb,y\n"}, vocabulary=["y", "never", "x"])
     assert dataset.vocabulary() == ["y", "never", "x"]
     assert {name: row["label"] for name, row in dataset.by_id().items()} == {
@@ -107,7 +107,7 @@ def test_vocabularies_give_the_ids(convert):
     )
 
 
-def test_every_split_has_its_share_of_every_class_to_within_one(many, run_text, tmp_path):
+def test_stratified_splits_keep_class_shares_to_within_one(many, run_text, tmp_path):
     config = output_config(**(shares := {"a": 8, "b": 1, "c": 1}))
     dataset = run_text(many, tmp_path / "out", output_config=config, stratify=True)
     labels, splits = dataset.labels(), dataset.split_of()
@@ -119,16 +119,14 @@ def test_every_split_has_its_share_of_every_class_to_within_one(many, run_text, 
             assert abs(counts[label, split] - size * share / sum(shares.values())) < 1
 
 
-def test_a_row_keeps_its_split_when_others_come(plain, run_text, tmp_path):
+def test_row_keeps_its_split_when_rows_are_added(plain, run_text, tmp_path):
     base = write_files(tmp_path / "in", {"t.csv": table(1200)}) / "t.csv"
     after = run_text(base, tmp_path / "out").split_of()
     before = plain.split_of()
     assert {name: after[name] for name in before} == before
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_another_order(
-    many, plain, run_text, tmp_path
-):
+def test_seed_determines_bytes_and_order(many, plain, run_text, tmp_path):
     again = run_text(many, tmp_path / "again")
     other = run_text(many, tmp_path / "other", seed=1)
     assert contents(again.uri) == contents(plain.uri)
@@ -143,7 +141,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_another_order(
     assert one != two
 
 
-def test_small_shards_are_many_and_differ_by_one_record_at_most(many, plain, run_text, tmp_path):
+def test_small_shards_differ_by_at_most_one_record(many, plain, run_text, tmp_path):
     dataset = run_text(many, tmp_path / "out", target_shard_bytes=4000)
     for split in dataset.splits:
         records = [s["records"] for s in dataset.manifest["shards"] if s["split"] == split]
@@ -154,7 +152,7 @@ def test_small_shards_are_many_and_differ_by_one_record_at_most(many, plain, run
 
 
 @pytest.mark.parametrize(("rows", "size"), [(25, 1), (900, 3000)])
-def test_the_bytes_do_not_depend_on_how_the_input_is_cut(run_text, tmp_path, rows, size):
+def test_bytes_do_not_depend_on_the_input_pieces(run_text, tmp_path, rows, size):
     settings = {"stratify": True, "deduplicate": True, "target_shard_bytes": 9000}
     (tmp_path / "t.csv").write_text(table(rows))
     whole = run_text(tmp_path / "t.csv", tmp_path / "whole", **settings)
@@ -167,7 +165,7 @@ def test_the_bytes_do_not_depend_on_how_the_input_is_cut(run_text, tmp_path, row
 
 
 def repeated(number: int, kind: str) -> pa.Array:
-    """A text of 1000 characters, so many times, which a file has once."""
+    """Return an array of `number` equal strings of 1000 characters, stored once in a dictionary."""
     array = pa.DictionaryArray.from_arrays(pa.array(np.zeros(number, np.int32)), ["x" * 1000])
     if kind == "list":
         return pa.ListArray.from_arrays(pa.array(np.arange(number + 1), pa.int32()), array)
@@ -175,7 +173,7 @@ def repeated(number: int, kind: str) -> pa.Array:
 
 
 @pytest.mark.parametrize("kind", ["text", "list"])
-def test_a_small_file_that_unpacks_to_more_than_memory_holds_is_named(run_text, tmp_path, kind):
+def test_parquet_file_that_expands_beyond_memory_raises(run_text, tmp_path, kind):
     good = run_text(write_files(tmp_path / "good", {"a.csv": table(3)}), tmp_path / "out")
     before = contents(good.uri)
     path = tmp_path / "in/bomb.parquet"
@@ -211,7 +209,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("rows", TABLES.values(), ids=TABLES)
-def test_names_are_those_of_the_records(run_text, tmp_path, rows):
+def test_index_names_match_the_record_names(run_text, tmp_path, rows):
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     base = write_files(tmp_path / "in", {"t.jsonl": lines})
     run_text(base, tmp_path / "out", target_shard_bytes=1500)

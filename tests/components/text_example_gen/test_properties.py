@@ -1,4 +1,4 @@
-"""Any table goes in through every layout that can hold it, and comes out of TensorFlow's reader."""
+"""Test that tables in every layout that can hold them reach TensorFlow's reader unchanged."""
 
 import contextlib
 import dataclasses
@@ -47,7 +47,7 @@ quickly = settings(max_examples=12, database=None)
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Values by column, None where one is missing; and what each column holds."""
+    """Values by column, with None for a missing value, and the kind of each column."""
 
     columns: Mapping[str, list[Any]]
     kinds: Mapping[str, str]
@@ -61,13 +61,13 @@ class Table:
 
     @property
     def given(self) -> dict[str, str]:
-        """What is to be said of columns of texts where numbers stand as texts too."""
+        """The `columns` setting for columns whose type cannot be inferred from the values."""
         texts = {name: "string" for name, kind in self.kinds.items() if kind == "string"}
         floats = {name for name, kind in self.kinds.items() if kind == "float"}
         return texts | {name: "float" for name in floats if not self._has_finite(name)}
 
     def _has_finite(self, name: str) -> bool:
-        """Whether a column shows what its `nan` and `inf` are."""
+        """Return whether a float column has a finite value, which makes its type inferable."""
         return any(value is not None and math.isfinite(value) for value in self.columns[name])
 
     def expected(self) -> list[dict[str, list[Any]]]:
@@ -77,7 +77,7 @@ class Table:
 
 
 def exact(value: Any) -> list[Any]:
-    """A value as the list that an example has; floats so that equal ones have equal bits."""
+    """Return a value as an example's list, with floats as hex so that equality is bitwise."""
     parts = [] if value is None else value if isinstance(value, list) else [value]
     return [
         part.hex() if isinstance(part, float) else part.encode() if isinstance(part, str) else part
@@ -87,7 +87,7 @@ def exact(value: Any) -> list[Any]:
 
 @st.composite
 def tables(draw, *kinds: str, without: str = "") -> Table:
-    """Some columns beside `n`, which has a value in every row."""
+    """Draw up to four columns in addition to `n`, which has a value in every row."""
     rows = draw(st.integers(1, 10))
     columns, chosen = {"n": list(range(rows))}, {"n": "int"}
     for name in draw(st.lists(st.sampled_from(NAMES), max_size=4, unique=True)):
@@ -101,7 +101,7 @@ def tables(draw, *kinds: str, without: str = "") -> Table:
 
 @contextlib.contextmanager
 def cut_into(piece_bytes: int) -> Iterator[None]:
-    """Lets inputs be read in pieces of some bytes."""
+    """Make the readers cut inputs into pieces of `piece_bytes`."""
     with contextlib.ExitStack() as stack:
         for module in (pieces, parquet, texts):
             stack.enter_context(mock.patch.object(module, "PIECE_BYTES", piece_bytes))
@@ -116,7 +116,7 @@ def cut_into(piece_bytes: int) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def rows_of(run_text, tmp_path_factory):
-    """The rows that come of a file's bytes, by id."""
+    """Return a function that converts a file's bytes and returns its rows by id."""
 
     def rows_of(name: str, data: bytes, **settings: Any) -> dict[str, dict[str, list[Any]]]:
         folder: Path = tmp_path_factory.mktemp("property")
@@ -136,7 +136,7 @@ def by_number(name: str, rows: list[Any]) -> dict[str, Any]:
 
 
 def delimited(table: Table, delimiter: str, end: str) -> bytes:
-    """A table as RFC 4180 has it; texts are quoted, what is missing is empty."""
+    """Return a table as RFC 4180 CSV: strings are quoted, missing values are empty."""
 
     def cell(value: Any) -> str:
         if value is None:
@@ -156,7 +156,7 @@ def delimited(table: Table, delimiter: str, end: str) -> bytes:
     delimiter=st.sampled_from(",;|"),
     piece_bytes=PIECE_BYTES,
 )
-def test_a_csv_is_read_as_it_stands(rows_of, table, end, delimiter, piece_bytes):
+def test_csv_round_trips(rows_of, table, end, delimiter, piece_bytes):
     data = delimited(table, delimiter, end)
     with cut_into(piece_bytes):
         rows = rows_of("t.csv", data, columns=table.given, delimiter=delimiter)
@@ -171,9 +171,7 @@ def test_a_csv_is_read_as_it_stands(rows_of, table, end, delimiter, piece_bytes)
     leave_out_missing=st.booleans(),
     piece_bytes=PIECE_BYTES,
 )
-def test_lines_of_json_are_read_as_they_stand(
-    rows_of, table, end, ascii_only, leave_out_missing, piece_bytes
-):
+def test_json_lines_round_trip(rows_of, table, end, ascii_only, leave_out_missing, piece_bytes):
     rows = table.rows
     if leave_out_missing:
         rows = [{n: v for n, v in row.items() if v is not None} for row in rows]
@@ -184,9 +182,7 @@ def test_lines_of_json_are_read_as_they_stand(
 
 @quickly
 @given(table=tables(), data=st.data(), group=st.integers(1, 10), piece_bytes=PIECE_BYTES)
-def test_a_parquet_file_is_read_as_it_stands(
-    rows_of, tmp_path_factory, table, data, group, piece_bytes
-):
+def test_parquet_round_trips(rows_of, tmp_path_factory, table, data, group, piece_bytes):
     types = {name: data.draw(st.sampled_from(PARQUET[kind])) for name, kind in table.kinds.items()}
     arrays = {name: pa.array(values, types[name]) for name, values in table.columns.items()}
     path = tmp_path_factory.mktemp("parquet") / "t"
@@ -198,7 +194,7 @@ def test_a_parquet_file_is_read_as_it_stands(
 
 @quickly
 @given(table=tables(), keys=st.sets(st.text(CHARACTERS, max_size=5), min_size=10), data=st.data())
-def test_keyed_json_is_read_as_it_stands(rows_of, table, keys, data):
+def test_keyed_json_round_trips(rows_of, table, keys, data):
     labels = data.draw(st.sets(st.sampled_from(sorted(table.columns))))
     entries = {
         key: {

@@ -1,4 +1,4 @@
-"""Large tables go through several passes of the shuffle, and give the same bytes."""
+"""Test that large tables shuffled in several passes give the same bytes."""
 
 import random
 from pathlib import Path
@@ -28,7 +28,7 @@ def table(tmp_path):
     return path
 
 
-def test_passes_of_the_shuffle_do_not_change_bytes(monkeypatch, tmp_path, table):
+def test_number_of_shuffle_passes_does_not_change_bytes(monkeypatch, tmp_path, table):
     expected = convert_table(tmp_path / "one", table)
     monkeypatch.setattr(components.text_conversion, "BUCKET_BYTES", 2_000)
     monkeypatch.setattr(components.text_conversion, "PIECE_BYTES", 2_000)

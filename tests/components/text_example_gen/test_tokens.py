@@ -1,4 +1,4 @@
-"""Tokens of texts: those of the libraries themselves, asked text by text."""
+"""Test the tokens of texts against the tokenizer libraries, text by text."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ NAME = "small.json"
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> Path:
-    """Tokenizers of two libraries, made of a few texts."""
+    """Write tokenizers with 300 and 70,000 tokens, trained on a few texts; return the folder."""
     tokenizers = pytest.importorskip("tokenizers")
     folder = tmp_path_factory.mktemp("tokenizers")
     for name, size in ((NAME, 300), ("large.json", 70_000)):
@@ -39,7 +39,7 @@ def files(tmp_path_factory) -> Path:
         )
         made.train_from_iterator(TEXTS, trainer)
         made.add_tokens([f"<{n}>" for n in range(size - made.get_vocab_size())])
-        made.enable_truncation(3)  # which is not for a dataset
+        made.enable_truncation(3)  # must be ignored in a dataset
         made.enable_padding(length=3)
         made.save(str(folder / name))
     return folder
@@ -50,7 +50,7 @@ def lines(texts: list[str]) -> str:
 
 
 def own_tokens(path: Path) -> dict[str, list[int]]:
-    """What the library makes of each text."""
+    """Return the library's own tokens of each text."""
     import tokenizers
 
     found = tokenizers.Tokenizer.from_file(str(path))
@@ -62,7 +62,7 @@ def own_tokens(path: Path) -> dict[str, list[int]]:
 @pytest.mark.parametrize(
     ("name", "dtype", "keep_text"), [(NAME, "<u2", True), ("large.json", "<u4", False)]
 )
-def test_tokens_are_those_of_the_library(convert, files, name, dtype, keep_text):
+def test_tokens_equal_the_librarys_tokens(convert, files, name, dtype, keep_text):
     path = files / name
     dataset = convert({"t.jsonl": lines(TEXTS)}, tokenizer=str(path), keep_text=keep_text)
     expected = own_tokens(path)
@@ -75,7 +75,7 @@ def test_tokens_are_those_of_the_library(convert, files, name, dtype, keep_text)
         assert row["stars"] == [3]
 
 
-def test_a_dataset_says_which_tokenizer_it_is_of_and_reads_as_integers(convert, files):
+def test_dataset_names_its_tokenizer_and_reads_as_integers(convert, files):
     out = convert({"t.jsonl": lines(TEXTS)}, tokenizer=str(files / NAME)).uri
     opened = open_dataset(str(out))
     digest = hashlib.sha256((files / NAME).read_bytes()).hexdigest()
@@ -97,7 +97,7 @@ def test_a_dataset_says_which_tokenizer_it_is_of_and_reads_as_integers(convert, 
                 assert not tokens[len(wanted) :].any()
 
 
-def test_packs_of_stored_tokens(convert, files):
+def test_stored_tokens_can_be_packed(convert, files):
     out = str(convert({"t.jsonl": lines(TEXTS)}, tokenizer=str(files / NAME), keep_text=False).uri)
     pack = trainer_utils.PackOptions(length=16, strategy="best_fit", eos=299)
     found = [
@@ -121,7 +121,7 @@ def test_rows_without_a_text_have_no_tokens(convert, files):
     assert dataset.by_id()["t.jsonl:2"]["tokens"] == [b""]
 
 
-def test_a_changed_tokenizer_is_another_dataset(convert, files, tmp_path):
+def test_changed_tokenizer_changes_the_dataset_digest(convert, files, tmp_path):
     path = tmp_path / "own.json"
     uris = []
     for name in (NAME, "large.json"):
@@ -134,7 +134,7 @@ def test_a_changed_tokenizer_is_another_dataset(convert, files, tmp_path):
     assert next(iter(trainer_utils.iterate(uris, "train", features="text"))).size
 
 
-def test_sentencepiece(convert, tmp_path):
+def test_sentencepiece_tokens_equal_the_librarys_tokens(convert, tmp_path):
     sentencepiece = pytest.importorskip("sentencepiece")
     (tmp_path / "corpus.txt").write_text("\n".join(TEXTS))
     sentencepiece.SentencePieceTrainer.train(
@@ -157,7 +157,7 @@ RANKS = "".join(f"{bytes([n]).hex()} {n}\n" for n in range(256))
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path) -> str:
-    """An encoding of tiktoken's whose file it would download: of each byte a token."""
+    """Register a byte-level tiktoken encoding with a file to download; return the file's URL."""
     tiktoken = pytest.importorskip("tiktoken")
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "kept"))
     url = "https://localhost:1/tiny.tiktoken"
@@ -177,7 +177,7 @@ def tiny(monkeypatch, tmp_path) -> str:
     return url
 
 
-def test_tiktoken_takes_what_it_has_kept_or_a_file_and_downloads_nothing(tiny, tmp_path):
+def test_tiktoken_reads_cache_or_file_and_never_downloads(tiny, tmp_path):
     import pyarrow as pa
 
     from components.tables.tokenizing import load_tokenizer
@@ -202,7 +202,7 @@ def test_tiktoken_takes_what_it_has_kept_or_a_file_and_downloads_nothing(tiny, t
         load_tokenizer(str(path))
 
 
-def test_what_has_no_tokens_is_refused(convert, files, tmp_path):
+def test_missing_tokenizer_or_text_column_raises(convert, files, tmp_path):
     pytest.importorskip("tiktoken")
     pytest.importorskip("sentencepiece")
     for bad in ("bad.json", "bad.model"):

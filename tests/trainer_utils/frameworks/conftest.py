@@ -10,7 +10,7 @@ ROWS = 150
 
 @pytest.fixture(scope="session")
 def numbered(tmp_path_factory) -> str:
-    """150 records: an id, a label of 5 classes, a weight, a text, a list, an image of 6 x 8."""
+    """Write 150 records: an id, a label of 5 classes, a weight, a string, a list, a 6 x 8 image."""
     draw = np.random.default_rng(3)
     rows = (
         {

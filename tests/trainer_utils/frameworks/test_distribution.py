@@ -1,7 +1,7 @@
-"""`distribute` under real strategies, in processes of their own.
+"""`distribute` under real strategies, in separate processes.
 
-TensorFlow fixes its devices and its cluster at its start, so this file is also the program that
-those processes run: `python test_distribution.py REPORT mirrored URI` writes what it saw as JSON.
+TensorFlow fixes its devices and its cluster at its start. So this file is also the program that
+those processes run: `python test_distribution.py REPORT mirrored URI` writes its results as JSON.
 """
 
 import json
@@ -25,7 +25,7 @@ TRAIN: dict[str, Any] = {"features": "image", "label": "label"}
 
 
 def mirrored(uri: str) -> dict[str, Any]:
-    """Reads and trains on two replicas in one process."""
+    """Read and train on two replicas in one process."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -49,7 +49,7 @@ def mirrored(uri: str) -> dict[str, Any]:
 
 
 def worker(uri: str) -> dict[str, Any]:
-    """Reads and trains as one of the workers that TF_CONFIG names."""
+    """Read and train as one of the workers in TF_CONFIG."""
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     read: dict[str, Any] = {"batch_size": 8, "features": "id"}
     distributed = trainer_utils.distribute(strategy, uri, "train", **read)
@@ -67,13 +67,13 @@ def worker(uri: str) -> dict[str, Any]:
             strategy, trainer_utils.distribute(strategy, uri, "train", **read, remainder="pad")
         ),
         "refusal": refusal.value.setting,
-        # tf-keras, the Keras that knows this strategy, wants the steps of distributed datasets.
+        # tf-keras, the Keras that supports this strategy, needs the steps of distributed datasets.
         "fit": fit(strategy, endless, steps_per_epoch=steps),
     }
 
 
 def steps_of(strategy: tf.distribute.Strategy, dataset: Any) -> list[list[list[int]]]:
-    """The ids of one epoch: for each step, and each replica in this process."""
+    """Return the ids of one epoch: for each step, and each replica in this process."""
     return [
         [
             tf.nest.map_structure(lambda t: t.numpy().tolist(), part)
@@ -84,7 +84,7 @@ def steps_of(strategy: tf.distribute.Strategy, dataset: Any) -> list[list[list[i
 
 
 def weighted_mean(strategy: tf.distribute.Strategy, padded: Any) -> float:
-    """A metric over all workers, in a custom loop."""
+    """Compute a metric over all workers, in a custom loop."""
 
     @tf.function
     def sums(ids: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
@@ -98,7 +98,7 @@ def weighted_mean(strategy: tf.distribute.Strategy, padded: Any) -> float:
 
 
 def fit(strategy: tf.distribute.Strategy, dataset: Any, **options: Any) -> dict[str, Any]:
-    """Trains a small model; the steps of each epoch, and the losses."""
+    """Train a small model; return the steps of each epoch, and the losses."""
     with strategy.scope():
         model = tf.keras.Sequential(
             [
@@ -136,7 +136,7 @@ def check_fit(fitted: Mapping[str, Any], *, keras: str, steps: int) -> None:
 # --- One worker ---
 
 
-def test_replicas_share_every_record_once_an_epoch_and_keras_trains_on_them(datum_photos, tmp_path):
+def test_replicas_get_every_record_once_and_train(datum_photos, tmp_path):
     (report,) = run_all(__file__, tmp_path, [{}], "mirrored", datum_photos)
     assert (report["replicas"], report["cardinality"]) == (2, 3)
     epochs = [flat(steps) for steps in report["epochs"]]
@@ -155,7 +155,7 @@ def test_replicas_share_every_record_once_an_epoch_and_keras_trains_on_them(datu
 @pytest.mark.parametrize(
     "make", [tf.distribute.get_strategy, lambda: tf.distribute.OneDeviceStrategy("CPU:0")]
 )
-def test_without_replicas_the_dataset_is_that_of_input_fn(datum_photos, make):
+def test_without_replicas_the_dataset_equals_input_fns(datum_photos, make):
     options: dict[str, Any] = {"batch_size": 8, "features": "id", "seed": 5}
     distributed = trainer_utils.distribute(make(), datum_photos, "train[3:]+val", **options)
     plain = trainer_utils.input_fn(datum_photos, "train[3:]+val", **options)
@@ -166,7 +166,7 @@ def test_without_replicas_the_dataset_is_that_of_input_fn(datum_photos, make):
 
 
 @pytest.mark.slow
-def test_workers_share_every_record_in_the_batches_of_one_and_train_as_one(datum_photos, tmp_path):
+def test_workers_share_the_batches_and_train_like_one(datum_photos, tmp_path):
     environments = [{**one, "TF_USE_LEGACY_KERAS": "1"} for one in cluster_environments(2)]
     reports = run_all(__file__, tmp_path, environments, "worker", datum_photos)
     for report in reports:

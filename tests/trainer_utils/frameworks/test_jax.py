@@ -30,7 +30,7 @@ def sharding(*names, shape=(4,)):
 
 
 @pytest.mark.parametrize("remainder", [None, "pad"])
-def test_batches_are_those_of_numpy_on_all_devices(numbered, remainder):
+def test_batches_equal_numpys_on_all_devices(numbered, remainder):
     chosen = {**SETTINGS, "remainder": remainder}
     expected = list(trainer_utils.iterate(numbered, **{**chosen, "remainder": remainder or "drop"}))
     found = list(trainer_utils.jax_batches(numbered, sharding=sharding("data"), **chosen))
@@ -44,7 +44,7 @@ def test_batches_are_those_of_numpy_on_all_devices(numbered, remainder):
 
 
 @pytest.mark.parametrize("names", [("data",), ("data", "model"), (("data", "model"),), (None,)])
-def test_a_mesh_of_two_dimensions_shards_as_it_says(numbered, names):
+def test_a_mesh_of_two_dimensions_shards_batches(numbered, names):
     wanted = sharding(*names, shape=(2, 2))
     (ours, *_) = trainer_utils.iterate(numbered, **SETTINGS)
     (theirs, *_) = trainer_utils.jax_batches(numbered, sharding=wanted, **SETTINGS)
@@ -53,7 +53,7 @@ def test_a_mesh_of_two_dimensions_shards_as_it_says(numbered, names):
     np.testing.assert_array_equal(np.asarray(theirs["id"]), ours["id"])
 
 
-def test_batches_go_through_a_compiled_function_and_on_from_a_token(numbered):
+def test_batches_work_in_jit_and_resume_from_a_token(numbered):
     chosen = {**SETTINGS, "features": "id", "repeat": 2}
     total = jax.jit(lambda ids: ids.sum())
     source = trainer_utils.jax_batches(numbered, **chosen)
@@ -71,12 +71,12 @@ def test_batches_go_through_a_compiled_function_and_on_from_a_token(numbered):
         ({"ragged": True}, "ragged"),
     ],
 )
-def test_batches_that_jax_cannot_have_are_refused(numbered, chosen, name):
+def test_batches_without_a_fixed_shape_are_refused(numbered, chosen, name):
     with pytest.raises(ConfigError, match=f"^{name}: "):
         trainer_utils.jax_batches(numbered, sharding=sharding("data"), **{**SETTINGS, **chosen})
 
 
-def test_an_integer_that_jax_would_cut_is_an_error(tmp_path):
+def test_an_integer_too_large_for_jax_is_an_error(tmp_path):
     rows = ({"n": 2**31 - 9 + number} for number in range(16))
     uri = write_rows(tmp_path / "large", rows)
     batches = iter(trainer_utils.jax_batches(uri, "train", batch_size=8, shuffle=False))

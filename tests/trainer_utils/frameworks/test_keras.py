@@ -1,4 +1,4 @@
-"""`keras_dataset` in `model.fit` of Keras 3, on the backend that is there."""
+"""`keras_dataset` in `model.fit` of Keras 3, on the installed backend."""
 
 import importlib.util
 import os
@@ -20,7 +20,7 @@ SETTINGS = {"batch_size": 8, "seed": 3, "features": "id", "label": "weight"}
 
 
 class Recorder(keras.Model):
-    """Keeps the ids of each batch that it is trained on, and of each that it is tested on."""
+    """A model that keeps the ids of each batch that it is trained or tested on."""
 
     def __init__(self):
         super().__init__()
@@ -160,7 +160,7 @@ def test_epochs_of_keras_resume_from_a_token(numbered):
 
 
 @pytest.mark.parametrize("chosen", [{"repeat": 2}, {"batch_size": None}])
-def test_what_fit_has_no_use_for_is_refused(numbered, chosen):
+def test_settings_that_fit_does_not_use_are_refused(numbered, chosen):
     with pytest.raises(ConfigError, match=next(iter(chosen))):
         trainer_utils.keras_dataset(numbered, **{**SETTINGS, **chosen})
 

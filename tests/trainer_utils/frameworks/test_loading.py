@@ -25,19 +25,19 @@ def test_every_split_comes_under_its_name(write):
     assert [values(split) for split in splits.values()] == [[*range(n)] for n in (10, 4, 3)]
 
 
-def test_of_several_datasets_come_the_splits_that_all_have(write):
+def test_several_datasets_give_their_common_splits(write):
     uris = [write("a", train=3, eval=1), write("b", test=1, train=2)]
     splits = trainer_utils.load(uris, features="x", batch_size=8)
     assert {split: values(found) for split, found in splits.items()} == {"train": [0, 0, 1, 1, 2]}
 
 
-def test_options_and_settings_are_those_of_every_split(write):
+def test_options_and_settings_apply_to_every_split(write):
     options = trainer_utils.InputOptions(batch_size=2, features="x", repeat=3, shuffle=False)
     splits = trainer_utils.load(write("a", train=4, eval=2), options=options, repeat=2)
     assert [len(split) for split in splits.values()] == [4, 2]
 
 
-def test_what_cannot_be_loaded_is_said(write, tmp_path):
+def test_datasets_that_cannot_be_loaded_are_named(write, tmp_path):
     with pytest.raises(trainer_utils.DatasetError, match="a split in common"):
         trainer_utils.load([write("a", train=1), write("b", test=1)])
     with pytest.raises(trainer_utils.DatasetError, match="expected the folder of a dataset"):

@@ -1,4 +1,4 @@
-"""Each process of a training job reads its own share, by the rank that it is given or has."""
+"""Each process of a training job reads its share, by its given or detected rank."""
 
 import json
 import logging
@@ -50,7 +50,7 @@ def test_a_given_rank_goes_before_a_detected_one(numbered, monkeypatch):
     [
         ({"rank": 1}, "world_size"),
         ({"world_size": 2}, "rank"),
-        ({"num_workers": 4}, "rank"),  # of a DataLoader, as some mean it
+        ({"num_workers": 4}, "rank"),  # mistaken for a DataLoader's
         ({"rank": 2, "world_size": 2}, "rank"),
         ({"rank": -1, "world_size": 2}, "rank"),
         ({"rank": 0, "world_size": 0}, "world_size"),

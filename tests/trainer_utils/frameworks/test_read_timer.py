@@ -1,4 +1,4 @@
-"""Counting of the time that a consumer waits."""
+"""Measuring the time that a consumer waits."""
 
 import threading
 
@@ -9,7 +9,7 @@ from trainer_utils.frameworks.read_timer import add_read_timer, time_in_reads
 
 
 def gated(gate: threading.Semaphore) -> tf.data.Dataset:
-    """Three elements, each there once the gate was opened for it."""
+    """Return three elements, each available once the gate was opened for it."""
 
     def wait(number):
         gate.acquire()
@@ -20,7 +20,7 @@ def gated(gate: threading.Semaphore) -> tf.data.Dataset:
     )
 
 
-def test_elements_are_as_they_were():
+def test_elements_are_unchanged():
     plain = tf.data.Dataset.from_tensor_slices(
         {"a": tf.ragged.constant([[1], [2, 3]]), "b": ([1, 2], [3.0, 4.0])}
     ).batch(2)
@@ -32,8 +32,8 @@ def test_elements_are_as_they_were():
     assert [part.numpy().tolist() for part in batch["b"]] == [[1, 2], [3.0, 4.0]]
 
 
-def test_time_in_which_nobody_asks_is_not_waiting():
-    """Two elements come at once, and the third only after a while in which they are asked for."""
+def test_idle_time_is_not_waiting():
+    """Get two elements at once, and wait for the third."""
     gate = threading.Semaphore(2)
     iterator = iter(add_read_timer(gated(gate)))
     before = time_in_reads()
@@ -44,7 +44,7 @@ def test_time_in_which_nobody_asks_is_not_waiting():
     threading.Timer(0.5, gate.release).start()
     assert int(next(iterator)) == 2
     waited = (time_in_reads() - before).seconds - at_once
-    assert waited > 0.4  # not a bound of speed: the gate was shut for so long
+    assert waited > 0.4  # no speed limit: the gate was shut that long
     assert at_once < waited
 
 

@@ -13,7 +13,7 @@ import trainer_utils
 from tests.make import write_rows
 from trainer_utils import ImageOptions
 
-# Keras takes the backend that is there; JAX is quick to start.
+# Keras uses the installed backend; JAX starts quickly.
 if importlib.util.find_spec("tensorflow") is None:
     os.environ.setdefault("KERAS_BACKEND", "jax")
 
@@ -38,7 +38,7 @@ OPTIONS = st.fixed_dictionaries(
 def batches_of(
     uri: str, framework: str, options: dict[str, Any], worker: int, workers: int, replicas: int = 1
 ):
-    """The batches as nests of arrays; of several replicas of a worker, their rows together."""
+    """Return the batches as nests of arrays, with the rows of all replicas of a worker together."""
     if framework == "tensorflow":
         import tensorflow as tf
 
@@ -88,8 +88,8 @@ def assert_same(ours: Any, theirs: Any) -> None:
 @pytest.mark.parametrize("framework", ["tensorflow", "torch", "keras"])
 @settings(max_examples=40)
 @given(OPTIONS, st.sampled_from([1, 1, 2, 3, 4, 8, 16, 64]), st.integers(0, 63), st.data())
-def test_a_framework_has_the_batches_of_numpy(numbered, framework, options, workers, worker, data):
-    """From any step on; `input_fn` for one replica of each worker, or for two."""
+def test_frameworks_have_the_batches_of_numpy(numbered, framework, options, workers, worker, data):
+    """Start at any step; `input_fn` has one replica per worker, or two."""
     pytest.importorskip(framework)
     rows = data.draw(st.sampled_from([2, 4] if workers < 16 else [2]))
     options["batch_size"] = rows * workers
@@ -101,7 +101,7 @@ def test_a_framework_has_the_batches_of_numpy(numbered, framework, options, work
         options["remainder"] = None  # may not be possible
     worker %= workers
     replicas = data.draw(st.sampled_from([1, rows // 2])) if framework == "tensorflow" else 1
-    if framework != "keras":  # which begins an epoch of its own there
+    if framework != "keras":  # a pass of Keras starts there
         options["state"] = data.draw(st.integers(0, options["repeat"] * (150 // rows // workers)))
     if options["remainder"] == "balance" and replicas > 1:
         options["remainder"] = None
@@ -135,7 +135,7 @@ def test_packs_are_the_same_in_every_framework(tmp_path, framework, strategy, re
                 assert_same(one, other)
 
 
-def test_a_token_of_one_framework_goes_on_in_another(numbered):
+def test_a_token_of_one_framework_resumes_in_another(numbered):
     options = {"batch_size": 8, "features": "id", "repeat": 2, "seed": 4}
     whole = list(trainer_utils.iterate(numbered, "train", **options))
     source = trainer_utils.iterate(numbered, "train", **options)

@@ -25,7 +25,7 @@ def ids(start: int, stop: int) -> list[dict[str, list[int]]]:
 
 
 def batches(uri: Any, split: str = "train", **options: Any) -> list[list[int]]:
-    """The ids of every batch of an epoch."""
+    """Return the ids of every batch of an epoch."""
     dataset = input_fn(uri, split, features="id", **options)
     return [batch.tolist() for batch in dataset.as_numpy_iterator()]
 
@@ -36,7 +36,7 @@ def flat(groups: Iterable[Iterable[int]]) -> list[int]:
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory, write_dataset) -> str:
-    """300 examples in three shards of 100."""
+    """Write 300 examples in three shards of 100."""
     shards = [ids(start, start + 100) for start in (0, 100, 200)]
     return write_dataset(tmp_path_factory.mktemp("wide"), {"train": shards}, IDS)
 
@@ -45,14 +45,14 @@ def wide(tmp_path_factory, write_dataset) -> str:
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_datasets_of_a_list_are_read_one_after_the_other_or_mixed(uneven, wide, shuffle):
+def test_listed_datasets_are_read_in_sequence_or_mixed(uneven, wide, shuffle):
     read = flat(batches([wide, uneven], "train[:10]", shuffle=shuffle))
     in_turn = [*range(10), *range(10)]
     assert (read == in_turn) is not shuffle
     assert sorted(read) == sorted(in_turn)
 
 
-def test_an_artifact_and_the_patterns_of_a_trainer_are_read_as_the_uri(uneven):
+def test_artifacts_and_patterns_are_read_like_the_uri(uneven):
     artifact = pytest.importorskip("tfx.types.standard_artifacts").Examples()
     artifact.uri = uneven
     expected = batches(uneven)
@@ -93,7 +93,7 @@ def test_datasets_that_disagree_on_a_feature_are_refused(tmp_path, write_dataset
         ((40, None), (40, "mixed")),
     ],
 )
-def test_datasets_whose_images_differ_in_size_need_a_size(
+def test_datasets_of_mixed_image_sizes_need_image_size(
     tmp_path, photos, write_dataset, first, second
 ):
     uris = []
@@ -116,7 +116,7 @@ def test_datasets_whose_images_differ_in_size_need_a_size(
 # --- Order ---
 
 
-def test_the_order_is_the_seeds_own(wide, monkeypatch):
+def test_the_order_depends_only_on_the_seed(wide, monkeypatch):
     order = batches(wide, seed=3)
     assert batches(wide, seed=3) == order
     assert batches(wide, seed=4) != order
@@ -138,9 +138,7 @@ def test_the_order_is_the_seeds_own(wide, monkeypatch):
         ({"split": "train[:0]", "batch_size": 4, "remainder": "drop"}, (4,)),
     ],
 )
-def test_shapes_are_static_where_batches_are_alike_and_their_number_is_known(
-    uneven, options, shape
-):
+def test_equal_batches_have_static_shapes_and_a_cardinality(uneven, options, shape):
     dataset = input_fn(uneven, features="id", **options)
     spec = dataset.element_spec
     assert (spec[0] if "pad" in options.values() else spec) == tf.TensorSpec(shape, tf.int64)
@@ -154,11 +152,11 @@ def test_a_dataset_repeats_without_end(uneven):
     assert counts == dict.fromkeys(range(23), 20)
 
 
-# --- What it has beside batches ---
+# --- Other attributes ---
 
 
 @pytest.mark.parametrize("read", [input_fn, trainer_utils.iterate])
-def test_an_epoch_counts_once_it_was_read_to_its_end(uneven, read):
+def test_an_epoch_counts_once_it_has_been_read_completely(uneven, read):
     source = read(uneven, features="id", batch_size=4)
     firsts = [np.asarray(next(iter(source))).tolist() for _ in range(3)]
     assert firsts[0] == firsts[1] == firsts[2]
@@ -167,7 +165,7 @@ def test_an_epoch_counts_once_it_was_read_to_its_end(uneven, read):
     assert epochs[0] != epochs[1]
 
 
-def test_what_an_input_holds_goes_with_its_dataset(uneven):
+def test_an_input_is_freed_with_its_dataset(uneven):
     dataset = input_fn(uneven, features="id", batch_size=4)
     held = weakref.ref(dataset.input_pipeline)
     derived = dataset.map(lambda ids: ids + 1)

@@ -41,7 +41,7 @@ def test_processes_share_the_steps_in_order(numbered, processes):
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_an_epoch_that_is_set_is_read_by_processes_that_are_kept(numbered, keeps):
+def test_set_epoch_reaches_persistent_workers(numbered, keeps):
     dataset = trainer_utils.torch_dataset(numbered, "train", **SETTINGS)
     batches = loader(dataset, 2, persistent_workers=keeps)
     for epoch in (0, 1, 3):
@@ -71,7 +71,7 @@ def test_features_are_tensors_and_bytes_stay_arrays(numbered):
 
 @pytest.mark.parametrize("processes", [0, 2])
 @pytest.mark.parametrize("taken", [3, 19])
-def test_a_stateful_loader_goes_on(numbered, processes, taken):
+def test_a_stateful_loader_resumes(numbered, processes, taken):
     stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
 
     def load(epoch):
@@ -87,7 +87,7 @@ def test_a_stateful_loader_goes_on(numbered, processes, taken):
     assert begun + ids(resumed) == expected(numbered, 1)
 
 
-def test_a_damaged_record_is_an_error_of_the_process_that_read_it(numbered, tmp_path):
+def test_a_damaged_record_raises_in_the_reading_process(numbered, tmp_path):
     shutil.copytree(numbered, tmp_path / "damaged")
     shard = sorted(Path(tmp_path, "damaged", "Split-train").iterdir())[1]
     content = bytearray(shard.read_bytes())
@@ -98,7 +98,7 @@ def test_a_damaged_record_is_an_error_of_the_process_that_read_it(numbered, tmp_
         ids(loader(dataset, 2))
 
 
-def test_offsets_of_segments_are_those_of_each_row():
+def test_cu_seqlens_match_the_segments_of_each_row():
     import torch
 
     rows = [[1, 1, 2, 0], [1, 2, 2, 2], [1, 1, 1, 1], [1, 1, 0, 0]]
@@ -140,7 +140,7 @@ def test_pixels_in_bfloat16_are_tensors_of_that_type(numbered):
     assert torch.allclose(found["bfloat16"].float(), found["float32"], atol=1 / 128)
 
 
-def test_no_epoch_before_the_token_s_is_read(numbered):
+def test_no_epoch_before_the_tokens_is_read(numbered):
     token = trainer_utils.iterate(numbered, "train", **SETTINGS).state(19 + 4)
     dataset = trainer_utils.torch_dataset(numbered, "train", **SETTINGS, state=token)
     with pytest.raises(ConfigError, match=r"^epoch: .*at least 1"):
@@ -150,7 +150,7 @@ def test_no_epoch_before_the_token_s_is_read(numbered):
 
 
 def damaged_copy(uri, folder, records):
-    """Copies a dataset and flips a bit in records of its second shard: their names, all offsets."""
+    """Copy a dataset, and flip a bit in records of its second shard; return names and offsets."""
     shutil.copytree(uri, folder)
     shard = sorted(Path(folder, "Split-train").iterdir())[1]
     content, offsets, place = bytearray(shard.read_bytes()), [], 0

@@ -1,4 +1,4 @@
-"""The tutorial of language models in PyTorch and JAX, which tests/docs runs in TensorFlow alone."""
+"""The tutorial of language models in PyTorch and JAX; tests/docs runs it in TensorFlow only."""
 
 import importlib.util
 import os

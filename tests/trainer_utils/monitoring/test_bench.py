@@ -1,4 +1,4 @@
-"""What `measure_input` concludes, and that it reads real datasets."""
+"""The conclusions of `measure_input`, and its reading of real datasets."""
 
 import json
 
@@ -23,7 +23,7 @@ def stages(read, decode, batch, busy=0.4):
         (stages(9_000, 7_000, 1_000), "copying", "batch"),
     ],
 )
-def test_the_stage_that_adds_most_time_bounds_the_input(measured, bound, slowest):
+def test_the_stage_that_adds_most_time_is_the_bound(measured, bound, slowest):
     report = report_of(measured, batch_size=64, mean_bytes=100_000, cores=2)
     assert (report.bound, report.slowest) == (bound, slowest)
     assert f"Bound by: {bound}, mostly in {slowest}" in str(report)
@@ -53,7 +53,7 @@ def test_every_stage_of_a_dataset_is_measured(datum_photos, options):
     assert all(0 <= stage.busy <= 1 for stage in report.stages)
 
 
-def test_what_cannot_be_measured_is_refused(datum_photos):
+def test_inputs_that_cannot_be_measured_are_refused(datum_photos):
     for wrong in ({"seconds": 0}, {"split": "train[:0]"}, {"image": {"resize": "fit"}}):
         with pytest.raises(TfxShardsError):
             measure_input(datum_photos, **wrong)

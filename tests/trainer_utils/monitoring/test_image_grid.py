@@ -1,4 +1,4 @@
-"""`preview` as PIL reads it back."""
+"""Images of `preview`, read back with PIL."""
 
 import io
 
@@ -12,7 +12,7 @@ from trainer_utils.format import TfxShardsError
 from trainer_utils.monitoring import preview
 
 TEXT_HEIGHT = 12
-LINE = TEXT_HEIGHT + 2  # of text below an image, with its margin
+LINE = TEXT_HEIGHT + 2  # the height of the text below an image, with its margin
 
 
 def pixels_of(png: bytes) -> np.ndarray:
@@ -20,7 +20,7 @@ def pixels_of(png: bytes) -> np.ndarray:
 
 
 def cell(grid: np.ndarray, row: int, column: int, *, line: int = LINE) -> np.ndarray:
-    """One of the photos of 40 x 48 in a grid with margins of 2."""
+    """Return one of the photos of 40 x 48 in a grid with margins of 2."""
     top, left = row * (44 + line) + 2, column * 52 + 2
     return grid[top : top + 40, left : left + 48]
 
@@ -31,14 +31,14 @@ def text_below(grid: np.ndarray, row: int, column: int) -> np.ndarray:
 
 
 def drawn(text: str) -> np.ndarray:
-    """What Pillow makes of a text in the width of a photo."""
+    """Return Pillow's drawing of a string in the width of a photo."""
     strip = Image.new("RGB", (48, TEXT_HEIGHT), "white")
     ImageDraw.Draw(strip).text((0, 0), text, fill="black", font=ImageFont.load_default())
     assert np.asarray(strip).min() < 128
     return np.asarray(strip)
 
 
-def test_the_first_images_lie_in_rows_with_labels_below(datum_photos):
+def test_the_first_images_are_in_rows_with_labels_below(datum_photos):
     dataset = input_fn(datum_photos, features="image", label="label", shuffle=False, batch_size=4)
     grid = pixels_of(preview(dataset, rows=2, columns=3))
     assert grid.shape == (2 * (44 + LINE), 3 * 52, 3)
@@ -57,7 +57,7 @@ def test_it_finds_images_and_labels_in_a_dict(datum_photos):
     assert preview(dataset, label="id") != preview(dataset)
 
 
-def test_images_of_mixed_sizes_lie_in_the_middle_of_their_cells(photos):
+def test_images_of_mixed_sizes_are_centred_in_their_cells(photos):
     small = photos[1][:20, :24]
     dataset = tf.data.Dataset.from_generator(
         lambda: iter([photos[0], small]), output_signature=tf.TensorSpec((None, None, 3), tf.uint8)
@@ -73,7 +73,7 @@ def test_images_of_mixed_sizes_lie_in_the_middle_of_their_cells(photos):
 @pytest.mark.parametrize(
     "options", [{"rows": 0}, {"columns": 1.5}, {"image": "photo"}, {"label": "grade"}]
 )
-def test_what_cannot_be_shown_is_refused(datum_photos, options):
+def test_invalid_options_are_refused(datum_photos, options):
     with pytest.raises(ConfigError) as caught:
         preview(iterate(datum_photos), **options)
     assert {caught.value.setting: caught.value.value} == options
@@ -85,7 +85,7 @@ def test_a_dataset_without_images_is_refused(datum_photos):
             preview(iterate(datum_photos, **settings))
 
 
-def test_arrays_are_drawn_as_tensors_are_and_into_a_file(datum_photos, tmp_path):
+def test_arrays_are_drawn_like_tensors_and_to_a_file(datum_photos, tmp_path):
     settings = {"features": "image", "label": "label", "batch_size": 4, "shuffle": False}
     drawn_of = [
         preview(read(datum_photos, "train", **settings), path=str(tmp_path / read.__name__))
@@ -95,7 +95,7 @@ def test_arrays_are_drawn_as_tensors_are_and_into_a_file(datum_photos, tmp_path)
 
 
 @pytest.mark.parametrize(("label", "shown"), [("Église", "Eglise"), ("日 1\n", "? 1?")])
-def test_a_label_is_written_in_the_letters_that_there_are(photos, label, shown):
+def test_labels_use_the_letters_of_the_font(photos, label, shown):
     dataset = tf.data.Dataset.from_tensors((photos[0], 0))
     grid = pixels_of(preview(dataset, labels=[label]))
     np.testing.assert_array_equal(text_below(grid, 0, 0), drawn(shown))

@@ -1,4 +1,4 @@
-"""`StepTimer` with clocks of our own, and in Keras 3 and tf-keras."""
+"""`StepTimer` with simulated clocks, and in Keras 3 and tf-keras."""
 
 import time
 
@@ -11,7 +11,7 @@ from trainer_utils.monitoring import StepTimer, step_timer
 
 
 class Trainer:
-    """Calls a timer as Keras does, and tells it the time."""
+    """A trainer that calls a timer like Keras, with a simulated clock."""
 
     def __init__(self, monkeypatch, *, busy: float = 0.5, is_timed: bool = True, **options):
         self.seconds = self.waited = self.batches = self.cpu = 0.0
@@ -44,7 +44,7 @@ class Trainer:
         return logs
 
 
-def test_the_share_of_a_step_is_what_of_it_was_waiting(monkeypatch):
+def test_the_share_is_the_part_of_a_step_spent_waiting(monkeypatch):
     trainer = Trainer(monkeypatch, threshold=0.5, every=10)
     trainer.epoch(23, compute=0.75, wait=0.25)
     assert trainer.timer.shares == [0.25, 0.25]  # 3 to warm up, then twice 10
@@ -69,7 +69,7 @@ def test_a_dataset_without_a_read_timer_gets_a_warning(monkeypatch):
         trainer.epoch(33, compute=1, wait=1)
 
 
-def test_settings_that_cannot_be_are_refused():
+def test_invalid_settings_are_refused():
     for setting, value in (("threshold", 1), ("threshold", -1), ("every", 0)):
         with pytest.raises(ConfigError) as caught:
             StepTimer(**{setting: value})

@@ -1,4 +1,4 @@
-"""A run's ledger: as text and back, and over workers."""
+"""The ledger of a run: JSON round trip, and merging over workers."""
 
 import json
 
@@ -31,7 +31,7 @@ def segment(**fields) -> Segment:
     )
 
 
-def test_text_and_back():
+def test_json_round_trip():
     mixed = settings_of_order(OrderOptions(weights=[3, 1], pack={"length": 9}))
     more = segment(first_step=9, settings=mixed, unreadable={"gs://b/1": [3, 4]})
     ledger = InputLedger((segment(), more))
@@ -39,7 +39,7 @@ def test_text_and_back():
     assert len(ledger.to_json().splitlines()) == 2
 
 
-def test_what_other_workers_could_not_read_is_joined():
+def test_unreadable_records_of_all_workers_are_merged():
     own = InputLedger((segment(unreadable={"a": [1]}),))
     other = InputLedger((segment(steps=8, unreadable={"a": [0, 1], "b": [7]}),))
     (merged,) = own.merged([other]).segments
@@ -49,7 +49,7 @@ def test_what_other_workers_could_not_read_is_joined():
         assert own.merged([foreign]) == own
 
 
-def test_a_step_that_the_run_did_not_make_is_refused():
+def test_a_step_outside_the_run_is_refused():
     history = InputHistory(InputLedger((segment(),)), lambda one: one.order(RANGES, digest="d"))
     assert len(history.batch(8).rows) == 12
     for step in (-1, 9):

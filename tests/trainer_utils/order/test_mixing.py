@@ -15,7 +15,7 @@ FEATURES = {"id": Feature(type="int")}
 
 @pytest.fixture(scope="module")
 def uris(tmp_path_factory, write_dataset) -> list[str]:
-    """300 records of numbers under 1000, and 50 from 1000 on."""
+    """Write 300 records of numbers below 1000, and 50 from 1000 on."""
     ids = [[{"id": [n]} for n in range(a, b)] for a, b in [(0, 200), (200, 300), (1000, 1050)]]
     folder = tmp_path_factory.mktemp("mixed")
     return [
@@ -28,7 +28,7 @@ WEIGHTS = ([3, 1], [0.75, 0.25], np.array([3, 1]), (np.float32(3), np.int64(1)))
 
 
 @pytest.mark.parametrize("weights", WEIGHTS, ids=repr)
-def test_an_epoch_shows_all_records_and_each_dataset_as_often_as_it_weighs(uris, weights):
+def test_an_epoch_has_all_records_and_follows_the_weights(uris, weights):
     dataset = input_fn(uris, features="id", batch_size=40, weights=weights)
     batches = [batch.tolist() for batch in dataset.as_numpy_iterator()]
     counts = collections.Counter(n for batch in batches for n in batch)
@@ -44,7 +44,7 @@ NO_WEIGHTS = [
 ]
 
 
-def test_weights_that_fit_no_datasets_are_refused(uris):
+def test_weights_for_other_datasets_are_refused(uris):
     for weights in NO_WEIGHTS:
         with refusing("weights"):
             iterate(uris, weights=weights)

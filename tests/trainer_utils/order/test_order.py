@@ -1,4 +1,4 @@
-"""What `InputOrder` refuses; which record it gives when, tests/order compares with its page."""
+"""Settings and tokens that `InputOrder` refuses; tests/order compares its order with the docs."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def ranges_of(sizes, folder=""):
     return [FileRange(f"{folder}{n}", 0, size) for n, size in enumerate(sizes)]
 
 
-def test_what_no_worker_reads_is_refused():
+def test_impossible_orders_are_refused():
     order = InputOrder(ranges_of([100]), OrderOptions(batch_size=8, shuffle=9), num_workers=2)
     for asked in ((0, 13, 0), (-1, 0, 0), (0, -1, 0), (0, 0, 2)):
         with pytest.raises(ConfigError):

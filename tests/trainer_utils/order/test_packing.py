@@ -1,4 +1,4 @@
-"""Packs as plain Python lays them: slices of one long list, chunks of each, best fit decreasing."""
+"""Packs against plain Python: slices of one long list, chunks of each, best fit decreasing."""
 
 import itertools
 import pickle
@@ -43,7 +43,7 @@ def alone(sizes: list[int], length: int) -> list[list[Piece]]:
 
 
 def best_fit_rows(sizes: list[int], length: int) -> int:
-    """How many rows best fit decreasing takes for what is left of each document."""
+    """Return the number of rows that best fit decreasing needs for the rest of each document."""
     rooms: list[int] = []
     for size in sorted((size % length for size in sizes if size % length), reverse=True):
         fitting = [number for number, room in enumerate(rooms) if room >= size]
@@ -55,7 +55,7 @@ def best_fit_rows(sizes: list[int], length: int) -> int:
 
 
 @given(LENGTHS, st.integers(2, 40), EOS)
-def test_packs_are_those_of_plain_python(lengths, length, eos):
+def test_packs_equal_plain_pythons(lengths, length, eos):
     sizes = [size + (eos is not None) for size in lengths]
     for strategy, expected in (("concat", concatenated), ("one_document", alone)):
         options = PackOptions(length=length, strategy=strategy, eos=eos)
@@ -73,7 +73,7 @@ def test_best_fit_takes_as_many_rows_as_best_fit_decreasing(lengths, length, eos
     assert all(sum(size for *_, size in pack) <= length for pack in packs)
     assert all(pack == sorted(pack) for pack in packs)
     assert [pack[0][0] for pack in packs] == sorted(pack[0][0] for pack in packs)
-    # Cut only where a document fills rows by itself.
+    # A document is only cut if it fills rows by itself.
     assert sorted(piece for pack in packs for piece in pack) == sorted(
         piece for pack in alone(sizes, length) for piece in pack
     )
@@ -84,7 +84,7 @@ def test_best_fit_takes_as_many_rows_as_best_fit_decreasing(lengths, length, eos
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_many_documents_are_packed_in_windows(strategy):
-    """Each token once; where documents are laid out together is not seen but in best fit."""
+    """Find each token once; windows only affect best fit."""
     lengths = np.random.default_rng(0).integers(0, 400, 200_000).astype(np.uint32)
     index = PackIndex(lengths, PackOptions(length=64, strategy=strategy))
     rows, records, offsets, counts = index.pieces(np.arange(index.num_packs))

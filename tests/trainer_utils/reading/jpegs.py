@@ -12,7 +12,7 @@ from trainer_utils.format.settings import settings_of
 
 
 def image_options(**settings: Any) -> InputOptions:
-    """Options of which those of `ImageOptions` are given as the others are."""
+    """Return options, with fields of `ImageOptions` passed like all others."""
     own = {name: settings.pop(name) for name in settings_of(ImageOptions) if name in settings}
     return InputOptions(image=ImageOptions(**own), **settings)
 
@@ -25,7 +25,7 @@ def encode(pixels: np.ndarray, kind: str = "JPEG", mode: str | None = None, **op
 
 
 def cuts(sizes: list[tuple[int, int]]) -> list[np.ndarray]:
-    """Parts of real photos of these sizes, with a sensor's noise."""
+    """Cut parts of these sizes out of real photos, and add sensor noise."""
     from sklearn.datasets import load_sample_images
 
     rng = np.random.default_rng(5)

@@ -1,4 +1,4 @@
-"""Batches as TensorFlow's own reader and parser make them of the records that the order names."""
+"""Make batches with TensorFlow's reader and parser, from the records that the order names."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ _DTYPES = {"int": tf.int64, "float": tf.float32, "string": tf.string}
 
 
 def records_of(names: Sequence[RecordName]) -> list[bytes]:
-    """Records, read with nobody's index."""
+    """Read records without an index."""
     return [_records(path)[number] for path, number in names]
 
 
@@ -25,7 +25,7 @@ def _records(path: str) -> list[bytes]:
 
 
 def parsed(records: Sequence[bytes], uri: str, features: Sequence[str]) -> dict[str, np.ndarray]:
-    """A batch of values that need no decoding, filled up with zeros or empty strings."""
+    """Parse a batch of values that need no decoding, padded with zeros or empty strings."""
     said = open_dataset(uri).features
     spec: dict[str, Any] = {}
     for name in features:
@@ -47,13 +47,13 @@ def parsed(records: Sequence[bytes], uri: str, features: Sequence[str]) -> dict[
 def batches_of(
     batches: Any, uri: str, features: Sequence[str], epoch: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """What an epoch of `iterate` should be, but for rows that fill a batch up."""
+    """Return the expected batches of an epoch of `iterate`, without filler rows."""
     for step in range(len(batches)):
         names = batches.order.records(epoch=epoch, step=step, worker=batches.worker)
         yield parsed(records_of(names), uri, features)
 
 
 def assert_equal(ours: np.ndarray, theirs: np.ndarray) -> None:
-    """The same values of the same shape and type; TensorFlow's strings are objects of bytes."""
+    """Assert equal values, shapes and types; TensorFlow's strings are objects of bytes."""
     assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
     assert ours.tolist() == theirs.tolist()

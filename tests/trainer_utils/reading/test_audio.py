@@ -1,4 +1,4 @@
-"""Sounds through `input_fn`, against the samples that the standard library writes as WAV."""
+"""Audio through `input_fn`, against the samples that the standard library writes as WAV."""
 
 import io
 import wave
@@ -15,7 +15,7 @@ RATE = 8000
 
 
 def samples(length: int, channels: int = 1, seed: int = 0) -> np.ndarray:
-    """`(length, channels) int16`, with both extremes."""
+    """Return `(length, channels) int16` samples with both extremes."""
     values = np.random.default_rng(seed).integers(-32768, 32768, (length, channels)).astype("<i2")
     values[:2] = [[-32768], [32767]]
     return values
@@ -54,7 +54,7 @@ def read(uri: Any, **options: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("channels", [1, 2])
-def test_sounds_of_one_length_are_samples_between_minus_one_and_one(write, channels):
+def test_clips_of_one_length_are_samples_between_minus_1_and_1(write, channels):
     values = [samples(500, channels, seed) for seed in range(3)]
     uri = write([wav(v) for v in values], sample_rate=RATE, channels=channels, num_frames=500)
     (batch,) = read(uri)
@@ -64,7 +64,7 @@ def test_sounds_of_one_length_are_samples_between_minus_one_and_one(write, chann
     assert spec == tf.TensorSpec((None, 500, channels), tf.float32)
 
 
-def test_sounds_of_different_length_are_padded_with_silence(write):
+def test_clips_of_different_lengths_are_padded_with_silence(write):
     values = [samples(length) for length in (300, 100, 200)]
     (batch,) = read(write([wav(v) for v in values], **ALIKE))
     assert batch.shape == (3, 300, 1)
@@ -74,7 +74,7 @@ def test_sounds_of_different_length_are_padded_with_silence(write):
 
 
 @pytest.mark.parametrize("seconds", [0.02, 1, 0.025003])
-def test_sounds_are_cut_or_filled_up_to_the_seconds_asked_for(write, seconds):
+def test_clips_are_cut_or_padded_to_audio_seconds(write, seconds):
     values = [samples(length) for length in (160, 240, 500, 3)]
     uri = write([wav(v) for v in values], **ALIKE)
     count = round(seconds * RATE)
@@ -87,7 +87,7 @@ def test_sounds_are_cut_or_filled_up_to_the_seconds_asked_for(write, seconds):
     assert spec == tf.TensorSpec((None, count, 1), tf.float32)
 
 
-def test_seconds_are_each_records_own_where_rates_are_mixed(write):
+def test_audio_seconds_with_mixed_rates_depend_on_the_record(write):
     values, rates = samples(1000), (4000, 8000)
     uri = write([wav(values, rate) for rate in rates], channels=1)
     for batch_size in (None, 1):
@@ -97,7 +97,7 @@ def test_seconds_are_each_records_own_where_rates_are_mixed(write):
             np.testing.assert_array_equal(one.reshape(-1, 1), values[:count] / 32768)
 
 
-def test_what_no_batch_can_hold_is_refused_with_the_cure(write):
+def test_mixed_rates_and_channels_are_refused_with_a_fix(write):
     for extra, options, cure in (
         ({"channels": 1}, {"audio_seconds": 1}, "sample_rate=16"),
         ({"sample_rate": RATE}, {}, "channels=1"),
@@ -108,13 +108,13 @@ def test_what_no_batch_can_hold_is_refused_with_the_cure(write):
         assert len(read(uri, batch_size=None, **options)) == 2
 
 
-def test_a_record_of_another_rate_than_the_dataset_says_is_an_error(write):
+def test_a_record_of_another_rate_than_declared_is_an_error(write):
     uri = write([wav(samples(10)), wav(samples(10), 4000)], **ALIKE)
     with pytest.raises(tf.errors.InvalidArgumentError, match="rate"):
         read(uri)
 
 
-def test_sounds_may_be_ragged(write):
+def test_clips_may_be_ragged(write):
     values = [samples(length) for length in (300, 100)]
     (batch,) = input_fn(
         write([wav(v) for v in values], **ALIKE), features="sound", shuffle=False, ragged=True

@@ -1,4 +1,4 @@
-"""Augmentation through `input_fn`: the same however the work is divided, and soft labels."""
+"""Augmentation through `input_fn`: equal for any division of the work, and soft labels."""
 
 import itertools
 
@@ -37,7 +37,7 @@ def read(uri: str, workers: int = 1, worker: int = 0, replicas: int | None = Non
 
 
 def steps(dataset, elements_per_step: int = 1) -> list[dict[int, tuple[np.ndarray, np.ndarray]]]:
-    """What each record became, step by step; without rows of weight 0."""
+    """Return the result of each record, step by step, without rows of weight 0."""
     found = []
     for index, (inputs, labels, *mask) in enumerate(dataset.as_numpy_iterator()):
         if index % elements_per_step == 0:
@@ -84,7 +84,7 @@ def test_records_are_mixed_alike_on_any_number_of_workers(uri, settings, divisio
     assert all(label.max() == 1 for _, label in whole[1].values())  # not a full batch
 
 
-def test_each_epoch_augments_anew_and_a_seed_repeats_it_in_any_order(uri):
+def test_epochs_augment_differently_and_seeds_repeat_it(uri):
     def epoch(dataset):
         return {number: row[0].tobytes() for step in steps(dataset) for number, row in step.items()}
 
@@ -122,7 +122,7 @@ def segmentation(tmp_path, photos, write_dataset) -> str:
     rows = []
     for n, photo in enumerate(photos[:8]):
         labels = np.full((40, 48), 1 + n % 3, np.uint8)
-        labels[:, :24] = 7  # its left half
+        labels[:, :24] = 7  # the left half
         pixels = np.where(labels[..., None] == 7, 250, photo // 2).astype(np.uint8)
         rows.append(
             {
@@ -174,7 +174,7 @@ OPERATIONS = sorted({*NAMES} - {"color", "rotate", "gray", "mixup", "cutmix"})
 
 
 def test_grey_images_of_any_format_take_every_operation(tmp_path, photos, write_dataset):
-    """Whether or not the dataset says what formats there are."""
+    """Test with and without formats in the dataset's metadata."""
     kinds = ["JPEG", "PNG", "GIF", "BMP"]
     rows = [{"image": [encode(photo, kind)]} for photo, kind in zip(photos[:4], kinds, strict=True)]
     features = {"image": Feature(type="string", shape=(40, 48, 3))}

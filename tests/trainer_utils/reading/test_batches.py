@@ -1,4 +1,4 @@
-"""Batches against TensorFlow's reader and parser, in the order that the plan says."""
+"""Batches against TensorFlow's reader and parser, in the planned order."""
 
 import concurrent.futures
 import multiprocessing
@@ -20,7 +20,7 @@ FILES = 5
 
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory, serialize):
-    """Ids, texts, lists of any length and some of none."""
+    """Write ids, strings, and lists of any length, some missing."""
     folder = tmp_path_factory.mktemp("records")
     for index in range(FILES):
         with tf.io.TFRecordWriter(f"{folder}/train-{index}.tfrecord") as writer:
@@ -45,7 +45,7 @@ def made(uri, **settings):
         ("global", None, 1),
     ],
 )
-def test_batches_are_those_that_tensorflow_parses(uri, shuffle, remainder, workers):
+def test_batches_equal_tensorflows(uri, shuffle, remainder, workers):
     for worker in range(workers):
         found = trainer_utils.iterate(
             uri, "train", worker=worker, num_workers=workers, batch_size=12, shuffle=shuffle,
@@ -70,8 +70,8 @@ def test_batches_are_those_that_tensorflow_parses(uri, shuffle, remainder, worke
 
 
 @pytest.mark.parametrize("batch_size", [7, None])
-def test_a_batch_is_the_same_whoever_asks_and_when(uri, batch_size):
-    """By itself or with others, in threads, in a process that was forked or got it by pickle."""
+def test_a_batch_is_the_same_for_any_caller(uri, batch_size):
+    """Ask for it alone or with others, in threads, and in forked or unpickled processes."""
     batches = made(uri, batch_size=batch_size, shuffle=True)
     steps = range(batches.input_steps)
     want = [batches.batch(1, step) for step in steps]
@@ -96,7 +96,7 @@ def test_a_batch_is_the_same_whoever_asks_and_when(uri, batch_size):
     child.join()
 
 
-def test_what_is_known_of_a_batch_holds(uri):
+def test_the_known_structure_of_a_batch_is_correct(uri):
     for settings in ({}, {"remainder": "drop"}, {"remainder": "pad"}, {"batch_size": None}):
         batches = made(uri, **{"batch_size": 12, **settings})
         batch = batches.batch(0, 0)

@@ -15,12 +15,12 @@ from tests.trainer_utils.frameworks.test_tensorflow import IDS, ids
 from trainer_utils import CorruptShardError, input_fn, iterate
 from trainer_utils.format.json_text import seal
 
-HEADER_BYTES, FOOTER_BYTES = 12, 4  # of a TFRecord: length and its sum, and the payload's sum
+HEADER_BYTES, FOOTER_BYTES = 12, 4  # of a TFRecord: length and its CRC, and the payload's CRC
 
 
 @pytest.fixture
 def fragile(tmp_path, write_dataset) -> Callable[..., Path]:
-    """A fresh dataset of three shards of 10 records."""
+    """Return a function that writes a dataset of three shards of 10 records."""
 
     def write(*, gzip: bool = False) -> Path:
         shards = [ids(start, start + 10) for start in (0, 10, 20)]
@@ -40,7 +40,7 @@ EACH_WAY = pytest.mark.parametrize("options", WAYS, ids=["in order", "endless", 
 
 
 def drain(uri: Path, **options: Any) -> None:
-    """Reads an epoch, or of an endless dataset the records of ten."""
+    """Read an epoch, or ten records of an endless dataset."""
     collections.deque(itertools.islice(iterate(str(uri), **options), 300), maxlen=0)
 
 
@@ -58,8 +58,8 @@ def frame_starts(data: bytes | bytearray) -> list[int]:
 
 
 @pytest.mark.parametrize("leaves", [Path.exists, Path.mkdir, os.mkfifo, Path.touch])
-def test_a_shard_that_goes_after_the_dataset_was_opened_is_named(fragile, leaves):
-    """Of an error of the system TensorFlow makes an UnknownError, and no sentence."""
+def test_a_shard_removed_after_opening_is_named(fragile, leaves):
+    """Accept that TensorFlow turns a system error into an UnknownError without a message."""
     uri = fragile()
     dataset = input_fn(str(uri))
     path = middle_shard(uri)
@@ -89,7 +89,7 @@ def test_a_flipped_bit_anywhere_ends_the_epoch_at_its_record(fragile, options):
 
 
 @pytest.mark.parametrize("echoing", [1, 2])
-def test_what_was_damaged_is_read_when_it_is_whole_again(fragile, echoing):
+def test_a_restored_shard_is_read_again(fragile, echoing):
     uri = fragile()
     settings = {"features": "id", "batch_size": 5, "shuffle": False, "echoing": echoing}
     dataset, shard = iterate(str(uri), **settings), middle_shard(uri)
@@ -104,9 +104,9 @@ def test_what_was_damaged_is_read_when_it_is_whole_again(fragile, echoing):
 @EACH_WAY
 @pytest.mark.parametrize("gzip", [False, True])
 def test_a_shard_cut_short_and_filled_up_is_an_error(fragile, options, gzip):
-    """Its size is that of the manifest, so that opening the dataset cannot tell."""
+    """Keep the manifest's size, so that opening the dataset cannot detect the damage."""
     if gzip and options["shuffle"] == "global":
-        return  # which is refused
+        return  # an invalid combination
     uri = fragile(gzip=gzip)
     path = middle_shard(uri)
     data = path.read_bytes()
@@ -118,7 +118,7 @@ def test_a_shard_cut_short_and_filled_up_is_an_error(fragile, options, gzip):
 
 
 @EACH_WAY
-def test_a_shard_of_other_records_than_the_manifest_says_is_an_error(fragile, options):
+def test_a_shard_with_other_records_than_its_manifest_raises(fragile, options):
     uri = fragile()
     manifest = json.loads((uri / "manifest.json").read_text())
     for records in ([10, 11, 10], [10, 9, 10], [11, 9, 10], [9, 11, 10]):
@@ -129,7 +129,7 @@ def test_a_shard_of_other_records_than_the_manifest_says_is_an_error(fragile, op
             drain(uri, **options)
 
 
-def test_datums_shards_with_fewer_records_than_datum_says_are_an_error(photos, export_with_datum):
+def test_datum_shards_with_missing_records_raise(photos, export_with_datum):
     rows = [{"image": photo, "id": number} for number, photo in enumerate(photos[:5])]
     uri = export_with_datum({"train": rows})
     (path,) = Path(uri).glob("*.tfrecord")

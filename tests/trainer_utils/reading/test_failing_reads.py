@@ -50,7 +50,7 @@ def test_a_small_shard_cut_while_it_is_read_is_an_error(tmp_path):
     uri = write_small(tmp_path / "small")
     shard = shard_of(uri)
     data, offset = shard.read_bytes(), 0
-    for _ in range(2000):  # frames of a TFRecord: a length, its sum, the payload and its sum
+    for _ in range(2000):  # frames of a TFRecord: a length, its CRC, the payload and its CRC
         offset += 16 + int.from_bytes(data[offset : offset + 8], "little")
     run = run_python(CUT, uri, shard)
     assert run.returncode != -signal.SIGBUS
@@ -132,7 +132,7 @@ def test_a_read_in_pieces_gives_all_bytes(tmp_path, monkeypatch, write, name):
     (whole,) = trainer_utils.iterate(uri, "train", **settings)
     pread, preadv = os.pread, os.preadv
 
-    def short(descriptor, buffers, offset):  # as of more than 2 GiB
+    def short(descriptor, buffers, offset):  # like a read of more than 2 GiB
         return preadv(descriptor, [buffers[0][:30_000]], offset)
 
     monkeypatch.setattr(os, "preadv", short)

@@ -1,4 +1,4 @@
-"""What becomes of features: sounds, tensors, lists, labels, against TensorFlow's own readers."""
+"""Decoded features, such as audio, tensors, lists and labels, against TensorFlow's readers."""
 
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,12 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 def records(batches):
-    """Those of the first batch of the first epoch, read by TensorFlow."""
+    """Return the records of the first batch of the first epoch, read by TensorFlow."""
     return records_of(batches.order.records(epoch=0, step=0, worker=0))
 
 
 def one_batch(uri, **settings):
-    """The first batch of `iterate`, and its records."""
+    """Return the first batch of `iterate`, and its records."""
     found = trainer_utils.iterate(uri, "train", **settings)
     return next(iter(found)), records(found)
 
@@ -34,8 +34,8 @@ def parse(records, name, dtype=tf.string):
 
 
 @pytest.mark.parametrize("name", ["tfds", "tfrecorder"])
-def test_what_others_wrote(name):
-    settings = {"image_size": (8, 9)} if name == "tfds" else {}  # TFRecorder's are texts
+def test_datasets_of_other_tools(name):
+    settings = {"image_size": (8, 9)} if name == "tfds" else {}  # TFRecorder's features are strings
     batch, raw = one_batch(str(GOLDEN / name), batch_size=2, **settings)
     assert batch["image"].shape == ((2, 8, 9, 3) if name == "tfds" else (2,))
     assert_equal(batch["label"], parse(raw, "label", tf.int64).numpy())
@@ -57,7 +57,7 @@ def test_tables_of_any_size(tmp_path, write_dataset):
     ("dtype", "is_fixed"),
     [("uint8", True), ("float16", False), ("bool", False), ("complex64", True), ("string", True)],
 )
-def test_tensors_are_those_of_tensorflow(tmp_path, write_dataset, dtype, is_fixed):
+def test_tensors_equal_tensorflows(tmp_path, write_dataset, dtype, is_fixed):
     values = [np.arange(6).reshape(2, 3) + n for n in range(4)]
     if not is_fixed:
         values = [value[:, : 1 + n % 3] for n, value in enumerate(values)]
@@ -75,7 +75,7 @@ def test_tensors_are_those_of_tensorflow(tmp_path, write_dataset, dtype, is_fixe
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_labels_are_those_of_keras(tmp_path, write_dataset, smoothing):
+def test_label_encodings_equal_kerass(tmp_path, write_dataset, smoothing):
     rows = [{"label": [n % 4], "id": [n]} for n in range(8)]
     features = {"label": Feature(type="int"), "id": Feature(type="int")}
     uri = write_dataset(tmp_path, {"train": [rows]}, features)
@@ -91,7 +91,7 @@ def test_labels_are_those_of_keras(tmp_path, write_dataset, smoothing):
         list(trainer_utils.iterate(uri, batch_size=8, features="id", label="label", labels=wrong))
 
 
-def test_a_dense_feature_that_is_missing_is_named(tmp_path, write_dataset):
+def test_a_missing_dense_feature_is_named(tmp_path, write_dataset):
     rows = [{"a": [1]}, {"a": [1, 2]}]
     uri = write_dataset(tmp_path, {"train": [rows]}, {"a": Feature(type="int")})
     with pytest.raises(DatasetError, match=r"feature 'a' of 1 values .*record 1\)") as caught:
@@ -122,7 +122,7 @@ WAV = Feature(type="string", extra={"encoding": "wav", "sample_rate": 8000, "cha
         (WAV, {"x": [wav()]}, {"x": [wav()[:20]]}),
     ],
 )
-def test_values_that_do_not_fit_are_an_error_of_the_dataset(
+def test_values_of_wrong_type_or_count_raise_a_dataset_error(
     tmp_path, write_dataset, feature, good, bad
 ):
     rows = [{"x": [1, 2], **values} for values in (good, bad)]
@@ -137,7 +137,7 @@ def test_values_that_do_not_fit_are_an_error_of_the_dataset(
 
 @pytest.fixture
 def lacking(tmp_path, serialize) -> str:
-    """Six records; `score`, `name` and `pair` are in every second one."""
+    """Write six records; every second one has `score`, `name` and `pair`."""
     with tf.io.TFRecordWriter(str(tmp_path / "some.tfrecord")) as writer:
         for number in range(6):
             more = {"score": [number / 2], "name": [b"n%d" % number], "pair": [number, 7]}
@@ -158,7 +158,7 @@ def _read(read_by: Any, path: str, **settings: Any) -> list[dict[str, np.ndarray
         (trainer_utils.iterate, True),
     ],
 )
-def test_a_default_stands_where_a_record_lacks_the_feature(lacking, read_by, is_one_by_one):
+def test_records_without_a_feature_get_its_default(lacking, read_by, is_one_by_one):
     settings = {"default_values": {"score": -1, "name": "none", "pair": 5}}
     if is_one_by_one:
         settings["pre_batching_callback"] = dict
@@ -174,16 +174,14 @@ def test_a_default_stands_where_a_record_lacks_the_feature(lacking, read_by, is_
     assert first["score"][0] == expected["score"].numpy()
 
 
-def test_a_default_that_is_no_value_of_its_feature_is_refused(lacking):
+def test_a_default_of_the_wrong_type_is_refused(lacking):
     for name, value in (("score", "x"), ("name", 1), ("id", 0.5), ("scoer", 1)):
         with pytest.raises(ConfigError, match="default_values"):
             _read(trainer_utils.iterate, lacking, default_values={name: value})
 
 
 @pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
-def test_a_default_for_lists_of_several_lengths_is_refused_and_no_record_is_called_bad(
-    tmp_path, on_corrupt
-):
+def test_a_default_for_lists_of_several_lengths_is_refused(tmp_path, on_corrupt):
     rows = ({"list": [*range(n % 4 + 1)]} for n in range(12))
     uri = write_rows(tmp_path / "lists", rows)
     with pytest.raises(ConfigError, match=r"default_values: .*'list'"):

@@ -1,4 +1,4 @@
-"""Which part of an image is kept, against brute force; and what cannot follow it."""
+"""The kept part of an image, against brute force; and features that cannot follow it."""
 
 import itertools
 from typing import Any
@@ -28,7 +28,7 @@ KEYS = np.random.default_rng(0).integers(0, 2**64, 4000, np.uint64)
         ((100, 100), (224, 224), 1),
     ],
 )
-def test_the_scale_of_decoding_is_the_smallest_that_is_above_the_target(extent, target, ratio):
+def test_decoding_uses_the_smallest_scale_above_the_target(extent, target, ratio):
     (plan,) = plan_images(image_options(image_size=target), [extent])
     assert plan.ratio == ratio
     # libjpeg rounds the sides of a scaled image up.
@@ -42,7 +42,7 @@ def crops(extent: tuple[int, int], **settings: Any) -> np.ndarray:
     return np.array([plan.box for plan in plan_images(chosen, [extent] * len(KEYS), KEYS)])
 
 
-def test_a_box_at_a_smaller_scale_stays_within_the_image():
+def test_a_scaled_box_stays_within_the_image():
     for size in ((8, 8), (16, 3), (30, 30)):
         settings = image_options(image_size=size, augment=["random_resized_crop"])
         for extent in itertools.product((63, 64, 127, 250), (65, 130)):
@@ -56,7 +56,7 @@ def test_a_box_at_a_smaller_scale_stays_within_the_image():
                 assert (np.abs(ends * ratio - end) < ratio).all()
 
 
-def test_random_boxes_are_inside_and_of_the_area_and_aspect_asked_for():
+def test_random_boxes_have_the_area_and_aspect_asked_for():
     top, left, height, width = crops((480, 640), crop_area=(0.2, 0.5), crop_aspect=(0.6, 1.5)).T
     assert (np.minimum(top, left) >= 0).all()
     assert (top + height <= 480).all()
@@ -66,23 +66,23 @@ def test_random_boxes_are_inside_and_of_the_area_and_aspect_asked_for():
     assert (area < 0.502).all()
     assert (aspect > 0.598).all()
     assert (aspect < 1.51).all()
-    # What fits is drawn evenly: shares of the image, and logarithms of aspects.
+    # Boxes that fit are uniform in share of the image, and in the logarithm of aspect.
     fits = scipy.stats.uniform(0.2, 0.3).cdf(area)
     assert scipy.stats.kstest(fits, "uniform").statistic < 0.05
-    # They reach the borders, and lie all over: evenly in what is left for them.
+    # They reach the borders, and are uniformly distributed over the remaining space.
     for begin, side, most in ((top, height, 480), (left, width, 640)):
         assert begin.min() == 0
         assert (begin + side).max() == most
         assert np.mean((begin + 0.5) / (most - side + 1)) == pytest.approx(0.5, abs=0.02)
 
 
-def test_of_an_image_too_long_for_the_aspect_the_middle_is_taken():
+def test_a_very_long_image_is_cut_in_the_middle():
     assert set(map(tuple, crops((4, 4000), crop_area=(0.9, 1.0)))) == {(0, 1997, 4, 5)}
     assert set(map(tuple, crops((4000, 4), crop_area=(0.9, 1.0)))) == {(1997, 0, 5, 4)}
     assert set(map(tuple, crops((1, 1)))) == {(0, 0, 1, 1)}
 
 
-def test_what_is_drawn_is_the_keys_own():
+def test_draws_depend_only_on_the_key():
     boxes = crops((480, 640))
     settings = image_options(image_size=(8, 8), augment="random_resized_crop")
     for number in range(20):
@@ -93,8 +93,8 @@ def test_what_is_drawn_is_the_keys_own():
     assert plan_images(settings, [], KEYS[:0]) == []
 
 
-def test_numbers_are_those_of_splitmix64():
-    """Begun at the key's hash; of the reference implementation in C, by plain integers."""
+def test_numbers_equal_splitmix64s():
+    """Compare with the C reference in plain integers, seeded by the key's hash."""
 
     def mix(z: int) -> int:
         z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
@@ -111,7 +111,7 @@ def test_numbers_are_those_of_splitmix64():
             assert row.tolist() == expected
 
 
-# --- What follows an image ---
+# --- Features that follow an image ---
 
 
 IMAGE = Feature(type="string", shape=(40, 48, 3))
@@ -133,7 +133,7 @@ def check(others, **settings):
     check_followers(features, image_options(image_size=(16, 16), label="y", **settings))
 
 
-def test_what_cannot_follow_its_image_is_refused():
+def test_features_that_cannot_follow_their_image_are_refused():
     for augment in ("rotation", "randaugment", "cutmix", invert):
         with pytest.raises(ConfigError, match="xmin, xmax"):
             check(BOTH, augment=[augment])

@@ -48,7 +48,7 @@ def resized(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def differences(one: Any, other: Any) -> tuple[float, float]:
-    """The mean and the most, in levels of 255."""
+    """Return the mean and the largest difference, in levels of 255."""
     one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
     assert one.shape == other.shape
     return np.abs(one - other).mean(), np.abs(one - other).max()
@@ -58,14 +58,14 @@ def differences(one: Any, other: Any) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_jpegs_of_their_own_size_are_those_of_tensorflow_to_the_bit(channels):
+def test_jpegs_of_unchanged_size_equal_tensorflows(channels):
     for data in PLAIN:
         expected = by_tensorflow(data, channels)
         np.testing.assert_array_equal(decode([data], channels=channels)[0], expected)
 
 
 def photos() -> list[np.ndarray]:
-    """Whole photos: scikit-learn's two, and scikit-image's where it is installed."""
+    """Return whole photos: scikit-learn's two, and scikit-image's if it is installed."""
     from sklearn.datasets import load_sample_images
 
     found = list(load_sample_images().images)
@@ -88,8 +88,8 @@ def photos() -> list[np.ndarray]:
         ((64, 48), {"quality": 85, "progressive": True}),
     ],
 )
-def test_photos_are_within_two_levels_of_tensorflow_and_eight_at_most(size, kind):
-    """At the scale that is decoded, and as `tf.image.resize` makes it of the whole image."""
+def test_photos_are_within_two_to_eight_levels_of_tensorflow(size, kind):
+    """Compare with the decoded scale, and with `tf.image.resize` of the whole image."""
     for photo in photos():
         data = encode(photo, **kind)
         for dct_scaling in (True, False):
@@ -105,8 +105,8 @@ def test_photos_are_within_two_levels_of_tensorflow_and_eight_at_most(size, kind
 
 @pytest.mark.parametrize("resize", ["stretch", "crop", "pad"])
 @pytest.mark.parametrize("size", [(1, 1), (100, 60), (40, 400)])
-def test_a_part_is_cut_scaled_and_padded_as_tensorflow_does(resize, size):
-    """The part and the scale worked out by hand: what is displaced is many levels off."""
+def test_parts_are_cut_scaled_and_padded_like_tensorflow(resize, size):
+    """Compute part and scale by hand: a displaced part would be many levels off."""
     for data in LARGE:
         whole = by_tensorflow(data)
         top, left, (height, width) = 0, 0, whole.shape[:2]
@@ -136,8 +136,8 @@ def test_a_part_is_cut_scaled_and_padded_as_tensorflow_does(resize, size):
         ((213, 319), 2, "random"),
     ],
 )
-def test_a_smaller_scale_moves_nothing_by_more_than_its_pixel(size, ratio, resize):
-    """Red and green tell the place, 0.4 and 0.6 levels a pixel."""
+def test_a_smaller_scale_moves_nothing_by_more_than_a_pixel(size, ratio, resize):
+    """Encode the position in red and green, 0.4 and 0.6 levels a pixel."""
     ramps = np.full((427, 640, 3), 128, np.uint8)
     ramps[:, :, 0] = np.linspace(0, 255, 640).round()
     ramps[:, :, 1] = np.linspace(0, 255, 427).round()[:, np.newaxis]
@@ -155,7 +155,7 @@ def test_a_smaller_scale_moves_nothing_by_more_than_its_pixel(size, ratio, resiz
 
 
 @pytest.mark.parametrize("augment", [["random_resized_crop"], ["random_resized_crop", "flip"]])
-def test_a_random_crop_is_a_part_of_the_whole(augment):
+def test_random_crop_is_a_part_of_the_image(augment):
     settings = image_options(image_size=(48, 60), augment=augment, dct_scaling=False)
     sizes = [by_tensorflow(data).shape[:2] for data in LARGE]
     plans = plan_images(settings, sizes, KEYS[: len(LARGE)])
@@ -173,7 +173,7 @@ def test_a_random_crop_is_a_part_of_the_whole(augment):
 
 
 def png16(pixels: np.ndarray) -> bytes:
-    """Colours of 16 bits, which Pillow does not write."""
+    """Encode 16-bit colours, which Pillow does not write."""
     height, width, _ = pixels.shape
     rows = b"".join(b"\0" + (row.astype(">u2") * 256 + 77).tobytes() for row in pixels)
     head = struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)
@@ -214,7 +214,7 @@ def files() -> dict[str, bytes]:
 
 
 def _with_sampling(luma: int) -> bytes:
-    """The blocks of a JPEG of 4:2:0 as those of another sampling, of which there are as many."""
+    """Return the blocks of a 4:2:0 JPEG as another sampling with the same number of blocks."""
     data = encode(cuts([(64, 64)])[0], subsampling=2)
     place = data.index(b"\xff\xc0") + 11
     return data[:place] + bytes([luma]) + data[place + 1 :]
@@ -224,7 +224,7 @@ FILES = files()
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_format_has_the_pixels_of_tensorflow(name):
+def test_every_format_has_tensorflows_pixels(name):
     for channels in (1, 3):
         check_format(name, FILES[name], channels)
 
@@ -235,7 +235,7 @@ def check_format(name: str, data: bytes, channels: int) -> None:
         if channels == 1:
             expected = np.asarray(Image.fromarray(np.squeeze(expected)).convert("L"))[..., None]
         expected = np.broadcast_to(expected, (*expected.shape[:2], channels))
-    elif (name, channels) == ("CMYK", 1):  # which TensorFlow refuses
+    elif (name, channels) == ("CMYK", 1):  # TensorFlow rejects it
         expected = np.asarray(Image.fromarray(by_tensorflow(data)).convert("L"))[..., None]
     else:
         expected = by_tensorflow(data, channels)
@@ -245,7 +245,7 @@ def check_format(name: str, data: bytes, channels: int) -> None:
     assert most <= 2
 
 
-def test_a_tag_of_orientation_turns_nothing():
+def test_exif_orientation_is_ignored():
     exif = Image.Exif()
     exif[0x0112] = 6
     for kind in ("JPEG", "PNG"):
@@ -255,7 +255,7 @@ def test_a_tag_of_orientation_turns_nothing():
 
 
 @pytest.mark.parametrize("resize", ["stretch", "random"])
-def test_damaged_images_come_out_or_are_refused_as_by_tensorflow(resize):
+def test_damaged_images_are_handled_like_in_tensorflow(resize):
     rng = np.random.default_rng(3)
     settings = CROPS if resize == "random" else {"resize": resize}
     images = [b"", b"\xff", b"\xff\xd8\xff", b"no image", b"\x89PNG\r\n\x1a\n", ODD["end missing"]]
@@ -279,14 +279,14 @@ def test_damaged_images_come_out_or_are_refused_as_by_tensorflow(resize):
         else:
             alike += row not in failed
     assert 5 < len(failed) < len(images)
-    assert alike >= 0.95 * len(images)  # Pillow finds fault with some heads that libjpeg takes
+    assert alike >= 0.95 * len(images)  # Pillow rejects some headers that libjpeg accepts
 
 
 # --- Values ---
 
 
 RAMP = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
-STEPS = {"float32": 2**-23, "bfloat16": 2**-7, "float16": 2**-10}  # relative, of each kind
+STEPS = {"float32": 2**-23, "bfloat16": 2**-7, "float16": 2**-10}  # relative, for each type
 GIVEN = ["unit", "symmetric", "imagenet", (10, 3.5), ((1, 2, 3), (4, 5, 6))]
 
 
@@ -295,7 +295,7 @@ GIVEN = ["unit", "symmetric", "imagenet", (10, 3.5), ((1, 2, 3), (4, 5, 6))]
     [*((given, "float32") for given in GIVEN), ("imagenet", "bfloat16"), ("unit", "float16")],
     ids=str,
 )
-def test_values_are_those_of_the_formula(given, dtype):
+def test_normalized_values_follow_the_formula(given, dtype):
     pixels = np.concatenate([RAMP, RAMP[::-1], RAMP.transpose(1, 0, 2)], axis=-1)
     pair = NORMALIZATIONS[given] if isinstance(given, str) else given
     mean, deviation = (np.asarray(part, np.float64) for part in pair)
@@ -306,7 +306,7 @@ def test_values_are_those_of_the_formula(given, dtype):
     np.testing.assert_allclose(written.astype(np.float64), expected, atol=STEPS[dtype] * scale)
 
 
-def test_without_its_package_bfloat16_is_refused(monkeypatch):
+def test_bfloat16_without_ml_dtypes_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     with pytest.raises(ConfigError, match=r"dtype: expected float32 or float16 .*'bfloat16'"):
         decode([PIXELS], normalize="unit", dtype="bfloat16")
@@ -325,9 +325,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_an_image_comes_out_the_same_in_any_batch_and_with_any_number_of_threads(
-    settings, monkeypatch
-):
+def test_an_image_is_the_same_in_any_batch_and_thread_count(settings, monkeypatch):
     images = [*LARGE, *(FILES[name] for name in ("PNG", "GIF", "CMYK"))]
     keys = KEYS[: len(images)]
     chosen = image_options(image_size=(32, 40), **settings)
@@ -348,8 +346,8 @@ def test_an_image_comes_out_the_same_in_any_batch_and_with_any_number_of_threads
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_process_decodes_the_same(monkeypatch):
-    """In threads of its own: those of its parent, which has decoded too, are not there."""
+def test_a_forked_process_decodes_the_same_pixels(monkeypatch):
+    """Decode in new threads, since the parent's, which also decoded, do not exist here."""
     monkeypatch.setattr("trainer_utils.machine.usable_cores", lambda: 4)
     decoder = ImageDecoder(image_options(image_size=(32, 40)), channels=3)
     expected = decoder.decode(LARGE)
@@ -360,7 +358,7 @@ def test_a_forked_process_decodes_the_same(monkeypatch):
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_images_of_one_size_need_none_and_others_are_refused():
+def test_images_of_several_sizes_need_an_image_size():
     photos = cuts([(40, 48)] * 3)
     images = [encode(photos[0]), encode(photos[1], "PNG"), encode(photos[2], progressive=True)]
     batch = decode(images)
@@ -372,7 +370,7 @@ def test_images_of_one_size_need_none_and_others_are_refused():
     assert decode([], image_size=(5, 6)).shape == (0, 5, 6, 3)
 
 
-def test_memory_is_used_again_once_nobody_holds_it():
+def test_unused_memory_is_used_again():
     buffers = Buffers()
     first = buffers.take((3, 5, 7), np.float32)
     address = first.ctypes.data
@@ -387,7 +385,7 @@ def test_memory_is_used_again_once_nobody_holds_it():
     assert buffers.take((3, 5, 7), np.float32).ctypes.data == address
 
 
-def test_memory_that_a_part_still_shows_is_not_given_out():
+def test_memory_with_a_live_view_is_not_used_again():
     buffers = Buffers()
     part = buffers.take((4, 16), np.uint8)[1:]
     part[:] = 7
@@ -395,18 +393,18 @@ def test_memory_that_a_part_still_shows_is_not_given_out():
         pickle.loads(pickle.dumps(buffers)).take((4, 16), np.uint8)[:] = 0
         buffers.take((4, 16), np.uint8)[:] = 0
     assert (part == 7).all()
-    view = memoryview(part)  # as a framework holds memory that it shares
+    view = memoryview(part)  # like a framework that shares the memory
     del part
     for _ in range(8):
         buffers.take((4, 16), np.uint8)[:] = 0
     assert set(view.tobytes()) == {7}
 
 
-# --- Pixels as they are, and label maps ---
+# --- Raw pixels, and label maps ---
 
 
 @pytest.mark.parametrize("resize", ["pad", "random"])
-def test_raw_pixels_become_what_the_same_image_encoded_becomes(resize):
+def test_raw_pixels_decode_like_the_encoded_image(resize):
     settings = CROPS if resize == "random" else {"resize": resize}
     pixels = np.stack(cuts([(96, 128)] * 4))
     images = [encode(one, "PNG") for one in pixels]
@@ -419,7 +417,7 @@ def test_raw_pixels_become_what_the_same_image_encoded_becomes(resize):
 
 
 @pytest.mark.parametrize("settings", [{}, {"resize": "pad"}, CROPS])
-def test_label_maps_stay_class_ids(settings):
+def test_label_maps_keep_class_ids(settings):
     ids = np.arange(40 * 60, dtype=np.uint8).reshape(40, 60) % 7 * 30
     indexed = Image.fromarray(ids)
     indexed.putpalette(np.random.default_rng(0).integers(0, 256, 768).tolist())
@@ -441,7 +439,7 @@ def test_label_maps_stay_class_ids(settings):
 # --- Augmentation ---
 
 
-def test_mirroring_happens_to_half_of_the_images_and_changes_nothing_else():
+def test_flip_mirrors_half_of_the_images():
     images = decode([encode(PIXELS, "PNG")] * 200, augment=["flip"])
     mirrored = are_mirrored(KEYS[:200])
     for image, is_mirrored in zip(images, mirrored, strict=True):
@@ -454,8 +452,8 @@ def invert(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.roll(image, int(rng.integers(0, 50)), axis=1)
 
 
-def test_a_function_changes_images_by_the_keys_generator():
-    """Between other operations; it may write into what it is given, and never into the dataset."""
+def test_functions_get_the_generator_of_the_key():
+    """Run functions between other operations; they may modify their copy, but not the dataset."""
     pixels = np.stack([PIXELS] * 8)
     before = pixels.copy()
     decoder = ImageDecoder(image_options(augment=["flip", invert]), channels=3)
@@ -470,7 +468,7 @@ def test_a_function_changes_images_by_the_keys_generator():
     assert alone.decode([*pixels], KEYS[:8]).shape == pixels.shape
 
 
-def test_what_a_function_raises_is_no_error_of_the_image_and_what_is_no_image_is_refused():
+def test_errors_of_functions_are_not_blamed_on_images():
     def fail(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         raise KeyError("mine")
 
@@ -482,7 +480,7 @@ def test_what_a_function_raises_is_no_error_of_the_image_and_what_is_no_image_is
         decoder.decode([encode(PIXELS)], KEYS[:1])
 
 
-def test_what_needs_a_size_or_other_channels_is_refused():
+def test_missing_size_or_wrong_channels_are_refused():
     for part in ({"augment": "random_resized_crop"}, {"resize": "pad"}):
         with refusing("image_size"):
             image_options(**part)

@@ -17,7 +17,7 @@ LENGTH, EOS = 32, 900
 
 @pytest.fixture(scope="module")
 def documents() -> list[list[int]]:
-    """Their first token is a number of their own, so that a piece tells where it is from."""
+    """Return documents with distinct first tokens, so that a piece shows its origin."""
     sizes = np.random.default_rng(3).integers(0, 90, 150).tolist()
     numbers = itertools.count(1000)
     return [[next(numbers) for _ in range(size)] for size in sizes]
@@ -30,7 +30,7 @@ def uri(documents, tmp_path_factory) -> str:
 
 
 def pieces(batch: dict[str, Any]) -> list[list[int]]:
-    """The tokens of each segment; all that stands beside them is checked."""
+    """Return the tokens of each segment, after checking all other arrays."""
     found = []
     for tokens, targets, segments, positions, mask in zip(
         *(batch[name] for name in ("tokens", "targets", "segment_ids", "positions", "loss_mask")),
@@ -68,7 +68,7 @@ def test_every_token_is_a_target_once_an_epoch(uri, documents, strategy, eos):
         assert sorted(found) == expected
 
 
-def test_concat_is_all_documents_end_to_end(uri, documents):
+def test_concat_packs_all_documents_in_order(uri, documents):
     records = trainer_utils.iterate(uri, "train", batch_size=None, shuffle=False)
     own = [int(one) for record in records for one in record["tokens"]]
     batches = trainer_utils.iterate(
@@ -80,7 +80,7 @@ def test_concat_is_all_documents_end_to_end(uri, documents):
 
 
 @pytest.mark.parametrize("strategy", ["concat", "best_fit"])
-def test_any_number_of_workers_goes_on_at_any_step(uri, strategy):
+def test_any_number_of_workers_resumes_at_any_step(uri, strategy):
     options = InputOptions(
         batch_size=12,
         pack=PackOptions(length=LENGTH, strategy=strategy, eos=EOS),
@@ -107,7 +107,7 @@ def test_any_number_of_workers_goes_on_at_any_step(uri, strategy):
                 np.testing.assert_array_equal(joined[is_own], values[batch["mask"] > 0], name)
 
 
-def test_rows_that_fill_up_a_batch_count_for_nothing(uri):
+def test_filler_rows_have_no_loss(uri):
     pack, batch_size = PackOptions(length=LENGTH), 16
     settings = {"batch_size": batch_size, "pack": pack, "remainder": "pad"}
     labels = LabelOptions(sample_weight="loss_mask")
@@ -124,7 +124,7 @@ def test_rows_that_fill_up_a_batch_count_for_nothing(uri):
 
 
 @pytest.mark.parametrize("token", [2**31, -1])
-def test_a_token_that_no_batch_holds_is_its_records_fault(tmp_path, token):
+def test_a_token_out_of_range_names_its_record(tmp_path, token):
     rows = [{"tokens": tokens} for tokens in ([1, 2**31 - 1], [], [0, token], [2])]
     own = write_rows(tmp_path / "out", rows, num_shards=1)
     with pytest.raises(DatasetError) as caught:
@@ -133,7 +133,7 @@ def test_a_token_that_no_batch_holds_is_its_records_fault(tmp_path, token):
     assert str(token) in str(caught.value)
 
 
-def test_features_that_are_no_tokens_are_refused_as_what_they_are(tmp_path):
+def test_features_that_are_no_tokens_are_refused_by_type(tmp_path):
     serialized = np.arange(4, dtype=np.int32)
     for number, value in enumerate((serialized, [1.5, 2.5], "a text", [[1], [2, 3]], [])):
         own = write_rows(tmp_path / f"{number}", [{"tokens": value, "id": 7}], num_shards=1)
@@ -142,7 +142,7 @@ def test_features_that_are_no_tokens_are_refused_as_what_they_are(tmp_path):
         assert (caught.value.setting, caught.value.value) == ("pack", "tokens")
 
 
-def test_lengths_that_were_kept_are_read_unless_a_crash_left_others(uri, tmp_path):
+def test_cached_lengths_are_used_unless_damaged(uri, tmp_path):
     settings = {"batch_size": 8, "pack": PackOptions(length=LENGTH), "cache": str(tmp_path)}
     whole = list(trainer_utils.iterate(uri, "train", **settings))
     (kept,) = (tmp_path / "lengths").iterdir()
@@ -153,8 +153,8 @@ def test_lengths_that_were_kept_are_read_unless_a_crash_left_others(uri, tmp_pat
             np.testing.assert_array_equal(batch["tokens"], other["tokens"])
 
 
-def test_damage_is_told_by_its_record(uri, tmp_path):
-    """Also where the lengths are known."""
+def test_damage_names_its_record(uri, tmp_path):
+    """Check this with cached lengths too."""
     shutil.copytree(uri, tmp_path / "d")
     settings = {"batch_size": 8, "pack": PackOptions(length=LENGTH)}
     assert len(list(trainer_utils.iterate(str(tmp_path / "d"), "train", **settings)))
@@ -168,7 +168,7 @@ def test_damage_is_told_by_its_record(uri, tmp_path):
     assert found.value.record is not None
 
 
-def test_what_packs_cannot_have_is_refused(uri):
+def test_settings_that_packs_lack_are_refused(uri):
     for settings in (
         {"on_corrupt": "skip"},
         {"features": "id"},
@@ -186,7 +186,7 @@ def test_what_packs_cannot_have_is_refused(uri):
         trainer_utils.iterate(uri, "train", pack=PackOptions(feature="words"))
 
 
-def test_a_token_of_other_packs_is_refused(uri):
+def test_a_state_of_other_packs_is_refused(uri):
     token = trainer_utils.iterate(uri, "train", pack=PackOptions(length=LENGTH)).state(1)
     with pytest.raises(ConfigError, match=r"^state"):
         trainer_utils.iterate(uri, "train", pack=PackOptions(length=LENGTH + 1), state=token)

@@ -1,4 +1,4 @@
-"""What is parsed and decoded, against Datum's reader, TensorFlow's and PIL."""
+"""Parsed and decoded features, against the readers of Datum, TensorFlow and PIL."""
 
 import collections
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ IMAGES = {
 
 
 def read_with_datum(uri: str, split: str) -> list[dict[str, np.ndarray]]:
-    """Single examples, by Datum's own reader."""
-    pytest.importorskip("datum")  # which `make test-trainer` does not install
+    """Return single examples, read by Datum."""
+    pytest.importorskip("datum")  # not installed by `make test-trainer`
     from datum.reader import load
 
     loaded = load(uri)
@@ -33,7 +33,7 @@ def read_with_datum(uri: str, split: str) -> list[dict[str, np.ndarray]]:
 
 
 def comparable(examples: Iterable[dict[str, Any]]) -> collections.Counter:
-    """Counts examples by names, dtypes, shapes and bytes, whatever their order."""
+    """Count examples by names, dtypes, shapes and bytes, in any order."""
 
     def key(value: Any) -> tuple:
         array = np.asarray(value)
@@ -51,7 +51,7 @@ def comparable(examples: Iterable[dict[str, Any]]) -> collections.Counter:
 
 @pytest.fixture(scope="module")
 def datum_boxes(photos, export_with_datum) -> str:
-    """Photos with 1 to 3 boxes of 4 floats, and tags of different number, as Datum writes them."""
+    """Write photos with 1 to 3 boxes of 4 floats, and different numbers of tags, with Datum."""
     rows = [
         {
             "image": photos[number],
@@ -66,24 +66,24 @@ def datum_boxes(photos, export_with_datum) -> str:
     return export_with_datum({"train": rows}, sparse_features=["boxes", "tags"])
 
 
-# --- The same as Datum's reader, and as others' ---
+# --- Compared with Datum's reader, and others ---
 
 
 @pytest.mark.parametrize(("split", "records"), [("train", 23), ("val", 7)])
-def test_photos_and_labels_are_those_that_datum_reads(datum_photos, split, records):
+def test_photos_and_labels_equal_datums(datum_photos, split, records):
     theirs = read_with_datum(datum_photos, split)
     ours = input_fn(datum_photos, split, batch_size=None).as_numpy_iterator()
     assert len(theirs) == records
     assert comparable(ours) == comparable(theirs)
 
 
-def test_sparse_features_of_any_rank_are_those_that_datum_reads(datum_boxes):
+def test_sparse_features_of_any_rank_equal_datums(datum_boxes):
     ours = input_fn(datum_boxes, batch_size=None).as_numpy_iterator()
     assert comparable(ours) == comparable(read_with_datum(datum_boxes, "train"))
 
 
 @pytest.mark.parametrize("extension", [".png", ".jpg"])
-def test_grey_photos_are_those_that_datum_reads(photos, export_with_datum, extension):
+def test_grey_photos_equal_datums(photos, export_with_datum, extension):
     rows = [{"image": photo[:, :, 1], "id": number} for number, photo in enumerate(photos[:3])]
     uri = export_with_datum({"train": rows}, extension=extension)
     theirs = read_with_datum(uri, "train")
@@ -104,13 +104,13 @@ def test_grey_photos_are_those_that_datum_reads(photos, export_with_datum, exten
         "train[:1]+train[:1]",
     ],
 )
-def test_slices_of_shards_hold_the_records_that_datum_takes(uneven, split):
+def test_slices_have_the_records_of_datums_slices(uneven, split):
     theirs = [int(example["id"]) for example in read_with_datum(uneven, split)]
     ours = flat(batches(uneven, split, batch_size=4))
     assert sorted(ours) == sorted(theirs)
 
 
-# --- What is asked for ---
+# --- Selected features ---
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_slices_of_shards_hold_the_records_that_datum_takes(uneven, split):
         ({"features": [], "label": "label", "batch_size": None}, (set(), "label")),
     ],
 )
-def test_features_and_label_arrange_what_is_yielded(datum_photos, options, expected):
+def test_features_and_label_arrange_the_batch(datum_photos, options, expected):
     read: dict[str, Any] = {"batch_size": options.get("batch_size", 23), "shuffle": False}
     everything = next(input_fn(datum_photos, **read).as_numpy_iterator())
 
@@ -144,7 +144,7 @@ def test_features_and_label_arrange_what_is_yielded(datum_photos, options, expec
     check(next(input_fn(datum_photos, **{**read, **options}).as_numpy_iterator()), expected)
 
 
-def test_features_that_are_not_asked_for_are_not_decoded(tmp_path, write_dataset):
+def test_unselected_features_are_not_decoded(tmp_path, write_dataset):
     shard = [{"id": [7], "image": [b"no image"]}]
     uri = write_dataset(tmp_path, {"train": [shard]}, IMAGES)
     assert batches(uri) == [[7]]
@@ -168,7 +168,7 @@ def test_images_of_one_size_have_static_shapes(tmp_path, photos, write_dataset, 
     assert [batch.shape for batch in dataset] == [(2, 40, 48, channels), (1, 40, 48, channels)]
 
 
-def test_an_image_that_belies_its_size_is_an_error(tmp_path, photos, write_dataset):
+def test_an_image_of_another_size_than_declared_is_an_error(tmp_path, photos, write_dataset):
     shard = [{"id": [0], "image": [encode(photos[0][:20])]}]
     uri = write_dataset(tmp_path, {"train": [shard]}, IMAGES)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"got \(20, 48, 3\)"):
@@ -196,8 +196,8 @@ def test_variable_lengths_are_padded_to_the_longest_of_the_batch(
     assert [example["x"].tolist() for example in one_by_one] == values
 
 
-def test_images_of_sizes_that_nothing_says_are_never_padded(photos, export_with_datum):
-    """Datum does not say that sizes are mixed. Black borders must not make them alike."""
+def test_images_of_undeclared_sizes_are_never_padded(photos, export_with_datum):
+    """Datum does not declare mixed sizes. Black borders must not make the images alike."""
     uri = export_with_datum({"train": [{"image": photos[0]}, {"image": photos[1][:20]}]})
     with pytest.raises((ConfigError, tf.errors.InvalidArgumentError)):
         list(input_fn(uri, batch_size=2))

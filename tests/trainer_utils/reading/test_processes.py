@@ -1,4 +1,4 @@
-"""Batches of several processes: those of one, in order, in memory that is used again."""
+"""Batches of several processes equal those from one, in order, in memory that is used again."""
 
 import gc
 import importlib
@@ -40,7 +40,7 @@ def photos(tmp_path_factory) -> str:
         {"features": ["words", "label"], "shuffle": 50},
     ],
 )
-def test_they_are_the_batches_of_one_process(photos, settings):
+def test_batches_equal_those_from_one_process(photos, settings):
     settings = {"batch_size": 16, "image_size": (16, 16), "seed": 5, **settings}
     if isinstance(settings.get("features"), list):
         del settings["image_size"]
@@ -56,7 +56,7 @@ def test_they_are_the_batches_of_one_process(photos, settings):
     assert read(3) == read(0)
 
 
-def test_arrays_keep_their_values_while_they_are_held_and_memory_is_used_again(photos):
+def test_live_arrays_keep_their_values_and_memory_is_reused(photos):
     settings = {"batch_size": 10, "image_size": (64, 64), "features": "image", "repeat": 4}
     own = list(trainer_utils.iterate(photos, **settings))
     source = trainer_utils.iterate(photos, processes=2, **settings)
@@ -76,7 +76,7 @@ def mapped_files() -> int:
         return sum("tfx-shards-batch" in line for line in maps)
 
 
-def test_errors_come_as_they_are_and_a_record_is_replaced(photos, tmp_path, write_dataset):
+def test_errors_keep_their_type_and_a_record_is_replaced(photos, tmp_path, write_dataset):
     path = f"{photos}/Split-train/data_tfrecord-00001-of-00003"
     with open(path, "rb") as file:
         whole = file.read()
@@ -96,7 +96,7 @@ def test_errors_come_as_they_are_and_a_record_is_replaced(photos, tmp_path, writ
             file.write(whole)
 
 
-def test_a_process_that_is_killed_is_an_error_and_the_next_one_works(photos):
+def test_a_killed_process_is_an_error_and_is_replaced(photos):
     source = trainer_utils.iterate(photos, batch_size=16, features="label", processes=1)
     expected = [values.tolist() for values in source]
     source.next_epoch = 0
@@ -109,9 +109,7 @@ def test_a_process_that_is_killed_is_an_error_and_the_next_one_works(photos):
     assert [values.tolist() for values in source] == expected
 
 
-def test_an_error_of_the_system_comes_as_it_is_from_a_process_that_goes_on(
-    photos, tmp_path, monkeypatch
-):
+def test_a_system_error_keeps_its_type_and_the_process_lives(photos, tmp_path, monkeypatch):
     (tmp_path / "refusing.py").write_text(
         "class Lost(OSError): pass\ndef call(batch):\n    raise Lost(5, 'gone')\n"
     )
@@ -126,11 +124,11 @@ def test_an_error_of_the_system_comes_as_it_is_from_a_process_that_goes_on(
 
 
 class TimedOutError(BaseException):
-    """An exception of a signal's handler, as a notebook's interrupt or a time limit raises it."""
+    """An exception of a signal's handler, such as a notebook's interrupt or a time limit."""
 
 
 @pytest.mark.parametrize("kind", [TimedOutError, TimeoutError, OSError])
-def test_an_interrupted_request_gives_no_later_batch(photos, tmp_path, monkeypatch, kind):
+def test_an_interrupted_request_is_no_answer_to_a_later_one(photos, tmp_path, monkeypatch, kind):
     (tmp_path / "slow_call.py").write_text(
         "import time\ndef call(batch):\n    time.sleep(0.5)\n    return batch\n"
     )
@@ -168,7 +166,7 @@ def test_processes_end_with_their_input(photos):
     assert all(process.wait(10) is not None for process in pids)
 
 
-def test_what_cannot_be_sent_is_refused(photos):
+def test_unpicklable_functions_are_refused(photos):
     settings = {"batch_size": 16, "image_size": (8, 8), "features": "image", "processes": 2}
     for given in (
         {"augment": [lambda image, rng: image]},

@@ -1,4 +1,4 @@
-"""Offsets of records equal those of whole indices, in bounded memory, for every format version."""
+"""Offsets of records equal the offsets of whole indices, in bounded memory, for every version."""
 
 import dataclasses
 import random
@@ -91,7 +91,7 @@ def draw_rows(count: int) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("slots", [1, 3, 2048])
 @pytest.mark.parametrize("shuffle", [True, "global"])
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_bounds_equal_those_of_whole_indices(monkeypatch, uri, version, shuffle, slots):
+def test_bounds_equal_those_from_whole_indices(monkeypatch, uri, version, shuffle, slots):
     monkeypatch.setattr(record_offsets, "_MAX_SEGMENTS", slots)
     if version < 4:
         rewrite_indices(uri, version)

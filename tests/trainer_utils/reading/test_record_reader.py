@@ -1,4 +1,4 @@
-"""A step's records: read wherever they lie, and never past damage without a word."""
+"""The records of a step, from any storage; damage is never skipped silently."""
 
 import gzip
 import os
@@ -59,7 +59,7 @@ except trainer_utils.CorruptShardError as error:
 
 @pytest.mark.parametrize(("size", "shuffle"), [(1_000, ""), (1_000, "global"), (100_000, "")])
 def test_a_shard_that_is_cut_short_while_it_is_read_is_an_error(tmp_path, size, shuffle):
-    """In a process of its own, since a look behind the end of a mapped file ends it."""
+    """Use a separate process, since access behind the end of a mapped file would end it."""
     run = run_python(CUT, tmp_path / "d", size, shuffle)
     assert (run.returncode, run.stderr) == (0, "")
     assert "got one of 5000" in run.stdout
@@ -74,18 +74,18 @@ def test_an_empty_file_has_no_records(tmp_path, serialize):
     assert ids(str(tmp_path)) == [1]
 
 
-# --- What cannot be read ---
+# --- Unreadable records ---
 
 
 @pytest.fixture
 def flip(ours):
-    """Damages a record: its shard and its number there."""
+    """Return a function that damages a record, by its shard and number."""
 
     def flip(shard, record):
         path = f"{ours}/Split-train/data_tfrecord-{shard:05d}-of-00003"
         with open(path, "r+b") as file:
             data = bytearray(file.read())
-            data[record * len(data) // 10 + 14] ^= 1  # all records are of one size
+            data[record * len(data) // 10 + 14] ^= 1  # all records have one size
             file.seek(0)
             file.write(data)
         return path, record
@@ -96,9 +96,7 @@ def flip(ours):
 @pytest.mark.parametrize(
     ("shuffle", "remainder"), [(True, None), (False, "drop"), ("global", "pad")]
 )
-def test_the_next_record_stands_in_for_one_that_cannot_be_read(
-    ours, flip, our_messages, shuffle, remainder
-):
+def test_the_next_record_replaces_an_unreadable_one(ours, flip, our_messages, shuffle, remainder):
     settings = {"batch_size": 4, "features": ["id"], "shuffle": shuffle, "remainder": remainder}
     whole = list(trainer_utils.iterate(ours, **settings))
     bad = [flip(1, record) for record in (3, 4)]  # ids 10 and 13
@@ -127,7 +125,7 @@ def test_the_next_record_stands_in_for_one_that_cannot_be_read(
 
 
 @pytest.mark.parametrize("harm", ["gone", "cut", "garbage"])
-def test_what_is_left_of_a_shard_is_read(ours, harm):
+def test_the_intact_part_of_a_shard_is_read(ours, harm):
     path = f"{ours}/Split-train/data_tfrecord-00001-of-00003"
     with open(path, "rb") as file:
         data = file.read()
@@ -143,12 +141,12 @@ def test_what_is_left_of_a_shard_is_read(ours, harm):
     assert len(found.unreadable) == 10 - len(kept)
 
 
-def test_the_ledger_knows_all_records_that_a_cut_shard_lacks(ours):
+def test_the_ledger_lists_all_records_of_a_truncated_shard(ours):
     path = f"{ours}/Split-train/data_tfrecord-00001-of-00003"
     settings = {"batch_size": 1, "shuffle": False, "prefetch": 0, "on_corrupt": "skip"}
     found = trainer_utils.iterate(ours, "train", **settings)
     os.truncate(path, os.path.getsize(path) // 2)
-    step = 10 + 6  # of a record that is gone, as are those after it, which were not asked for
+    step = 10 + 6  # of a missing record; those after it are missing too, and were not asked for
     (read,) = found.batch(0, step)["id"].tolist()
     assert read == IDS[2]  # the first of the next shard
     assert sorted(found.unreadable) == [(path, number) for number in range(5, 10)]
@@ -157,7 +155,7 @@ def test_the_ledger_knows_all_records_that_a_cut_shard_lacks(ours):
     assert (named.path, named.number) == (path.replace("00001-of", "00002-of"), 0)
 
 
-def test_nothing_that_can_be_read_is_an_error(ours, flip):
+def test_no_readable_record_at_all_is_an_error(ours, flip):
     for shard in range(3):
         for record in range(10):
             flip(shard, record)

@@ -1,4 +1,4 @@
-"""Datasets in a bucket are read as those on the disk are, little is fetched, all is checked."""
+"""Datasets in a bucket give the same batches as on disk, with few bytes fetched, all checked."""
 
 import collections
 import gzip
@@ -23,7 +23,7 @@ SHARDS, RECORDS = 4, 300  # each; of 4 to 12 kB: three parts a shard
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory) -> Path:
-    """A dataset with indexes on the local disk."""
+    """Write a dataset with indexes to the local disk."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(4000, 12000, SHARDS * RECORDS).tolist()
     rows = ({"id": number, "x": rng.bytes(size)} for number, size in enumerate(sizes))
@@ -37,7 +37,7 @@ def total(dataset) -> int:
 
 @pytest.fixture
 def at(s3_store, monkeypatch):
-    """Leads to a store by the environment."""
+    """Select a store by environment variables."""
 
     def lead(store):
         for name, value in store.environment.items():
@@ -49,7 +49,7 @@ def at(s3_store, monkeypatch):
 
 @pytest.fixture
 def remote(dataset, at, s3_store) -> str:
-    """The same in a bucket."""
+    """Copy the dataset to a bucket."""
     uri = at(s3_store)
     for file in dataset.rglob("*"):
         if file.is_file():
@@ -74,14 +74,14 @@ def taken(folder: Path) -> int:
 
 
 @pytest.mark.parametrize(("shuffle", "most"), [(False, None), (True, 3 << 20), ("global", 3 << 20)])
-def test_batches_are_those_of_the_local_dataset(dataset, remote, tmp_path, shuffle, most):
+def test_batches_equal_those_from_the_local_disk(dataset, remote, tmp_path, shuffle, most):
     settings = {"shuffle": shuffle, "repeat": 2}
     found = ids(remote, cache=cache(tmp_path, most), **settings)
     assert found == ids(dataset, **settings)
     assert taken(tmp_path) <= (most if most else 64 << 20)
 
 
-def test_a_slice_and_a_resumed_epoch_fetch_what_they_read(remote, at, s3_store, tmp_path, total):
+def test_slices_and_resumed_epochs_fetch_only_their_records(remote, at, s3_store, tmp_path, total):
     with faulty(s3_store) as proxy:
         at(proxy)
         for number, settings in enumerate([{"split": "train[40%:50%]"}, {"state": 34}]):
@@ -91,8 +91,8 @@ def test_a_slice_and_a_resumed_epoch_fetch_what_they_read(remote, at, s3_store, 
             assert proxy.counts()["bytes_down"] < 0.1 * total + (3 << 20)
 
 
-def test_the_first_batch_waits_for_no_whole_shard(remote, at, s3_store, tmp_path, total):
-    """At most what is fetched ahead: with room for 4 MiB that is two parts of a MiB."""
+def test_the_first_batch_fetches_no_whole_shard(remote, at, s3_store, tmp_path, total):
+    """Fetch at most the parts read ahead: for 4 MiB of space, two parts of a MiB."""
     with faulty(s3_store, delay=0.05) as proxy:
         at(proxy)
         batches = iter(
@@ -109,10 +109,10 @@ def test_the_first_batch_waits_for_no_whole_shard(remote, at, s3_store, tmp_path
         assert proxy.counts()["bytes_down"] < 4.5 * (1 << 20) < total / 2
 
 
-def test_epochs_with_room_for_all_fetch_it_once(remote, at, s3_store, tmp_path, total):
+def test_epochs_with_enough_space_fetch_the_data_once(remote, at, s3_store, tmp_path, total):
     with faulty(s3_store) as proxy:
         at(proxy)
-        for _ in range(2):  # the second process finds what the first one kept
+        for _ in range(2):  # the second process finds the first one's copies
             found = ids(remote, repeat=3, cache=cache(tmp_path))
             assert set(collections.Counter(found).values()) == {3}
         assert proxy.counts()["bytes_down"] < 1.02 * total
@@ -130,9 +130,7 @@ def test_faults_change_nothing(dataset, remote, at, s3_store, tmp_path):
         assert min(counts["dropped"], counts["busy"], counts["cut"]) > 0
 
 
-def test_damage_in_the_bucket_is_named_and_damage_in_the_cache_is_mended(
-    dataset, remote, tmp_path, s3_store
-):
+def test_damage_in_the_bucket_is_named_and_in_the_cache_fixed(dataset, remote, tmp_path, s3_store):
     want = ids(dataset)
     assert ids(remote, cache=cache(tmp_path)) == want
     for copy in (tmp_path / "shards").glob("*-data_tfrecord-*"):
@@ -158,8 +156,8 @@ def test_damage_in_the_bucket_is_named_and_damage_in_the_cache_is_mended(
         assert [path for path, _ in found.unreadable] == [path]
 
 
-def test_whole_shards_of_others_are_cached_too(dataset, at, s3_store, tmp_path):
-    """Without indexes, as other people's datasets are, and of gzip files."""
+def test_shards_without_indexes_and_gzip_are_cached(dataset, at, s3_store, tmp_path):
+    """Cache third-party datasets without indexes, and gzip files."""
     uri = f"{at(s3_store)}-bare"
     for number, file in enumerate(dataset.glob("Split-train/*")):
         data, name = file.read_bytes(), f"train-{number}.tfrecord"
@@ -172,8 +170,8 @@ def test_whole_shards_of_others_are_cached_too(dataset, at, s3_store, tmp_path):
         assert sorted(ids(uri, cache=cache(tmp_path / str(most), most))) == want
 
 
-def test_local_shards_are_copied_where_that_is_asked_for(dataset, tmp_path):
-    """As from a slow disk: a second process needs them no more."""
+def test_local_shards_are_copied_on_request(dataset, tmp_path):
+    """Simulate a slow disk: a second process no longer needs the shards."""
     folder = tmp_path / "slow"
     shutil.copytree(dataset, folder)
     want = ids(dataset)
@@ -182,8 +180,8 @@ def test_local_shards_are_copied_where_that_is_asked_for(dataset, tmp_path):
     assert taken(tmp_path / "fast") > 0.9 * taken(folder / "Split-train")
 
 
-def test_readers_share_a_cache_and_one_is_killed(dataset, remote, tmp_path):
-    """Two readers; one is killed, and goes on from its step."""
+def test_readers_share_a_cache_while_one_is_killed(dataset, remote, tmp_path):
+    """Run two readers; one is killed, and resumes from its step."""
     code = """
 import sys
 from trainer_utils import CacheOptions, iterate

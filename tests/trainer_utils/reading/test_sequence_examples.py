@@ -1,4 +1,4 @@
-"""`tf.train.SequenceExample` records, against TensorFlow's own parser and what was put in."""
+"""`tf.train.SequenceExample` records, against TensorFlow's parser and the written values."""
 
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def uri(tmp_path_factory) -> str:
 
 
 def padded(steps: list[list[Any]], like: np.ndarray) -> np.ndarray:
-    """Steps as a tensor of that shape and type, filled up with zeros or empty strings."""
+    """Return steps as a tensor of that shape and type, padded with zeros or empty strings."""
     out = np.full(like.shape, b"" if like.dtype == object else 0, like.dtype)
     for index, step in enumerate(steps):
         if out.ndim == 1:
@@ -101,13 +101,13 @@ def test_features_are_found_by_inspection(uri):
         {"pre_batching_callback": lambda tensors: tensors},
     ],
 )
-def test_contexts_and_lists_are_what_was_written(uri, settings):
+def test_contexts_and_lists_equal_the_written_ones(uri, settings):
     dataset = input_fn(uri, **{"batch_size": 4, **settings})
     seen = [n for batch in dataset.as_numpy_iterator() for n in check_rows(batch)]
     assert sorted(seen) == list(range(23))
 
 
-def test_the_batch_is_as_tensorflow_parses_it(uri):
+def test_the_batch_equals_tensorflows(uri):
     (batch,) = input_fn(uri, batch_size=23, features=["id", "frames"], shuffle=False)
     assert batch["frames"].shape == (23, 4, 3)
     spec = {"frames": tf.io.FixedLenSequenceFeature((3,), tf.float32, allow_missing=True)}
@@ -134,7 +134,7 @@ def test_ragged_lists_are_ragged_tensors(uri):
             steps = ROWS[n]["lists"]
             assert batch["tokens"][place].numpy().tolist() == [v for (v,) in steps["tokens"]]
             assert batch["frames"][place].numpy().tolist() == steps["frames"]
-            spans = batch["spans"][place].numpy()  # of which each step is padded
+            spans = batch["spans"][place].numpy()  # each step is padded
             np.testing.assert_array_equal(spans, padded(steps["spans"], spans))
 
 
@@ -145,7 +145,7 @@ def test_one_name_for_two_features_is_refused(tmp_path):
         input_fn(uri)
 
 
-def test_who_decodes_whole_examples_refuses_lists():
+def test_decoding_whole_examples_refuses_lists():
     with pytest.raises(DatasetError, match=r"got a tf\.train\.SequenceExample.*input_fn"):
         decode_example(serialized(ROWS[9]))
     assert decode_example(serialized(ROWS[9]), {"id"}) == {"id": [9]}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from components.common.entry import Blob, BlobReader
-from components.common.layout_inputs import LayoutInputs
+from components.common.layout_inputs import FileTable, LayoutInputs
 from components.common.rejects import RejectedInputError, reject_errors
 from trainer_utils import storage
 from trainer_utils.storage import (
@@ -190,7 +190,7 @@ def test_unreadable_folder_is_listed_itself(base, monkeypatch, error):
     assert folder.problem[0] == (
         "VANISHED" if isinstance(error, FileNotFoundError) else "UNREADABLE"
     )
-    inputs = LayoutInputs(base=str(base), root="", files={f.path: f for f in (folder, file)})
+    inputs = LayoutInputs(base=str(base), root="", files=FileTable.of((folder, file)))
     with pytest.raises(RejectedInputError, match=folder.problem[0]):
         inputs.resolve("a/1.jpg", folder="")
     with pytest.raises(RejectedInputError, match="FILE_NOT_FOUND"):

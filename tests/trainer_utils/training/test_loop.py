@@ -1,4 +1,4 @@
-"""`fit` beside Keras's own, in processes of their own.
+"""`fit` against Keras's own, in separate processes.
 
 TensorFlow fixes cluster and Keras at its start. This file is also the program that they run.
 """
@@ -39,7 +39,7 @@ def rows(start: int, stop: int) -> list[dict[str, list[Any]]]:
 
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory, write_dataset) -> str:
-    """53 examples to train, 21 to evaluate."""
+    """Write 53 examples to train and 21 to evaluate."""
     splits = {"train": [rows(0, 30), rows(30, 53)], "eval": [rows(100, 121)]}
     return write_dataset(tmp_path_factory.mktemp("vectors"), splits, FEATURES)
 
@@ -48,11 +48,11 @@ def vectors(tmp_path_factory, write_dataset) -> str:
 
 
 def make_model(strategy: tf.distribute.Strategy, *, is_built: bool = True, **settings: Any) -> Any:
-    """A small model with weighted and plain metrics; on one worker with a moving average too."""
+    """Make a small model with weighted and plain metrics, and a moving average on one worker."""
     keras = tf.keras
     keras.utils.set_random_seed(3)
     with strategy.scope():
-        # Its moments are of the rows of one replica, others than those of a whole batch.
+        # Its moments come from the rows of one replica, and differ from a whole batch's.
         norm = [] if "NO_NORM" in os.environ else [keras.layers.BatchNormalization()]
         layers = [keras.layers.Dense(8, activation="relu"), *norm, keras.layers.Dense(3)]
         if "dropout" in settings:
@@ -72,7 +72,7 @@ READ: dict[str, Any] = {"features": "x", "label": "label", "batch_size": 8, "see
 
 
 def compare(uri: str) -> dict[str, Any]:
-    """Keras's own fit and ours on one worker, for each way to read and compile."""
+    """Compare Keras's own fit and ours on one worker, for each way to read and compile."""
     is_tf_keras = tf.keras.Model.__module__.startswith("tf_keras")
     default = tf.distribute.get_strategy()
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -83,7 +83,7 @@ def compare(uri: str) -> dict[str, Any]:
         "weights, dropout, unbuilt": (
             default,
             {"labels": {"sample_weight": "weight"}},
-            # tf-keras draws other masks with each time that it traces a step.
+            # tf-keras draws other masks each time that it traces a step.
             {"dropout": 0.0 if is_tf_keras else 0.3, "is_built": False},
             {},
         ),
@@ -125,7 +125,7 @@ def compare(uri: str) -> dict[str, Any]:
 
 
 def train_here(uri: str, folder: str, kill_at: str = "") -> dict[str, Any]:
-    """Trains with a backup, as one worker or as TF_CONFIG says; killed at a step where asked to."""
+    """Train with a backup, as one worker or as in TF_CONFIG; kill itself at a step if asked to."""
     is_cluster = "TF_CONFIG" in os.environ
     strategy = (
         tf.distribute.MultiWorkerMirroredStrategy() if is_cluster else tf.distribute.get_strategy()
@@ -165,7 +165,7 @@ def train_here(uri: str, folder: str, kill_at: str = "") -> dict[str, Any]:
 
 
 def assert_ledger_is_exact(uri: str, folder: Path) -> None:
-    """Each step's records are those that an input of its own reads then."""
+    """Assert that each step's records equal those read by a separate input."""
     values = [row["x"] for row in (*rows(0, 30), *rows(30, 53))]
     run = RunLedger(str(folder))
     read = trainer_utils.input_fn(uri, "train", repeat=EPOCHS, **READ)
@@ -181,7 +181,7 @@ def assert_ledger_is_exact(uri: str, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keras", sorted(KERAS))
-def test_losses_logs_and_weights_are_those_of_model_fit_to_the_last_bit(vectors, tmp_path, keras):
+def test_losses_logs_and_weights_equal_those_from_model_fit(vectors, tmp_path, keras):
     (report,) = run_all(__file__, tmp_path, [KERAS[keras]], "compare", vectors)
     assert report.pop("keras") == ("keras" if keras == "keras" else "tf_keras")
     assert len(report) == 5
@@ -193,8 +193,8 @@ def test_losses_logs_and_weights_are_those_of_model_fit_to_the_last_bit(vectors,
 
 
 @pytest.mark.slow
-def test_a_run_killed_twice_ends_with_the_losses_of_an_undisturbed_one(vectors, tmp_path):
-    """At steps 8 and 20; saved are every second step of each run, and every epoch of 7."""
+def test_a_run_killed_twice_ends_with_the_same_losses(vectors, tmp_path):
+    """Kill it at steps 8 and 20; every second step of each run and every epoch of 7 are saved."""
     whole = ("train", vectors, str(tmp_path / "undisturbed"))
     (undisturbed,) = run_all(__file__, tmp_path, [{}], *whole)
     assert undisturbed["steps"] == 7 * EPOCHS
@@ -212,8 +212,8 @@ def test_a_run_killed_twice_ends_with_the_losses_of_an_undisturbed_one(vectors, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("keras", "then"), [("keras", 2), ("tf_keras", 1)])
-def test_two_workers_have_the_losses_of_one_also_after_a_kill(vectors, tmp_path, keras, then):
-    """Those that go on are as many, or one alone."""
+def test_two_workers_have_the_losses_of_one_even_after_a_kill(vectors, tmp_path, keras, then):
+    """Resume with two workers, or with one."""
     settings = {**KERAS[keras], "NO_NORM": "1"}
     alone, together = tmp_path / "alone", tmp_path / "together"
     alone.mkdir(), together.mkdir()
@@ -239,7 +239,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("eager", [False, True])
-def test_a_replica_that_has_padding_alone_counts_nowhere(eager):
+def test_a_replica_with_only_padding_counts_nowhere(eager):
     keras = tf.keras
     layers = [keras.layers.Conv2D(n, 3, strides=2) for n in (16, 32)]
     pooled = [keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(2)]

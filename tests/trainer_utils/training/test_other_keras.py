@@ -157,7 +157,7 @@ def _subclass(package: Any) -> Any:
     class Model(package.Model):
         def __init__(self) -> None:
             super().__init__()
-            self.dense = package.layers.Dense(2)  # whose bias both name alike, and not its kernel
+            self.dense = package.layers.Dense(2)  # only its bias has the same name in both
 
         def call(self, x: Any) -> Any:
             return self.dense(x)

@@ -13,4 +13,4 @@ IMAGES = {
     "dot": CHINA[:1, :1],
     "line": CHINA[200:201, :40],
 }
-"""By name, `(height, width, channels) uint8`."""
+"""Images by name, `(height, width, channels) uint8`."""

@@ -1,4 +1,4 @@
-"""What `augment=` takes, and what it refuses."""
+"""Valid and invalid values of `augment=`."""
 
 import pytest
 
@@ -10,7 +10,7 @@ CROP = "random_resized_crop"
 
 
 def colour(image, rng):
-    """A function with the name of an operation."""
+    """Do nothing, under the name of an operation."""
     return image
 
 
@@ -33,9 +33,7 @@ def colour(image, rng):
         ),
     ],
 )
-def test_a_chain_is_read_in_the_order_in_which_it_is_carried_out(
-    chain, crops, flips, pixels, mixing
-):
+def test_a_chain_keeps_its_order(chain, crops, flips, pixels, mixing):
     expected = Augmentation(
         crops,
         flips,
@@ -47,7 +45,7 @@ def test_a_chain_is_read_in_the_order_in_which_it_is_carried_out(
 
 NO_CHAINS = [
     "colur",
-    ("colour", 0.4),  # of which the number is an operation by itself
+    ("colour", 0.4),  # its number is itself no operation
     [("colour", 1.5)],
     [("colour", "much")],
     [("rotation", float("nan"))],
@@ -67,7 +65,7 @@ NO_CHAINS = [
 ]
 
 
-def test_what_is_no_chain_is_refused():
+def test_invalid_chains_are_refused():
     for chain in NO_CHAINS:
         with refusing("augment"):
             InputOptions(augment=chain, image_size=(8, 8), label="label")
@@ -81,6 +79,6 @@ def test_what_is_no_chain_is_refused():
         ({"augment": "mixup", "label": "y", "batch_size": None}, "batch_size"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(settings, setting):
+def test_contradicting_settings_are_refused(settings, setting):
     with refusing(setting):
         InputOptions(**settings)

@@ -31,7 +31,7 @@ def mix(chain, pixels=PIXELS, labels=LABELS):
 
 
 def shares(labels: np.ndarray) -> np.ndarray:
-    """How much each row is its own; the rest is its partner's."""
+    """Return the weight of each row; the rest is its partner's."""
     rows = np.arange(len(labels))
     own = labels[rows, rows]
     expected = np.zeros_like(labels)
@@ -70,7 +70,7 @@ def test_cutmix_takes_a_box_of_the_other_image():
     assert 0.3 < own.mean() < 0.8
 
 
-def test_of_both_each_row_takes_one():
+def test_with_both_each_row_gets_one_operation():
     own_pixels = np.broadcast_to(np.arange(0, 2 * ROWS, 2).reshape(-1, 1, 1, 1), (ROWS, 16, 20, 3))
     images, labels = mix([("mixup", 1.0), ("cutmix", 1.0)], own_pixels.astype(np.float32))
     own = shares(labels)
@@ -81,14 +81,14 @@ def test_of_both_each_row_takes_one():
     np.testing.assert_allclose(means, expected, atol=1e-3)
 
 
-def test_a_last_row_without_a_partner_stays_as_it_is():
+def test_a_last_row_without_a_partner_is_unchanged():
     images, labels = mix(["mixup"], PIXELS[:5], LABELS[:5])
     np.testing.assert_array_equal(images[4], PIXELS[4])
     np.testing.assert_array_equal(labels[4], LABELS[4])
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.2, 100.0])
-def test_weights_are_of_the_beta_distribution(alpha):
+def test_weights_follow_the_beta_distribution(alpha):
     keys = np.arange(2000, dtype=np.uint64)
     labels = np.arange(2000) % 2.0
     batch = {"image": np.zeros((2000, 1, 1, 1), np.uint8), "label": labels.astype(np.float32)}
@@ -101,7 +101,7 @@ def test_weights_are_of_the_beta_distribution(alpha):
         assert np.mean(own < level) == pytest.approx(expected, abs=0.05)
 
 
-def test_a_pair_comes_out_the_same_in_any_batch():
+def test_a_pair_is_the_same_in_any_batch():
     whole, labels = mix(["mixup", "cutmix"])
     rows = {"image": PIXELS[6:10], "label": LABELS[6:10]}
     part = mix_batch(["mixup", "cutmix"], rows, KEYS[6:10])

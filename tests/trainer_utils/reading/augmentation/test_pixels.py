@@ -1,4 +1,4 @@
-"""Chains on single images: Pillow's, scipy's and numpy's results, and each record's own."""
+"""Chains on single images, against Pillow, scipy and numpy; each record has its own draws."""
 
 import colorsys
 import itertools
@@ -29,7 +29,7 @@ def change(chain: Any, pixels: np.ndarray, key: int = 1, **settings: Any) -> np.
 
 
 def uniforms(key: int, count: int) -> list[float]:
-    """The numbers of a key."""
+    """Return the random numbers of a key."""
     return np.random.Generator(np.random.Philox(key=key)).random(count).tolist()
 
 
@@ -39,7 +39,7 @@ def by_pillow(pixels: np.ndarray, change: Callable[[Any], Any]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_colours_are_those_of_pillows_enhancers(name):
+def test_colours_equal_pillows_enhancers(name):
     pixels = IMAGES[name]
     for key in range(10):
         factors = [0.2 + 1.6 * uniform for uniform in uniforms(key, 3)]
@@ -54,7 +54,7 @@ def test_colours_are_those_of_pillows_enhancers(name):
         )
 
 
-def test_hues_are_moved_as_colorsys_moves_them():
+def test_hues_shift_like_colorsys():
     pixels = PHOTO[::9, ::9]
     for key in range(5):
         turns = -0.5 + uniforms(key, 4)[3]
@@ -68,13 +68,13 @@ def test_hues_are_moved_as_colorsys_moves_them():
     np.testing.assert_array_equal(change([("colour", 0, 0.5)], grey), grey)
 
 
-def test_grey_is_pillows():
+def test_grey_equals_pillows():
     for pixels in IMAGES.values():
         expected = by_pillow(pixels, lambda image: image.convert("L").convert(image.mode))
         np.testing.assert_array_equal(change([("grey", 1)], pixels), expected)
 
 
-def test_blur_is_scipys_gaussian():
+def test_blur_equals_scipys_gaussian():
     for pixels, key in itertools.product(IMAGES.values(), range(5)):
         sigma = 0.1 + (2.0 - 0.1) * uniforms(key, 2)[1]
         expected = gaussian_filter(
@@ -96,19 +96,19 @@ def test_a_square_is_cut_out_and_nothing_else():
 
 
 def inner(move: Callable[[Any, Any], Any]) -> np.ndarray:
-    """Which pixels of the result come from the inside: those that stay white, shrunk by three."""
+    """Return the pixels of the result that come from inside: white ones, shrunk by three."""
     white = np.zeros_like(PHOTO)
     white[3:-3, 3:-3] = 255
     return np.asarray(move(Image.fromarray(white), Image.Resampling.NEAREST)) == 255
 
 
 def check_moved(chain: Any, key: int, pillows: Callable[[Any, Any], Any]) -> None:
-    """As Pillow moves them, where nothing comes from outside."""
+    """Assert that pixels move like Pillow's, where none come from outside."""
     inside = inner(pillows)
     assert inside.mean() > 0.4
     expected = np.asarray(pillows(Image.fromarray(PHOTO), Image.Resampling.BILINEAR))
     off = np.abs(change(chain, PHOTO, key).astype(int) - expected)[inside]
-    assert off.mean() <= 1  # OpenCV takes places to 1/32 of a pixel
+    assert off.mean() <= 1  # OpenCV rounds positions to 1/32 of a pixel
     assert off.max() <= 8
     labels = PHOTO[..., :1] // 64
     moved = change(chain, labels, key, label_map=True)
@@ -117,7 +117,7 @@ def check_moved(chain: Any, key: int, pillows: Callable[[Any, Any], Any]) -> Non
     assert (moved[..., 0] != expected)[inside[..., 0]].mean() < 0.03  # at ties
 
 
-def test_rotation_is_pillows():
+def test_rotation_equals_pillows():
     for key in range(6):
         degrees = 180 * (2 * uniforms(key, 1)[0] - 1)
         check_moved([("rotation", 180)], key, lambda image, how, d=degrees: image.rotate(d, how))
@@ -140,7 +140,7 @@ PILLOWS: dict[str, Callable[[Any], Any]] = {
 
 
 def key_of(name: str, *, is_negative: bool = True) -> int:
-    """One by which that operation is chosen, and that way."""
+    """Return a key that draws that operation with that sign."""
     for key in range(10_000):
         chosen, way = uniforms(key, 2)
         if RANDAUGMENT[int(chosen * 14)] == name and (way < 0.5) == is_negative:
@@ -149,7 +149,7 @@ def key_of(name: str, *, is_negative: bool = True) -> int:
 
 
 @pytest.mark.parametrize("operation", RANDAUGMENT)
-def test_an_operation_is_pillows_at_the_strength_of_the_magnitude(operation):
+def test_operations_equal_pillows_at_their_magnitude(operation):
     chain, labels = [("randaugment", 1, 5)], PHOTO[..., :1] // 64
     key = key_of(operation)
     if operation in PILLOWS:
@@ -177,7 +177,7 @@ def test_an_operation_is_pillows_at_the_strength_of_the_magnitude(operation):
     assert (other != change(chain, PHOTO, key)).any() == has_signs
 
 
-def test_magnitudes_of_the_paper_from_0_to_30_have_a_meaning():
+def test_magnitudes_from_0_to_30_are_valid():
     for operation, is_negative in itertools.product(RANDAUGMENT, (False, True)):
         key = key_of(operation, is_negative=is_negative)
         dull = IMAGES["dull"]
@@ -199,7 +199,7 @@ def test_magnitudes_of_the_paper_from_0_to_30_have_a_meaning():
         (["randaugment"], 1),
     ],
 )
-def test_an_image_is_changed_by_its_key_alone(chain, channels):
+def test_changes_depend_only_on_the_key(chain, channels):
     keys = KEYS[: len(PARTS)].tolist()
     pixels = PARTS[..., :channels]
     changed = [change(chain, one, key) for one, key in zip(pixels, keys, strict=True)]
@@ -211,7 +211,7 @@ def test_an_image_is_changed_by_its_key_alone(chain, channels):
     assert np.mean([not np.array_equal(one, other) for one, other in pairs]) > 0.1
 
 
-def test_shares_and_strengths_are_those_asked_for():
+def test_shares_and_strengths_follow_the_settings():
     pixels = np.ascontiguousarray(PHOTO[:8, :8])
 
     def share(chain: Any) -> float:
@@ -226,7 +226,7 @@ def test_shares_and_strengths_are_those_asked_for():
     assert max(values) in range(145, 151)
 
 
-def test_what_moves_nothing_leaves_label_maps_as_they_are():
+def test_operations_that_move_nothing_keep_label_maps():
     labels = PARTS[0][..., :1] // 64
     for operation in (("colour", 1, 0.5), "blur", ("grey", 1), ("cutout", 0.5)):
         for key in KEYS[:4].tolist():
