@@ -1,4 +1,4 @@
-"""What many tests share: small real photos, and datasets as Datum and as we write them."""
+"""Shared fixtures: small real photos, and datasets written by Datum and by us."""
 
 import collections
 import csv
@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, settings
 from tests.object_stores import Store, azure_server, gcs_server, s3_server
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before any test imports TensorFlow
-os.environ.setdefault("TFX_SHARDS_RETRY_SECONDS", "0")  # tests of faults that stay cost no minutes
+os.environ.setdefault("TFX_SHARDS_RETRY_SECONDS", "0")  # do not retry permanent faults for minutes
 
-# A busy machine is no failure; and the same examples each time, so that a run can be repeated.
+# No deadline, because the machine may be busy; the same examples each time, for reproducibility.
 settings.register_profile(
     "timeless", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
@@ -34,12 +34,12 @@ _LISTS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """A name for a test of some settings or bytes, the same in each process that collects it.
+    """Return an id for parameters such as settings or bytes, equal in each collecting process.
 
-    What is compressed or archived may have the second in it at which it was.
+    Compressed files and archives may contain their time of creation, so bytes cannot be the id.
     """
     if isinstance(val, bytes) and len(val) > 8:
-        return argname  # pytest numbers those that are alike
+        return argname  # pytest adds numbers to equal ids
     if not isinstance(val, Mapping):
         return None
     plain = (str, int, float, bool, type(None))
@@ -50,9 +50,9 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the long part, unless `-m` asks for it as `make test-faults` does.
+    """Deselect the long part, unless `-m` selects it as in `make test-faults`.
 
-    Files of slow tests come first, so that at the end no process waits long for another.
+    Files with slow tests come first, so that at the end no process waits long for another.
     """
     slow = collections.Counter(
         item.path for item in items if any(map(item.get_closest_marker, ("e2e", "slow")))
@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Says in one line what was skipped and why."""
+    """Print in one line which tests were skipped and why."""
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = collections.Counter(
         str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
@@ -80,13 +80,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Modules and tests stay to the end: searching for garbage need not go through them again."""
+    """Exclude modules and tests, which live until the end, from garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("dist", "no") != "no":  # the process that hands out tests to others
+    if config.getoption("dist", "no") != "no":  # the controller process of xdist
         config.pluginmanager.register(EndWhenSilent(), "end-when-silent")
 
 
@@ -94,18 +94,18 @@ _PACKAGES = ("components", "pipelines", "trainer_utils")
 
 
 def pytest_runtest_setup() -> None:
-    """Undoes what libraries and earlier tests did to logging: levels, and loggers switched off."""
+    """Reset logging after libraries and earlier tests: levels, disabled loggers and filters."""
     logging.disable(logging.NOTSET)
     logging.root.setLevel(logging.WARNING)
     for name, logger in logging.root.manager.loggerDict.items():
         if name.split(".")[0] in (*_PACKAGES, "absl") and isinstance(logger, logging.Logger):
             logger.disabled, logger.propagate = False, True
             logger.setLevel(logging.NOTSET)
-            logger.filters.clear()  # the command line's own, where a test ran it here
+            logger.filters.clear()  # the command line adds a filter if a test runs it here
 
 
 class EndWhenSilent:
-    """Ends a run of which nothing is heard: xdist may wait for a killed worker without end."""
+    """A plugin that ends a silent run, because xdist may wait forever for a killed worker."""
 
     SECONDS = 900
 
@@ -127,7 +127,7 @@ class EndWhenSilent:
 
 @pytest.fixture
 def our_messages(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """What this project logged in the test so far; libraries may log beside it at any time."""
+    """Return a function that returns the messages this project has logged during the test."""
     root = Path(__file__).parents[1]
     ours = tuple(f"{root / package}{os.sep}" for package in _PACKAGES)
     return lambda: [r.getMessage() for r in caplog.records if r.pathname.startswith(ours)]
@@ -135,7 +135,7 @@ def our_messages(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 @pytest.fixture(scope="session")
 def photos() -> list[np.ndarray]:
-    """30 different crops of scikit-learn's two photos, each `(40, 48, 3) uint8`."""
+    """Return 30 different crops of scikit-learn's two photos, each `(40, 48, 3) uint8`."""
     from sklearn.datasets import load_sample_images
 
     images = load_sample_images().images
@@ -145,7 +145,7 @@ def photos() -> list[np.ndarray]:
 
 @pytest.fixture(scope="session")
 def serialize() -> Callable[..., bytes]:
-    """Makes a `tf.train.Example` of lists; an empty one stands as TFX writes a missing value."""
+    """Return a function that serializes lists as a `tf.train.Example`, empty ones as in TFX."""
     import tensorflow as tf
 
     def serialize(**features: list[Any]) -> bytes:
@@ -161,7 +161,7 @@ def serialize() -> Callable[..., bytes]:
 
 @pytest.fixture(scope="session")
 def write_dataset(serialize) -> Callable[..., str]:
-    """Writes a dataset of ours: `{split: [shard, …]}`, each shard a list of examples."""
+    """Return a function that writes a dataset of `{split: [shard, …]}`, shards of examples."""
     from trainer_utils import format as ours
     from trainer_utils.format.manifest import FileDigest
 
@@ -211,7 +211,7 @@ def write_dataset(serialize) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def in_memory() -> Callable[..., str]:
-    """Copies a folder to fsspec's file system in memory, which stands for `gs://` and `s3://`."""
+    """Return a function that copies a folder to fsspec's memory file system, as a mock bucket."""
     import fsspec
 
     def copy(folder: Path, name: str) -> str:
@@ -226,7 +226,7 @@ def in_memory() -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def s3_store(tmp_path_factory) -> Iterator[Store]:
-    """An S3 server with a bucket."""
+    """Start an S3 server with a bucket."""
     pytest.importorskip("obstore")
     with s3_server(tmp_path_factory.mktemp("s3")) as store:
         yield store
@@ -234,7 +234,7 @@ def s3_store(tmp_path_factory) -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def gs_store(tmp_path_factory) -> Iterator[Store]:
-    """A server of Google Cloud Storage with a bucket."""
+    """Start a server of Google Cloud Storage with a bucket."""
     pytest.importorskip("obstore")
     with gcs_server(tmp_path_factory.mktemp("gs")) as store:
         yield store
@@ -242,7 +242,7 @@ def gs_store(tmp_path_factory) -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def az_store(tmp_path_factory) -> Iterator[Store]:
-    """A server of Azure's blobs with a container."""
+    """Start a server of Azure Blob Storage with a container."""
     pytest.importorskip("obstore")
     with azure_server(tmp_path_factory.mktemp("az")) as store:
         yield store
@@ -250,8 +250,8 @@ def az_store(tmp_path_factory) -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def export_with_datum(tmp_path_factory) -> Callable[..., str]:
-    """Lets Datum export `{split: [row, …]}`, each row `image` pixels and other values."""
-    pytest.importorskip("datum")  # which `make test-trainer` does not install
+    """Return a function: Datum exports `{split: [row, …]}`, rows of `image` pixels and values."""
+    pytest.importorskip("datum")  # `make test-trainer` does not install it
     from datum.configs import TFRWriteConfigs
     from datum.export import export_to_tfrecord
     from PIL import Image
@@ -288,7 +288,7 @@ def export_with_datum(tmp_path_factory) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def datum_photos(photos, export_with_datum) -> str:
-    """23 photos to train and 7 to validate, as Datum wrote them."""
+    """Return a dataset written by Datum, with 23 photos for training and 7 for validation."""
     rows = [
         {"image": photo, "id": number, "label": number % 3, "weight": number / 4}
         for number, photo in enumerate(photos)

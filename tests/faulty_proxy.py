@@ -1,10 +1,10 @@
-"""A proxy between a client and an object store that is slow, drops requests and cuts bodies.
+"""A proxy in front of an object store that delays and drops requests and truncates bodies.
 
     python -m tests.faulty_proxy 127.0.0.1:7070 --delay 0.02 --drop 0.01 --cut 0.01
 
-It prints its port, hands HTTP/1.1 on as it is, and counts. `GET /-/counts` answers with the counts
-as JSON, `GET /-/set?drop=0.5` changes a setting, and `GET /-/reset` zeroes the counts. Which
-requests fail follows from `--seed` and the order in which they come.
+It prints its port, forwards HTTP/1.1 unchanged, and counts requests. `GET /-/counts` returns the
+counts as JSON, `GET /-/set?drop=0.5` changes a setting, and `GET /-/reset` zeroes the counts. The
+failing requests depend on `--seed` and the order of requests.
 """
 
 import argparse
@@ -23,12 +23,16 @@ _THROTTLED = (
 
 
 class Proxy:
-    """The settings are attributes: seconds, and shares of requests.
+    """A proxy with its settings as attributes.
 
-    delay: before each answer. drop: closed without an answer. busy: answered with 503. cut: closed
-    in the middle of the body. stall: seconds in mid-body, of the share `cut`, instead of closing.
-    posts: whether faults hit POST requests alone, as those that begin and end an upload. most: of
-    faults; then there are none any more.
+    Args:
+        delay: seconds before each response.
+        drop: the share of requests closed without a response.
+        busy: the share of requests answered with status 503.
+        cut: the share of requests closed in the middle of the body.
+        stall: seconds to stall in the middle of the body, for the share `cut`, instead of closing.
+        posts: whether only POST requests fail, which begin and end an upload.
+        most: the maximum number of faults; later requests succeed.
     """
 
     def __init__(self, host: str, port: int, **settings: float) -> None:
@@ -38,7 +42,7 @@ class Proxy:
         vars(self).update(settings)
         self.random = random.Random(int(self.seed))
         self.counts: collections.Counter[str] = collections.Counter()
-        self.under_way = 0  # requests that wait for their delay
+        self.under_way = 0  # number of requests waiting for their delay
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         upstream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -64,8 +68,8 @@ class Proxy:
                 if self.delay:
                     await asyncio.sleep(self.delay)
                 self.under_way -= 1
-                # The store is done before a request is lost: versitygw answers that an upload is
-                # complete while the same request, sent before, is still at it.
+                # Wait for the store before dropping the request: versitygw reports that an upload
+                # is complete while the same request, sent earlier, is still in progress.
                 answer = await _head(upstream[0])
                 if not answer:
                     return
@@ -100,7 +104,7 @@ class Proxy:
                     stream.transport.abort() if stream is writer else stream.close()
 
     def _fate(self, method: bytes) -> float:
-        """From 0 to 1: below the sum of the shares of faults, one of these."""
+        """Draw a number from 0 to 1; one below the sum of the shares of faults causes a fault."""
         fate = self.random.random()
         faults = sum(self.counts[name] for name in ("dropped", "busy", "cut"))
         is_hit = faults < self.most and (method == b"POST" or not self.posts)

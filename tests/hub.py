@@ -1,4 +1,4 @@
-"""A hub of datasets on this machine that answers what `huggingface_hub` asks for `hf://`.
+"""A local hub of datasets that answers the requests of `huggingface_hub` for `hf://`.
 
     with hub("team/photos", {"train/a.bin": b"..."}) as endpoint:
         subprocess.run(command, env={**os.environ, "HF_ENDPOINT": endpoint})
@@ -18,7 +18,11 @@ from typing import Any
 
 @contextlib.contextmanager
 def hub(repository: str, files: Mapping[str, bytes]) -> Iterator[str]:
-    """Serves the files of one dataset; `files` may change meanwhile.
+    """Serve the files of one dataset.
+
+    Args:
+        repository: the name of the dataset.
+        files: the content by path; the mapping may change while the server runs.
 
     Yields:
         The endpoint, for `HF_ENDPOINT`.
@@ -73,7 +77,7 @@ def hub(repository: str, files: Mapping[str, bytes]) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *arguments: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
@@ -87,7 +91,7 @@ def hub(repository: str, files: Mapping[str, bytes]) -> Iterator[str]:
 
 
 def _tree(files: Mapping[str, bytes], folder: str, *, is_deep: bool) -> list[dict[str, Any]]:
-    """The entries below a folder, as the hub lists them."""
+    """Return the entries of a folder in the hub's format."""
     prefix = f"{folder}/" if folder else ""
     found: dict[str, dict[str, Any]] = {}
     for path, data in files.items():
@@ -102,7 +106,7 @@ def _tree(files: Mapping[str, bytes], folder: str, *, is_deep: bool) -> list[dic
 
 
 def _is_true(values: list[str] | None) -> bool:
-    """As `huggingface_hub` writes it: `True` in older releases, `true` in newer ones."""
+    """Parse a boolean of `huggingface_hub`: `True` in older releases, `true` in newer ones."""
     return values is not None and values[0].lower() == "true"
 
 

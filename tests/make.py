@@ -1,4 +1,4 @@
-"""What tests are made of: photos, sounds, trees of files, and what lies in a folder.
+"""Build test data: photos, audio clips, tables, archives, folders of files, datasets.
 
 write_files(tmp_path / "in", {"cat/1.jpg": jpeg(1), "cat/2.wav": wav(2)})
 """
@@ -30,9 +30,9 @@ def _sample() -> Image.Image:
 
 
 def encode(image: Image.Image, kind: str, **options: object) -> bytes:
-    """An image as a file."""
+    """Return an image as the bytes of a file."""
     stream = io.BytesIO()
-    image.copy().save(stream, kind, **options)  # a copy, since saving leaves traces
+    image.copy().save(stream, kind, **options)  # a copy, because saving modifies the image
     return stream.getvalue()
 
 
@@ -43,7 +43,7 @@ def photo(
     size: tuple[int, int] = (32, 24),
     **options: object,
 ) -> bytes:
-    """An encoded cut of a real photo of `(width, height)`; another number gives another cut."""
+    """Return an encoded crop of a real photo, of `(width, height)`; `number` selects the crop."""
     x, y = number % 600, number // 600
     return encode(_sample().crop((x, y, x + size[0], y + size[1])).convert(mode), kind, **options)
 
@@ -61,7 +61,7 @@ def wav(
     channels: int = 1,
     subtype: str = "PCM_16",
 ) -> bytes:
-    """A sound, of 16 bits where nothing else is said; another number gives another pitch."""
+    """Return an audio file, of 16 bits by default; `number` selects the pitch."""
     import soundfile
 
     stream = io.BytesIO()
@@ -72,7 +72,7 @@ def wav(
 
 
 def table(rows: Sequence[Mapping[str, Any]], kind: str, **options: Any) -> bytes:
-    """Rows as `csv`, `jsonl` or `parquet`, whose writer takes the options."""
+    """Return rows as `csv`, `jsonl` or `parquet`; the writer takes the options."""
     if kind == "jsonl":
         return "".join(json.dumps(row) + "\n" for row in rows).encode()
     if kind == "parquet":
@@ -90,7 +90,7 @@ def table(rows: Sequence[Mapping[str, Any]], kind: str, **options: Any) -> bytes
 
 
 def archive(files: Mapping[str, bytes | str], *, mode: Any = "w", **options: Any) -> bytes:
-    """A tar with files by their names."""
+    """Return a tar archive of files by name."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode=mode, **options) as tar:
         for name, content in files.items():
@@ -102,7 +102,7 @@ def archive(files: Mapping[str, bytes | str], *, mode: Any = "w", **options: Any
 
 
 def write_files(base: Path, files: Mapping[str, bytes | str]) -> Path:
-    """A folder with files by their paths; texts as UTF-8, their line ends as they are."""
+    """Write files by path into a folder; strings as UTF-8, with unchanged line ends."""
     base.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (base / name).parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def write_files(base: Path, files: Mapping[str, bytes | str]) -> Path:
 
 
 def frame_records(records: Sequence[bytes]) -> bytes:
-    """The TFRecord file of some records."""
+    """Return the bytes of a TFRecord file with these records."""
     from trainer_utils.format.tfrecord import frame_parts
 
     framed = ((record, frame_parts([record])) for record in records)
@@ -119,7 +119,7 @@ def frame_records(records: Sequence[bytes]) -> bytes:
 
 
 def write_anywhere(path: str, data: bytes) -> None:
-    """A file by path or url, and the folder it is in."""
+    """Write a file by path or URL, and create its folder."""
     from trainer_utils import storage
 
     storage.make_folder(os.path.dirname(path))
@@ -128,7 +128,7 @@ def write_anywhere(path: str, data: bytes) -> None:
 
 
 def write_records(path: str | Path, records: Sequence[bytes], compression: str = "") -> bytes:
-    """A file of records by TensorFlow's own writer, and the folder it is in; returns its bytes."""
+    """Write a TFRecord file with TensorFlow's writer, create its folder, and return the bytes."""
     import tensorflow as tf
 
     Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def write_records(path: str | Path, records: Sequence[bytes], compression: str =
 
 
 def write_rows(uri: Path | str, rows: Iterable[Mapping[str, Any]], **settings: Any) -> str:
-    """A dataset of rows to train; the settings are those of `DatasetWriter`."""
+    """Write rows to the split train of a dataset, with settings of `DatasetWriter`."""
     from trainer_utils import DatasetWriter
 
     with DatasetWriter(str(uri), **settings) as writer:
@@ -150,7 +150,7 @@ def write_rows(uri: Path | str, rows: Iterable[Mapping[str, Any]], **settings: A
 
 @contextlib.contextmanager
 def refusing(setting: str) -> Iterator[None]:
-    """A block that ends with the error of a setting."""
+    """Check that a block raises the ConfigError of a setting."""
     import pytest
 
     from trainer_utils import ConfigError
@@ -161,7 +161,7 @@ def refusing(setting: str) -> Iterator[None]:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    """The bytes of every file below a folder."""
+    """Return the bytes of every file under a folder, by relative path."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -172,7 +172,7 @@ def everything(folder: Path) -> dict[str, bytes]:
 def run_python(
     code: str, *arguments: object, cwd: Path = REPOSITORY, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """What a program prints and how it ends; `more` is added to its environment."""
+    """Run a Python program and return its output and status; `more` extends its environment."""
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         cwd=cwd,

@@ -1,12 +1,12 @@
-"""Object stores on this machine, for tests and benchmarks: real servers, and a proxy before them.
+"""Object stores on this machine, for tests and benchmarks: real servers, and a faulty proxy.
 
     with s3_server(folder) as store, faulty(store, delay=0.02, drop=0.01) as proxy:
         os.environ.update(proxy.environment)
         storage.list_files("s3://data/photos")
 
-S3 is versitygw, built by `make stores` where there is Go; else moto's server. gs:// is
-fake-gcs-server, which has no other like it: without Go those tests are skipped, and say so. Of az://
-it is Azurite, where npm has installed it.
+S3 is versitygw, built by `make stores` if Go is installed, else the server of moto. gs:// is
+fake-gcs-server, which has no alternative: without Go its tests are skipped with a message. az:// is
+Azurite, if npm has installed it.
 """
 
 import base64
@@ -30,10 +30,10 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 BUCKET = "data"
-OTHER_BUCKET = "other"  # of the S3 server
+OTHER_BUCKET = "other"  # the second bucket of the S3 server
 _BUILT = Path(os.environ.get("TFX_SHARDS_STORES", REPOSITORY / ".stores"))
 _KEY, _SECRET = "tests", "tests-of-stores"
-# Of every Azurite, as its documentation says.
+# The default account of Azurite, from its documentation.
 _AZURITE_ACCOUNT = "devstoreaccount1"
 _AZURITE_KEY = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -45,11 +45,11 @@ class Store:
     """A running server.
 
     Args:
-        base: the url of its one bucket.
+        base: the URL of its bucket.
         address: `host:port`.
-        variable: of the environment, that says where it is.
-        others: what else the environment must say.
-        control: of a proxy before it: where its counts are.
+        variable: the environment variable for the address.
+        others: further environment variables to set.
+        control: the address for the counts and settings of a proxy.
     """
 
     base: str
@@ -60,21 +60,21 @@ class Store:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What leads clients to it."""
+        """The environment variables for clients of the server."""
         return {**self.others, self.variable: f"http://{self.address}"}
 
     def counts(self, *, reset: bool = False) -> dict[str, int]:
-        """What the proxy has counted so far."""
+        """Return the counts of the proxy so far."""
         return self.ask("reset" if reset else "counts")
 
     def ask(self, what: str) -> Any:
-        """The answer of the proxy, such as to `set?drop=0.5`."""
+        """Send a control request to the proxy, such as `set?drop=0.5`, and return the response."""
         with urllib.request.urlopen(f"http://{self.control}/-/{what}") as answer:
             return json.load(answer)
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens at."""
+    """Return a free port of this machine."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -82,7 +82,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def s3_server(folder: Path) -> Iterator[Store]:
-    """An S3 server with two empty buckets, whose objects lie in `folder`."""
+    """Start an S3 server with two empty buckets; objects are stored in `folder`."""
     address = f"127.0.0.1:{free_port()}"
     others = {
         "AWS_ACCESS_KEY_ID": _KEY,
@@ -112,7 +112,7 @@ def s3_server(folder: Path) -> Iterator[Store]:
 
 @contextlib.contextmanager
 def gcs_server(folder: Path) -> Iterator[Store]:
-    """A server of Google Cloud Storage with an empty bucket, which lies in memory."""
+    """Start a server of Google Cloud Storage with an empty bucket in memory."""
     binary = _BUILT / "fake-gcs-server"
     if not binary.is_file():
         pytest.skip("fake-gcs-server is not built: make stores, which needs Go")
@@ -130,7 +130,7 @@ def gcs_server(folder: Path) -> Iterator[Store]:
 
 @contextlib.contextmanager
 def azure_server(folder: Path) -> Iterator[Store]:
-    """Microsoft's emulator of Azure's blobs with an empty container, which lies in memory."""
+    """Start Microsoft's emulator of Azure Blob Storage with an empty container in memory."""
     built = _BUILT / "node_modules" / ".bin" / "azurite-blob"
     binary = str(built) if built.exists() else shutil.which("azurite-blob")
     if binary is None:
@@ -145,7 +145,10 @@ def azure_server(folder: Path) -> Iterator[Store]:
 
 
 def _make_container(address: str) -> None:
-    """Source: https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key."""
+    """Create the container.
+
+    Source: https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key.
+    """
     headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
     named = "".join(f"{name}:{value}\n" for name, value in headers.items())
     place = f"/{_AZURITE_ACCOUNT}/{_AZURITE_ACCOUNT}/{BUCKET}\nrestype:container"
@@ -158,7 +161,7 @@ def _make_container(address: str) -> None:
 
 @contextlib.contextmanager
 def faulty(store: Store, **settings: float) -> Iterator[Store]:
-    """A proxy before a store; the settings are those of `tests.faulty_proxy.Proxy`."""
+    """Start a proxy in front of a store, with settings of `tests.faulty_proxy.Proxy`."""
     command = [sys.executable, "-m", "tests.faulty_proxy", store.address]
     command += [f"--{name}={value}" for name, value in settings.items()]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:

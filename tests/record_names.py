@@ -1,4 +1,4 @@
-"""What the index of a dataset says of its records, against the records as TensorFlow reads them."""
+"""Compare the index of a dataset with its records as read by TensorFlow."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ from trainer_utils.format.naming import index_file
 
 
 def masked_crc(payload: bytes) -> int:
-    """The CRC of a record as its frame has it."""
+    """Return the masked CRC of a record, as stored in its frame."""
     crc = google_crc32c.value(payload)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def name_of(record: bytes) -> bytes | None:
-    """What a record is called."""
+    """Return the name of a record, or None."""
     features = tf.train.Example.FromString(record).features.feature
     for name in ("record_id", "filename", "id"):
         if name in features and features[name].bytes_list.value:
@@ -25,7 +25,7 @@ def name_of(record: bytes) -> bytes | None:
 
 
 def check_record_names(uri: Path) -> int:
-    """Compares the indices of all shards; returns how many of their records have a name."""
+    """Check the indices of all shards; return the number of records with a name."""
     manifest = Manifest.from_json((uri / "manifest.json").read_text(), path=str(uri))
     named = 0
     for shard in manifest.shards:

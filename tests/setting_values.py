@@ -1,4 +1,4 @@
-"""A value other than the default for each setting, and the words of a command line for it."""
+"""A value other than the default for each setting, and the flags of the command line for it."""
 
 FLAGS = {
     "layout": ("--layout csv", "csv"),

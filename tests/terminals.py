@@ -1,4 +1,4 @@
-"""Processes on a terminal, a real one by `pty`."""
+"""Processes on a real terminal, created by `pty`."""
 
 import os
 import pty
@@ -6,7 +6,7 @@ import subprocess
 
 
 def on_a_terminal(*command: str) -> tuple[int, str]:
-    """The exit status of a process whose stdout and stderr are a terminal, and what it printed."""
+    """Run a process with a terminal as stdout and stderr; return its exit status and output."""
     leader, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "60", "PYTHON_COLORS": "0"}
     environment.pop("NO_COLOR", None)
@@ -18,7 +18,7 @@ def on_a_terminal(*command: str) -> tuple[int, str]:
         try:
             while block := os.read(leader, 1 << 16):
                 printed += block
-        except OSError:  # how Linux ends a terminal that nobody has open any more
+        except OSError:  # raised on Linux once no process has the terminal open
             pass
     os.close(leader)
     return process.returncode, printed.decode()

@@ -1,4 +1,4 @@
-"""A dataset has the same bytes with and without TFX, on either of its stacks, in each release."""
+"""Datasets have the same bytes with and without TFX, on both of its stacks, in each release."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,6 @@ pytestmark = pytest.mark.slow
 GOLDEN = Path(__file__).parent / "golden/digests.json"
 
 
-def test_every_file_has_the_bytes_it_had(tmp_path):
-    """Where a change of the format is meant, `make golden` writes the digests anew."""
+def test_bytes_of_every_file_are_unchanged(tmp_path):
+    """Compare digests; after an intended change of the format, `make golden` rewrites them."""
     assert digests_of(make_datasets(tmp_path)) == json.loads(GOLDEN.read_text())

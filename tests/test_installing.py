@@ -1,4 +1,4 @@
-"""What an environment is made of: the choice of a stack, pip's settings for uv, the locks."""
+"""The setup of an environment: the choice of a stack, pip's settings for uv, the locks."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 LOCKS = ("requirements-tfx.lock", "requirements-tfx116.lock")
-# Answers what scripts/choose_stack asks a Python.
+# Answers the queries of scripts/choose_stack to a Python.
 PYTHON = """#!/bin/sh
 case $2 in
   *executable*) echo "$0" ;;
@@ -29,7 +29,7 @@ def write_command(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def choose(tmp_path):
-    """Runs the choice on a machine of that glibc, with these Pythons and perhaps uv."""
+    """Return a function that chooses a stack for a glibc version and the installed programs."""
 
     def run(glibc: str, *commands: str, machine: str = "x86_64", **environment: str):
         folder = tmp_path / "bin"
@@ -57,18 +57,18 @@ def choose(tmp_path):
 @pytest.mark.parametrize(
     ("glibc", "commands", "stack", "stack_chosen", "python"),
     [
-        # the newest Python where glibc is new; else the one that TFX 1.16 has
+        # the newest Python with a new glibc; otherwise the Python of TFX 1.16
         ("2.41", ["python3.10", "python3.12"], "", "tfx", "python3.12"),
         ("2.37", ["python3.10", "python3.12"], "", "tfx116", "python3.10"),
         ("2.4", ["python3.10"], "", "tfx116", "python3.10"),
-        # STACK decides
+        # STACK takes precedence
         ("2.41", ["python3.10", "python3.12"], "tfx116", "tfx116", "python3.10"),
         ("2.41", ["python3.10"], "tfx", "tfx", "python3.10"),
-        # uv brings a Python where there is none
+        # uv installs a Python if there is no suitable one
         ("2.41", ["uv", "python3.9"], "", "tfx", "uv:3.13"),
     ],
 )
-def test_the_stack_follows_glibc_and_what_is_asked_for(
+def test_stack_depends_on_glibc_and_the_request(
     choose, glibc, commands, stack, stack_chosen, python
 ):
     finished = choose(glibc, *commands, STACK=stack)
@@ -87,7 +87,7 @@ def test_the_stack_follows_glibc_and_what_is_asked_for(
         ("2.41", ["python3.10"], {"STACK": "tfx121"}, "tfx116"),
     ],
 )
-def test_what_cannot_be_had_is_said_in_one_line(choose, glibc, commands, environment, said):
+def test_unavailable_stack_is_reported_in_one_line(choose, glibc, commands, environment, said):
     finished = choose(glibc, *commands, **environment)
     assert finished.returncode == 1
     (line,) = finished.stderr.splitlines()
@@ -121,7 +121,7 @@ def test_uv_gets_the_settings_of_pip(tmp_path):
 
 
 @pytest.mark.parametrize(("lock", "tfx"), list(zip(LOCKS, ("1.21.0", "1.16.0"), strict=True)))
-def test_every_package_of_a_lock_has_its_hash_and_no_host_is_named(lock, tfx):
+def test_locks_have_hashes_and_no_hosts(lock, tfx):
     text = (REPOSITORY / lock).read_text()
     pins = re.findall(r"^[a-z][\w.-]*(?:\[[\w,-]+\])?==[^\n]+ \\\n\s+--hash=", text, re.MULTILINE)
     assert len(pins) == len(re.findall(r"^[a-z]", text, re.MULTILINE)) > 200

@@ -167,7 +167,14 @@ def run_in_threads(work: Callable[[int], None], count: int) -> None:
 def run_ahead(
     work: Callable[[Any], _Result], items: Iterable[Any], *, threads: int, most: int
 ) -> Iterator[_Result]:
-    """Map `work` over items in order, in threads, with up to `most` items done ahead."""
+    """Map `work` over items in order, in threads.
+
+    Args:
+        work: the function to call.
+        items: its arguments, taken as needed.
+        threads: the number of threads.
+        most: the maximum number of items done ahead of the consumer.
+    """
     is_exiting = sys.is_finalizing  # a generator dropped at exit has no modules left
     waiting: collections.deque[Future[_Result]] = collections.deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="tfx-shards-batches")

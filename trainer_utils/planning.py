@@ -196,6 +196,14 @@ def open_input(
 ) -> tuple[list[Source], InputOptions]:
     """Open the datasets to read, or the parts of a recipe with its weights.
 
+    Args:
+        artifact_uri: the dataset, as in `input_fn`, or a recipe or its file.
+        split: the split or slices to read, as in `input_fn`; None with a recipe.
+        options: the settings of the input.
+
+    Returns:
+        The splits to read, and the options with the recipe's weights.
+
     Raises:
         ConfigError: a split or weights were passed next to a recipe, or a part is several datasets.
         DatasetError: as in `input_fn`.

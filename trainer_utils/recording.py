@@ -256,6 +256,11 @@ def read_losses(
 ) -> Mapping[int, Mapping[int, Losses]]:
     """Read the losses of steps `[start, stop)`: by step and worker, one per row.
 
+    Args:
+        folder: the folder that the run wrote to.
+        start: the first step, counted over the whole run, from 0.
+        stop: the step after the last one.
+
     Raises:
         DatasetError: there are no losses, or a file is damaged.
     """

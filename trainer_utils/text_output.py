@@ -36,7 +36,13 @@ def human_bytes(number: float) -> str:
 
 
 def quantity(number: int, noun: str, nouns: str = "") -> str:
-    """Format a count with its noun, `1 shard` or `1,200 shards`; `nouns` is an irregular plural."""
+    """Format a count with its noun, such as `1 shard` or `1,200 shards`.
+
+    Args:
+        number: the count.
+        noun: the singular.
+        nouns: the plural, if it is irregular.
+    """
     return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
 
 

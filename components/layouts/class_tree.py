@@ -9,6 +9,7 @@ one folder, and is skipped.
 
 import collections
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -42,6 +43,11 @@ _PAIRED = frozenset(
     """.split()  # noqa: SIM905
 )
 _NUMBER = re.compile(r"\d+")
+_UNLABELLED = frozenset(("unsup", "unsupervised", "unlabeled", "unlabelled"))
+# Folders that divide a dataset without naming classes: by folds, by date, or into parts.
+_FOLD = re.compile(r"(.*[^a-z])?k?folds?[ _.-]?\d+", re.IGNORECASE)
+_DATE = re.compile(r"(19|20)\d\d([-_.]?)(0[1-9]|1[0-2])\2([0-2]\d|3[01])")
+_PART = re.compile(r"(.*[^a-z])?(part|batch|chunk|shard)[ _.-]?\d+", re.IGNORECASE)
 _SAME = 0.9  # if two folders share this fraction of the smaller one's names, their files are pairs
 _LEAST_NUMBERED = 3  # with fewer files, equal numbers in two folders mean nothing
 
@@ -131,7 +137,7 @@ def read_tree(
     # The only folder in a split is a class if other splits have a class of this name. So a first
     # visit collects the classes.
     roles: dict[Parts, Role] = {}
-    _visit(root, (), named, roles, base, known=frozenset())
+    _visit(root, (), named, roles, base, known=None)
     labels: dict[str | None, set[str]] = collections.defaultdict(set)
     for role in roles.values():
         if role.label is not None:
@@ -149,9 +155,12 @@ def _visit(
     roles: dict[Parts, Role],
     base: str,
     *,
-    known: frozenset[str],
+    known: frozenset[str] | None,
 ) -> None:
-    """Add the roles of all folders below a node that may still contain splits or wrappers."""
+    """Add the roles of all folders below a node that may still contain splits or wrappers.
+
+    `known` are the classes that a first visit found, or None for that visit.
+    """
     names = [*node.children]
     words = {name: split_of_name(name) for name in names}
     named = [name for name in names if words[name] is not None]
@@ -161,7 +170,8 @@ def _visit(
         if own is not None and split is not None and own != split:
             raise _refuse_two_splits(base, (*above, name), split, own)
         # A folder with nothing but files is a class, unless it is named after a split.
-        if own is not None or not (child.has_files or (split is not None and name in known)):
+        is_class = child.has_files or (split is not None and name in (known or ()))
+        if own is not None or not is_class:
             _visit(child, (*above, name), own or split, roles, base, known=known)
             return
     elif named and split is None:
@@ -179,9 +189,61 @@ def _visit(
         raise _refuse_two_splits(base, (*above, name), str(split), str(words[name]))
     if node.has_files:
         roles[above] = Role(split, None)
+    elif _divide_the_data(node, above, split, base):
+        if known is not None and split is None:
+            logging.warning(
+                "the folders %s are read as parts of one dataset, not as classes. If they are "
+                "classes: %s",
+                *(_shown(sorted(names)), how_to_set(layout="folder")),
+            )
+        for name in names:
+            _visit(node.children[name], (*above, name), split, roles, base, known=known)
+        return
+    has_inner_splits = split is None and all(map(_has_splits_alone, node.children.values()))
     for name, child in node.children.items():
         for parts in child.folders((*above, name)):
-            roles[parts] = Role(split, name)
+            inner = split_of_name(parts[len(above) + 1]) if has_inner_splits else split
+            roles[parts] = Role(inner, name)
+
+
+def _divide_the_data(node: _Node, above: Parts, split: str | None, base: str) -> bool:
+    """Return whether the folders below a node are dates or parts of one dataset, and no classes.
+
+    Raises:
+        InputError: they are folds, and no folder above says which of them are for training.
+    """
+    names = sorted(node.children)
+    if len(names) < 2:
+        return False
+    if all(map(_FOLD.fullmatch, names)):
+        if split is None:
+            places = [join(base, "/".join((*above, name))) for name in names]
+            train, test = (join(base, "/".join((*above, one))) for one in ("train", "eval"))
+            commands = (
+                shlex.join(["mv", places[0], test]),
+                shlex.join(["mkdir", train]),
+                shlex.join(["mv", *places[1:], train]),
+            )
+            raise InputError(
+                f"input_base {base!r}: expected folders that are splits or classes, got the folds "
+                f"{_shown(names)}. To hold out the first: {' && '.join(commands)}. {OBEY}",
+                path=base,
+            )
+        return True
+    are_parts = all(map(_PART.fullmatch, names)) and not any(
+        child.has_files for child in node.children.values()
+    )
+    return are_parts or all(map(_DATE.fullmatch, names))
+
+
+def _has_splits_alone(node: _Node) -> bool:
+    """Return whether a folder has nothing but folders of files that are named after splits."""
+    return (
+        bool(node.children)
+        and not node.has_files
+        and all(split_of_name(name) for name in node.children)
+        and not any(child.children for child in node.children.values())
+    )
 
 
 def _check_one_folder_per_split(
@@ -190,7 +252,7 @@ def _check_one_folder_per_split(
     """Raise an InputError if folders of a split have different kinds of files, such as masks."""
     for name in names:
         same = [one for one in names if one != name and words[one] == words[name]]
-        if same and _is_kind_of_files(name) and words_of(name) != words_of(same[0]):
+        if same and is_kind_of_files(name) and words_of(name) != words_of(same[0]):
             folder = "/".join((*above, name))
             raise InputError(
                 f"input_base {base!r}: expected one kind of files in each split, got {name!r} next "
@@ -251,7 +313,7 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
             f"input_base {base!r}: expected {expected}, got {got}. {more}{OBEY}", path=base
         )
 
-    kinds = [name for name in classes if _is_kind_of_files(name)]
+    kinds = [name for name in classes if is_kind_of_files(name)]
     if kinds:
         others = _shown(classes, kinds)
         raise refuse(
@@ -261,6 +323,12 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
             f"{join(base, _folder_of(roles, kinds[0]))!r}. "
             f"{_how_to_leave_out(roles, kinds) if others else ''}"
             "`tfx-shards layouts` draws the layouts that read annotations. ",
+        )
+    if missing := [name for name in classes if not _UNLABELLED.isdisjoint(words_of(name))]:
+        raise refuse(
+            "folders named after classes",
+            f"{_shown(missing)}, whose files have none",
+            _how_to_leave_out(roles, missing),
         )
     if len(classes) == 1 and named is None:
         raise refuse(
@@ -287,7 +355,7 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
                 )
 
 
-def _is_kind_of_files(name: str) -> bool:
+def is_kind_of_files(name: str) -> bool:
     """Return whether all words of a name, apart from splits, mean a kind of files."""
     words = [word for word in words_of(name) if canonical_split(word) is None]
     whole = re.sub(r"[\W\d_]+", "", name.lower())
@@ -335,7 +403,8 @@ def _same_folders(roles: Mapping[Parts, Role]) -> tuple[str, str, list[str]] | N
     for parts, role in roles.items():
         if role.label is not None:
             place = parts.index(role.label)
-            inner[role.label].update(parts[place + 1 : place + 2])
+            if role.split is None or role.split in map(split_of_name, parts[:place]):
+                inner[role.label].update(parts[place + 1 : place + 2])
     # A single folder in a class, such as `images`, is a wrapper.
     several = {label: names for label, names in inner.items() if len(names) > 1}
     owners: dict[str, str] = {}

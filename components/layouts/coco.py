@@ -188,7 +188,7 @@ def _folders(inputs: LayoutInputs, path: str) -> list[str]:
     for task in (_INSTANCES, *_OTHER_TASKS):
         stem = stem.removeprefix(task)
     names = [stem]
-    if (split := _split(path)) is not None:  # folders called after it in any spelling
+    if (split := _split(path)) is not None:  # folders with the name of the split in any spelling
         tops = {parts[0] for parts in inputs.folders}
         tops |= {parts[1] for parts in inputs.folders if len(parts) > 1 and parts[0] == "images"}
         names += sorted(name for name in tops if canonical_split(name) == split)

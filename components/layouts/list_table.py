@@ -169,6 +169,8 @@ def typed_values(
 def kind_of_list(inputs: LayoutInputs, path: str, *, known: frozenset[str]) -> str | None:
     """Return the format of a list by its suffix, or None if it is not a list.
 
+    A text file is a CSV too if the settings name both its columns and its delimiter.
+
     Args:
         inputs: the inputs that the list is one of.
         path: the path of the file.
@@ -177,6 +179,8 @@ def kind_of_list(inputs: LayoutInputs, path: str, *, known: frozenset[str]) -> s
     kind = kind_of_table(path)
     if kind is not None or not path.lower().endswith(".txt"):
         return kind
+    if inputs.column_names and inputs.delimiter:
+        return "csv"
     cache = inputs.cache.setdefault("kinds of texts", {})
     if path not in cache:
         cache[path] = _kind_of_text(inputs, path, known)

@@ -40,9 +40,9 @@ from components.tables.delimited import check_agreement
 from components.tables.hub import check_class_names
 from components.tables.kinds import check_columns
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
-from trainer_utils.format import InputError, canonical_split
+from trainer_utils.format import InputError
 from trainer_utils.format.media_formats import EXTENSIONS
-from trainer_utils.format.split_words import split_of_path
+from trainer_utils.format.split_words import split_of_name, split_of_path
 
 WORDS = {"image": "image", "audio": "sound"}
 _ENDINGS = tuple(SUFFIXES)
@@ -157,7 +157,7 @@ def _split_of_name(inputs: LayoutInputs, path: str) -> str | None:
         parts = inputs.parts_of(path)
         if len(parts) == 2:  # a list in the folder of a split
             return split_of_path(parts[0])
-    return canonical_split(_word_of(inputs, path))
+    return split_of_name(_word_of(inputs, path))
 
 
 def _likeness_to_list(inputs: LayoutInputs, path: str) -> tuple[bool, int]:
@@ -489,8 +489,19 @@ def _files_by_stem(
 
 
 def _check_coverage(inputs: LayoutInputs, path: str, column: str, count: int) -> None:
-    """Raise an InputError if a column that may be the list of files names few of them."""
-    total = sum(1 for _ in inputs.paths_below_root(endings=EXTENSIONS[inputs.media]))
+    """Raise an InputError if a column that may be the list of files names few of them.
+
+    Of a list that is named after a split, files in folders of other splits do not count.
+    """
+    folders = collections.Counter(
+        parts[:-1] for parts, _ in inputs.paths_below_root(endings=EXTENSIONS[inputs.media])
+    )
+    own = _split_of_name(inputs, path)
+    total = sum(
+        number
+        for folder, number in folders.items()
+        if own is None or {own, None}.issuperset(map(split_of_name, folder))
+    )
     if 2 * count < total:
         word = WORDS[inputs.media]
         raise InputError(

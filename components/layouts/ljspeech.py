@@ -9,21 +9,24 @@ Source: README of LJSpeech 1.1 (keithito.com/LJ-Speech-Dataset).
 import dataclasses
 import posixpath
 
+from components.common.advice import how_to_set
 from components.common.entry import InputTable, with_excluded
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.layouts import lists
 from components.layouts.file_kinds import kind_of_name
 from components.layouts.refusals import refuse_layout
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.storage import problem_of
+from trainer_utils.format import InputError
+from trainer_utils.storage import display_path, problem_of
 
 _ENDINGS = (".csv", ".txt")
 _NAMES = ("audio", "text", "normalized_text")
 _LINE_BYTES = 16 << 10
 
 
-def _list(inputs: LayoutInputs) -> tuple[str, tuple[str, ...]] | None:
-    """Return the list of ids and transcripts, and its column names; None if there is no list."""
+def _lists(inputs: LayoutInputs) -> dict[str, tuple[str, ...]]:
+    """Return the lists of ids and transcripts, each with its column names."""
+    found = {}
     folders = {folder for folder in inputs.folders if len(folder) == 1}
     for parts, path in inputs.paths_below_root(endings=_ENDINGS):
         if len(parts) > 1 or parts[0].startswith(".") or inputs.files[path].problem is not None:
@@ -38,8 +41,8 @@ def _list(inputs: LayoutInputs) -> tuple[str, tuple[str, ...]] | None:
             posixpath.join(inputs.root, *folder, name) for folder in folders for name in names
         ]
         if any(place in inputs.files for place in places):
-            return path, _NAMES[: len(fields)]
-    return None
+            found[path] = _NAMES[: len(fields)]
+    return found
 
 
 def _first_line(inputs: LayoutInputs, path: str) -> str:
@@ -56,16 +59,29 @@ def detect(inputs: LayoutInputs) -> Detection:
     """Look for a list with `|` whose first id is the name of a file in a folder next to it."""
     if inputs.root in inputs.files or not any(len(folder) == 1 for folder in inputs.folders):
         return Detection.miss("no folder of clips")
-    if (found := _list(inputs)) is None:
+    if not (found := _lists(inputs)):
         return Detection.miss("no list of ids and transcripts with | at the top")
-    return Detection.match(found[0])
+    return Detection.match(", ".join(sorted(map(display_path, found))))
 
 
 def read(inputs: LayoutInputs) -> InputTable:
-    """Read the list. Its ids are file names without suffix."""
-    if (found := _list(inputs)) is None:
+    """Read the lists. Their ids are file names without suffix.
+
+    Raises:
+        InputError: there is no list, two have different columns, or two are not named after splits.
+    """
+    if not (found := _lists(inputs)):
         refuse_layout(inputs, "ljspeech", "metadata.csv of id|transcript next to wavs/")
-    path, names = found
+    names = min(found.values(), key=len)
+    if len({*found.values()}) > 1:
+        shown = ", ".join(f"{display_path(path)!r} {len(n)}" for path, n in sorted(found.items()))
+        others = [path for path in sorted(found) if found[path] != names]
+        raise InputError.at(
+            inputs.base,
+            expected="lists with equally many columns",
+            got=shown,
+            advice=f"Leave some out: {how_to_set(ignore=others)}",
+        )
     columns = {**inputs.columns}
     if not inputs.column_names:
         columns = {name: "string" for name in names} | {"audio": "audio"} | columns
@@ -78,7 +94,7 @@ def read(inputs: LayoutInputs) -> InputTable:
         columns=columns,
         find_files="stem" if inputs.find_files == "path" else inputs.find_files,
     )
-    good, excluded = select_readable(inputs, [path], "a list")
+    good, excluded = select_readable(inputs, sorted(found), "a list")
     return with_excluded(lists.read(own, good), excluded)
 
 
@@ -91,11 +107,11 @@ register(
 metadata.csv: LJ001-0001|Printing, in the only sense|Printing, in the only sense
 wavs/LJ001-0001.wav""",
         features="text, normalized_text",
-        splits="none: a hash, or group_by",
+        splits="lists named after splits, or a hash, or group_by",
         refused="rows of more or fewer fields than the first",
         detect=detect,
         read=read,
         takes_columns=True,
-        known=("README*", "*.txt", "*.csv"),
+        known=("README*",),
     )
 )

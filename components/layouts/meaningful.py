@@ -23,7 +23,7 @@ from components.layouts.file_kinds import kind_of_bytes
 from components.layouts.registry import Layout
 from trainer_utils.format import InputError
 from trainer_utils.format.media_formats import EXTENSIONS, is_other_image, packing_of
-from trainer_utils.storage import display_path, problem_of
+from trainer_utils.storage import display_path, is_remote, problem_of
 from trainer_utils.storage.file_system import encode_path
 
 # Image and audio formats that are not supported: such files are rejected one by one.
@@ -35,7 +35,7 @@ _OTHER_MEDIA = {
     ),
     "audio": (".m4a", ".aac", ".wma", ".aif", ".aiff", ".amr", ".ape", ".au", ".caf", ".mka"),
 }
-_DATA_ENDINGS = (
+DATA_ENDINGS = (
     *(".csv", ".tsv", ".tab", ".txt", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow"),
     *(".feather", ".xml", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".names", ".data", ".md"),
     *(".pdf", ".doc", ".docx", ".xls", ".xlsx", ".html", ".htm", ".mat", ".npy", ".npz", ".h5"),
@@ -46,6 +46,7 @@ _DATA_ENDINGS = (
 _MOST_SNIFFED = 64  # maximum number of files with an unknown suffix to open
 _HEAD_BYTES = 64 << 10
 _MOST_SHOWN = 5
+_FEW = 3  # files that are named one by one in advice
 _LAYOUTS = {": COCO": "coco", ": Pascal VOC": "voc"}
 _LIST_ENDINGS = (".csv", ".tsv", ".jsonl")
 _NOUNS = {"image": "images", "audio": "audio files", "text": "texts"}
@@ -63,7 +64,7 @@ def refuse_foreign_files(inputs: LayoutInputs) -> None:
     if inputs.label_list is not None:
         files = files.select(~np.asarray(pc.equal(files.paths, encode_path(inputs.label_list))))
     others = _without_endings(files, _endings(inputs.media))
-    foreign = (*_DATA_ENDINGS, *_endings(*EXTENSIONS.keys() - {inputs.media}))
+    foreign = (*DATA_ENDINGS, *_endings(*EXTENSIONS.keys() - {inputs.media}))
     data, unknown = _readable(others.ending(foreign)), _readable(_without_endings(others, foreign))
     found = [*data]
     for path in itertools.islice(unknown, _MOST_SNIFFED):
@@ -71,7 +72,9 @@ def refuse_foreign_files(inputs: LayoutInputs) -> None:
         if head and kind_of_bytes(head) != inputs.media and not is_other_image(head):
             found.append(path)
     if found:
-        raise _refused(inputs, found, f"nothing but {_NOUNS[inputs.media]}", are_all=True)
+        raise _refused(
+            inputs, found, f"nothing but {_NOUNS[inputs.media]}", patterns=_patterns_of(found)
+        )
 
 
 def refuse_unread_files(inputs: LayoutInputs, layout: Layout, table: InputTable) -> None:
@@ -85,7 +88,7 @@ def refuse_unread_files(inputs: LayoutInputs, layout: Layout, table: InputTable)
     if inputs.media == "text" or inputs.root in inputs.files:
         return
     files = inputs.files.below(inputs.root)
-    others = _readable(_without_endings(files, _endings(*EXTENSIONS)))
+    candidates = others = _readable(_without_endings(files, _endings(*EXTENSIONS)))
     if not others:
         return
     for name in table.rows.column_names:
@@ -105,21 +108,59 @@ def refuse_unread_files(inputs: LayoutInputs, layout: Layout, table: InputTable)
         if len(found) > _MOST_SNIFFED:
             break
     if found:
-        raise _refused(inputs, found, f"files that layout {layout.name!r} reads", are_all=False)
+        unread = {*others} - known
+        used = [path for path in candidates if path not in unread]
+        expected = f"files that layout {layout.name!r} reads"
+        raise _refused(inputs, found, expected, patterns=_patterns_within(inputs, found, used))
+
+
+def _patterns_within(inputs: LayoutInputs, found: Sequence[str], read: Sequence[str]) -> list[str]:
+    """Return patterns that match the files found: many of one folder and ending by one pattern.
+
+    A pattern that would leave out a file that is read, too, is given as the names.
+    """
+    by_pattern: dict[str, list[str]] = {}
+    for path in found:
+        *folder, name = inputs.parts_of(path)
+        ending = posixpath.splitext(name)[1]
+        pattern = "/".join((*folder, f"*{ending}")) if ending else "/".join((*folder, name))
+        by_pattern.setdefault(pattern, []).append("/".join((*folder, name)))
+    names = ["/".join(inputs.parts_of(path)) for path in read]
+    patterns = []
+    for pattern, paths in by_pattern.items():
+        anywhere = pattern if "/" in pattern else f"*{pattern}"
+        is_general = len(paths) > _FEW and not fnmatch.filter(names, anywhere)
+        patterns += [pattern] if is_general else paths
+    return patterns
 
 
 def _refused(
-    inputs: LayoutInputs, found: Sequence[str], expected: str, *, are_all: bool
+    inputs: LayoutInputs, found: Sequence[str], expected: str, *, patterns: Sequence[str]
 ) -> InputError:
     shown = [f"{display_path(path)!r} ({guess(inputs, path)})" for path in found[:_MOST_SHOWN]]
     more = f" and {len(found) - len(shown)} more" if len(found) > len(shown) else ""
-    patterns = _patterns_of(found) if are_all else [*found[:_MOST_SHOWN]]
+    ways = (way(inputs, found) for way in (_how_to_unpack, _readers, _how_to_read_list))
     return InputError(
         f"input_base {inputs.base!r}: expected {expected}, got {', '.join(shown)}{more}. "
-        f"{_readers(inputs, found)}{_how_to_read_list(inputs, found)}"
+        f"{''.join(ways)}"
         f"To leave them out: {how_to_set(ignore=patterns)}.",
         path=inputs.base,
     )
+
+
+def _how_to_unpack(inputs: LayoutInputs, found: Sequence[str]) -> str:
+    """Return a sentence with the commands that unpack the ZIP archives of a local folder."""
+    archives = [path for path in found if path.lower().endswith(".zip")]
+    if not archives or is_remote(inputs.base):
+        return ""
+    commands = []
+    for path in archives[:_MOST_SHOWN]:
+        whole = f"{inputs.base.rstrip('/')}/{display_path(path)}"
+        unzip = shlex.join(["unzip", whole, "-d", whole[: -len(".zip")]])
+        commands.append(f"{unzip} && {shlex.join(['rm', whole])}")
+    more = ", and likewise the others" if len(archives) > len(commands) else ""
+    noun = "them" if len(archives) > 1 else "it"
+    return f"To read the files in {noun}: {'; '.join(commands)}{more}. "
 
 
 def _how_to_read_list(inputs: LayoutInputs, found: Sequence[str]) -> str:

@@ -13,10 +13,13 @@ Source: tensorflow.org/datasets/catalog/speech_commands, README.md of version 0.
 
 import re
 
+from components.common.advice import how_to_set
 from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput, InputTable
 from components.common.layout_inputs import LayoutInputs
+from components.layouts.class_tree import is_kind_of_files
 from components.layouts.file_kinds import kind_of_name
 from components.layouts.junk import is_clutter
+from components.layouts.meaningful import DATA_ENDINGS
 from components.layouts.refusals import refuse_layout
 from components.layouts.registry import Detection, Layout, register
 from trainer_utils.format import InputError
@@ -85,15 +88,28 @@ def read(inputs: LayoutInputs) -> InputTable:
                 raise InputError.at(path, expected=rule, got=got)
     rest = None if "train" in lists.values() else "train"
     entries = []
+    classes = set[str]()
     for parts, file in inputs.below_root():
         if file.path in lists:
             continue
         own = inputs.split or split_of.get(file.path, rest)
         left = _left_out(parts, file.problem, own)
+        if left is None or left[0] == "NO_LABEL":
+            if file.path.lower().endswith(DATA_ENDINGS):
+                continue  # it means something: it is no bad image, and ends the run
+            classes.update(parts[:-1][:1])
         if left is not None:
             excluded.append(ExcludedInput(file.path, own if left[0] else None, *left))
         else:
             entries.append(Entry(file.path, own, (Blob(file.path, file.size),), (parts[0],)))
+    kinds = sorted(filter(is_kind_of_files, classes))
+    if kinds and inputs.layout == "auto":
+        raise InputError.at(
+            inputs.base,
+            expected=f"class folders next to {', '.join(sorted(map(display_path, lists)))}",
+            got=", ".join(map(repr, map(display_path, kinds))),
+            advice=f"If these are classes: {how_to_set(layout='split_lists')}",
+        )
     columns = (Column("label", "label"),)
     return InputTable.of(entries, excluded, columns, (BlobColumn(inputs.media, inputs.media),))
 
@@ -119,7 +135,7 @@ register(
     Layout(
         name="split_lists",
         kinds=("audio", "image"),
-        rank=40,
+        rank=47,
         tree="""\
 validation_list.txt: yes/0a.wav
 testing_list.txt: no/1b.wav
@@ -131,6 +147,6 @@ _background_noise_/pink_noise.wav""",
         refused="a file in two lists",
         detect=detect,
         read=read,
-        known=("*.txt", "*.lst", "README*", "LICENSE*", "_*_/*"),
+        known=("README*", "LICENSE*", "_*_/*"),
     )
 )

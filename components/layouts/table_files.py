@@ -1,8 +1,8 @@
 """Find the splits of the tables in a folder, and the columns that come from their paths.
 
-Tables may be at the top, in folders that all of them share (`data/train-00000.parquet` in a clone
-of the Hub), or in folders named after splits. They may also be in Hive partitions: each folder
-`key=value` becomes a column (`year=2024/part-0.csv`).
+Tables may be at the top, in folders named after splits, or in folders that all tables share. An
+example is `data/train-00000.parquet` in a clone of the Hub. They may also be in Hive partitions:
+each folder `key=value` becomes a column (`year=2024/part-0.csv`).
 
 Source: `pyarrow.dataset.HivePartitioning`, which reads the partitions of Hive and Spark.
 """

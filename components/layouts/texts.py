@@ -22,6 +22,7 @@ from components.layouts.table_files import (
     partitions_of,
     splits_of_tables,
 )
+from components.tables.json_rows import rows_within
 from components.tables.pieces import PIECE_BYTES, Piece, TableOptions, select_settings
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table, pieces_of
 from trainer_utils.format import ConfigError, InputError
@@ -231,6 +232,8 @@ def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: st
     try:
         value = json.loads(first.removeprefix(codecs.BOM_UTF8))
     except (ValueError, RecursionError):
+        return kind
+    if not rest.strip() and rows_within(value) is not value:
         return kind
     is_row = isinstance(value, dict) and not all(isinstance(v, dict) for v in value.values())
     return "jsonl" if isinstance(value, dict) and (rest.strip() or is_row) else kind

@@ -16,6 +16,7 @@ from absl import logging
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeElementTree
 
+from components.common.advice import how_to_set
 from components.common.entry import (
     Blob,
     Column,
@@ -136,11 +137,12 @@ def _pairs_of_neighbours(inputs: LayoutInputs) -> tuple[list[_Pair], list[Exclud
     images: dict[str, InputFile] = {}
     annotations: dict[str, InputFile] = {}
     excluded = []
+    _refuse_several_years(inputs)
     for parts, file in inputs.below_root():
         stem, ending = posixpath.splitext(file.path)
         if is_clutter(parts):
             excluded.append(ExcludedInput(file.path, inputs.split, None, "hidden or system file"))
-        elif ending.lower() == ".xml":
+        elif ending.lower() == ".xml" or (not ending and _is_annotation(inputs, file)):
             annotations[stem] = file
         elif kind_of_name(file.path) == "image" and images.setdefault(stem, file) is not file:
             got = f"{display_path(images[stem].path)} and {display_path(file.path)}"
@@ -153,11 +155,7 @@ def _pairs_of_neighbours(inputs: LayoutInputs) -> tuple[list[_Pair], list[Exclud
     for stem in images:
         others = [stem] if stem in annotations else by_name.get(posixpath.basename(stem), [])
         if len(others) > 1 or (others and used.setdefault(others[0], stem) != stem):
-            got = ", ".join(sorted({*(f"{other}.xml" for other in others)}))
-            raise InputError(
-                f"{images[stem].path!r}: expected one annotation of its name, which no other image "
-                f"has, got {got}. Put each annotation next to its image."
-            )
+            raise _refuse_shared(images, annotations, stem, others, used)
         if others:
             found[stem] = annotations[others[0]]
     for stem, file in annotations.items():
@@ -176,11 +174,78 @@ def _pairs_of_neighbours(inputs: LayoutInputs) -> tuple[list[_Pair], list[Exclud
     return [(split, images[stem], found.get(stem)) for split, stem in pairs], excluded
 
 
+def _refuse_several_years(inputs: LayoutInputs) -> None:
+    """Raise an InputError if folders below the top each have the tree of VOC, as those of years.
+
+    Names of images may be the same in two of them, and each has image sets of its own.
+    """
+    image_dir, annotation_dir = (folder_of(inputs, n) for n in ("image_dir", "annotation_dir"))
+    by_name = [
+        {folder[: -len(name.split("/"))] for folder in inputs.folders if folder_ends(folder, name)}
+        for name in (image_dir, annotation_dir)
+    ]
+    found = sorted("/".join(above) for above in by_name[0] & by_name[1] if above)
+    if len(found) > 1:
+        paths = [posixpath.join(inputs.base, inputs.root, place) for place in found]
+        raise InputError.at(
+            inputs.base,
+            expected=f"one folder with {image_dir}/ and {annotation_dir}/",
+            got=", ".join(map(repr, map(display_path, found))),
+            advice=f"Convert each on its own, such as {paths[0]!r}; or leave the others out: "
+            f"{how_to_set(ignore=[f'{place}/*' for place in found[1:]])}",
+        )
+
+
+def folder_ends(parts: Sequence[str], folder: str) -> bool:
+    """Return whether a folder in parts ends with a path."""
+    wanted = tuple(folder.split("/"))
+    return tuple(parts[-len(wanted) :]) == wanted
+
+
+def _is_annotation(inputs: LayoutInputs, file: InputFile) -> bool:
+    """Return whether a file without an ending, as of Stanford Dogs, is XML of an annotation."""
+    if file.problem is not None:
+        return False
+    try:
+        with inputs.open(file.path) as stream:
+            return b"<annotation" in stream.read(_HEAD_BYTES)
+    except OSError as error:  # it is a reject of its own
+        problem_of(error, file.path)
+        return False
+
+
+def _refuse_shared(
+    images: Mapping[str, InputFile],
+    annotations: Mapping[str, InputFile],
+    stem: str,
+    others: Sequence[str],
+    used: Mapping[str, str],
+) -> InputError:
+    """Return the error of an image with two annotations, or of an annotation of two images."""
+    if len(others) > 1:
+        got = " and ".join(sorted(repr(display_path(annotations[o].path)) for o in others))
+        folders = sorted({posixpath.dirname(other) for other in others})
+        return InputError(
+            f"{images[stem].path!r}: expected one annotation of its name, got {got}. To leave some "
+            f"out: {how_to_set(ignore=[f'{folder}/*' for folder in folders[1:]])}."
+        )
+    first, second = (images[one] for one in sorted((used[others[0]], stem)))
+    masks = [i for i in (first, second) if i.path.lower().endswith(".png")] or [second]
+    folder = posixpath.dirname(masks[-1].path)
+    return InputError(
+        f"{annotations[others[0]].path!r}: expected one image of its name, got "
+        f"{display_path(first.path)!r} and {display_path(second.path)!r}. To leave one out: "
+        f"{how_to_set(ignore=[f'{folder}/*' if folder else masks[-1].path])}."
+    )
+
+
 def detect(inputs: LayoutInputs) -> Detection:
     """Look for VOC's folders, or for XML files with annotations."""
     folders = find_folders(inputs, "image_dir", "annotation_dir")
     if folders.is_match:
         return folders
+    if inputs.layout == "auto" and (wrapper := inputs.only_folder) is not None:
+        return Detection.miss(f"{folders.reason}; all files are in {wrapper}")
     paths = (path for p, path in inputs.paths_below_root(endings=(".xml",)) if not is_clutter(p))
     for path in itertools.islice(paths, _HEADS):
         try:

@@ -29,7 +29,8 @@ from components.layouts.junk import is_clutter
 from components.layouts.list_files import as_parts
 from components.layouts.list_splits import splits_of_files
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.format import InputError
+from trainer_utils.format import InputError, canonical_split
+from trainer_utils.format.split_words import split_of_name
 from trainer_utils.storage import InputFile, problem_of
 
 _LABELS, _IMAGES = "labels", "images"
@@ -154,11 +155,13 @@ def _config_files(inputs: LayoutInputs) -> list[str]:
 def _read_config(inputs: LayoutInputs) -> _Config:
     paths = _config_files(inputs)
     if not paths:
+        lists = _lists_of_darknet(inputs)
         for parts, path in inputs.paths_below_root(endings=_NAMES):
             if parts[-1] in _NAMES and len(parts) <= 2:
                 lines = [line.strip() for line in inputs.read_text(path).splitlines()]
-                return _Config(names=_checked([line for line in lines if line], path), path=path)
-        return _Config()
+                classes = _checked([line for line in lines if line], path)
+                return _Config(names=classes, splits=lists, path=path)
+        return _Config(splits=lists)
     if len(paths) > 1:
         got = ", ".join(paths)
         raise InputError.at(
@@ -200,6 +203,32 @@ def _read_config(inputs: LayoutInputs) -> _Config:
     return _Config(checked, splits, folder, path)
 
 
+def _lists_of_darknet(inputs: LayoutInputs) -> dict[str, Sequence[str]]:
+    """Return the lists of images by split: those that `obj.data` names, or `train.txt` at the top.
+
+    Source: "How to train (to detect your custom objects)", github.com/AlexeyAB/darknet.
+    """
+    found: dict[str, list[str]] = {}
+    for parts, path in inputs.paths_below_root(endings=(".data",)):
+        if len(parts) == 1 and not is_clutter(parts):
+            for line in inputs.read_text(path).splitlines():
+                key, _, value = (part.strip() for part in line.partition("="))
+                if value.endswith(".txt") and (split := canonical_split(key)):
+                    found.setdefault(split, []).append(value)
+    if not found:
+        for parts, path in inputs.paths_below_root(endings=(".txt",)):
+            split = split_of_name(posixpath.splitext(parts[0])[0]) if len(parts) == 1 else None
+            if split is not None and _begins_as_list(inputs, path):
+                found.setdefault(split, []).append(parts[0])
+    return {split: places for split, places in found.items()}
+
+
+def _begins_as_list(inputs: LayoutInputs, path: str) -> bool:
+    """Return whether the first line of a text is the path of an image."""
+    lines = _head(inputs, path).decode("utf-8-sig", "replace").split("\n", 1)
+    return kind_of_name(lines[0].strip()) == "image"
+
+
 def _checked(names: Sequence[str], path: str) -> Sequence[str]:
     twice = [name for name, count in collections.Counter(names).items() if count > 1]
     if twice:
@@ -213,7 +242,7 @@ def _splits(
     paths: Sequence[str],
     excluded: list[ExcludedInput],
 ) -> dict[str, str | None]:
-    """Return the split of each image: by `data.yaml`, or else by the names of its folders."""
+    """Return the split of each image: by `data.yaml` or lists, or by the names of its folders."""
     if inputs.split is not None:
         return dict.fromkeys(paths, inputs.split)
     found: dict[str, str | None] = {}
@@ -232,10 +261,12 @@ def _splits(
         return dict(zip(paths, splits, strict=True))
     rest = [path for path in paths if path not in found]
     for path in rest:
-        detail = f"in no split of {config.path}"
+        detail = f"in no split of {config.path or 'the lists'}"
         excluded.append(ExcludedInput(path, None, None, detail))
     if rest:
-        logging.warning("%d images are in no split of %r: skipped", len(rest), config.path)
+        logging.warning(
+            "%d images are in no split of %r: skipped", len(rest), config.path or inputs.base
+        )
     return {path: found[path] for path in paths if path in found}
 
 
@@ -375,7 +406,7 @@ or
 1.jpg
 1.txt""",
         features="xmin, xmax, ymin, ymax, area, labels",
-        splits="train, val and test of data.yaml, or the folders",
+        splits="train, val and test of data.yaml, lists such as train.txt, or the folders",
         refused="oriented boxes and segments, without box_format='polygon'; keypoints",
         detect=detect,
         read=read,

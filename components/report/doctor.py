@@ -78,7 +78,7 @@ def checks_of(facts: DatasetFacts, *, workers: int = 1) -> Iterator[Check]:
 
 
 def _balance(facts: DatasetFacts) -> str:
-    """Return the command that writes the dataset again, to which flags are added."""
+    """Return the command that writes the dataset again, without flags."""
     return f"Run tfx-shards balance {shlex.quote(facts.uri)} OUT"
 
 

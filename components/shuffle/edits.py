@@ -94,7 +94,7 @@ class Edits:
     # The index of the first input that `exclude` does not apply to, so that a record can be
     # replaced by another one with its name
     first_added: int = 1 << 32
-    # A file of `exclude` and `relabel`; with one they are not part of what goes to the workers
+    # A file with `exclude` and `relabel`, if these are too long to be sent to the workers
     stored_in: str = ""
 
     def stored(self, path: str, *, temporary_folder: str) -> "Edits":

@@ -8,7 +8,7 @@ Records that fit into memory need no file: `gather(0, held=[run_of(frames, posit
 the shuffle is a radix sort on disk, so that files opened and bytes read per file stay linear in the
 data for any size:
 
-1. The output positions are cut into cells, each of which fits into memory.
+1. The output positions are cut into cells that fit into memory.
 2. `scatter` writes runs: files of sorted records, with one piece for each of at most `fan_out`
    groups of cells. Pieces are about a MiB or larger.
 3. If there are more cells than `fan_out`, `divide` reads the pieces of one group from all runs and
@@ -180,8 +180,8 @@ class ExternalShuffle:
     """The shuffle of one split.
 
     A level of the shuffle divides groups of cells into smaller ones. A group is known by its level
-    and its index there; the group of all cells is the only one of level 0, and those of the last
-    level are single cells.
+    and its index there; the group of all cells is the only one of level 0, and groups of the
+    last level are single cells.
     """
 
     uri: str  # the folder of the new dataset
@@ -214,7 +214,7 @@ class ExternalShuffle:
 
     @property
     def num_cells(self) -> int:
-        """Number of cells, each of which fits into memory."""
+        """Number of cells. Each fits into memory."""
         return len(self._cell_bounds) - 1
 
     @functools.cached_property

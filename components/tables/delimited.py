@@ -3,8 +3,8 @@
 A row with too few or too many fields, or with bytes that are not UTF-8, is rejected by itself. An
 empty field is a missing value. A quoted empty field is an empty string.
 
-The first row is accepted as a header if every name is present, unique, and not a value such as a
-number, a date or a word for a missing value. In addition, there must be evidence for a header, or
+The first row is accepted as a header if every name is present, unique and not a value. Values are
+numbers, dates and words for a missing value. In addition, there must be evidence for a header, or
 no evidence against it. Evidence for it is a known name (`text`, `label`, `id`, …, or a name in a
 setting), or a word above a column of numbers. Evidence against it is a name of more than two words,
 a sentence, a file name, or a name that occurs again in its column. All tables of a run must agree.
@@ -379,7 +379,7 @@ def _read_slowly(data: bytes, names: Sequence[str], delimiter: str, has_quotes: 
     return checked_texts(Rows(columns, found=found, bad=bad, lines=ends, texts=names), lines)
 
 
-# Whether the first row is a header ----------------------------------------------------------------
+# Detection of headers -----------------------------------------------------------------------------
 
 
 def judge_header(

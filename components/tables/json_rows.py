@@ -45,6 +45,8 @@ _LABELS = "label."
 _HEAD_BYTES = 1 << 16
 _MOST_BYTES = 128 << 20  # maximum size of a document; parsing takes about ten times the memory
 _SHOWN = 40
+# Keys of an object whose one list has the rows, as in exports and SQuAD.
+_NAMES_OF_ROWS = ("data", "rows", "examples", "records", "items", "instances", "samples")
 # An object per column: its key is not a number, and its first field is row 0. An entry with a
 # numeric key may well have a field 0.
 _TRANSPOSED = re.compile(rb'\{\s*"(?![0-9]+")(?:[^"\\]|\\.)*"\s*:\s*\{\s*"0"\s*:')
@@ -346,6 +348,19 @@ def find_document(inputs: LayoutInputs, whole: Piece) -> Piece:
     return dataclasses.replace(whole, stop=size)
 
 
+def rows_within(value: Json) -> Json:
+    """Return the rows of `{"version": "1.1", "data": [{…}, …]}`, or else the value itself."""
+    if not isinstance(value, dict):
+        return value
+    found = [name for name, part in value.items() if isinstance(part, (list, dict))]
+    if len(found) != 1 or found[0] not in _NAMES_OF_ROWS:
+        return value
+    rows = value[found[0]]
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        return value
+    return rows
+
+
 def read_document(
     data: bytes, piece: Piece, *, ignored: Collection[str] = (), as_json: Collection[str] = ()
 ) -> Rows:
@@ -365,6 +380,7 @@ def read_document(
         value = json.loads(text, object_pairs_hook=without_twins)
     except (ValueError, RecursionError) as error:
         raise InputError.at(piece.source, expected="JSON", got=str(error)) from error
+    value = rows_within(value)
     names, entries = None, value
     if isinstance(value, dict):
         keys = (key.encode("utf-8", "backslashreplace").decode() for key in value)

@@ -1,8 +1,8 @@
 """Infer the type of each column from every value of every piece.
 
-A column has type int if every value is an integer, float if every value is a number, and lists of
-these if every value is such a list. Otherwise it has type string. A few words among numbers are an
-error, unless they mark a missing value, such as `NA`.
+A column has type int if every value is an integer, and float if every value is a number. It has
+lists if every value is a list of these. Otherwise it has type string. A few words among numbers
+are an error, unless they mark a missing value, such as `NA`.
 
 A string counts as a number only in the form that programs write. `08123`, `+5` and `1_000` may be
 codes: one of them makes the column a string column. So do `1e5`, `5.` and `nan` if no other value
@@ -305,7 +305,7 @@ def _kind_by_values(found: Sequence[ColumnFacts], values: int, numbers: int) -> 
     return "float" if any("float" in fact.first for fact in found) else "int"
 
 
-# Values of the type that was decided --------------------------------------------------------------
+# Conversion to the type of a column ---------------------------------------------------------------
 
 
 def cast_column(array: pa.Array, column: Column, *, floats: pa.Array | None = None) -> pa.Array:

@@ -1,7 +1,7 @@
 """Cut tables into pieces that fit into memory and can be read independently.
 
-A large file is cut between rows. A line break in a CSV may be inside quotes, so the cut tracks the
-quotes from the beginning of the file, one block at a time.
+A large file is cut between rows. Since a line break in a CSV may be inside quotes, quotes are
+tracked from the beginning of the file, one block at a time.
 """
 
 import codecs
@@ -118,7 +118,7 @@ class Piece:
         return int(self.details.get("bytes", self.stop - self.start))
 
 
-# Where rows end -----------------------------------------------------------------------------------
+# Ends of rows -------------------------------------------------------------------------------------
 
 
 class BadQuote(Exception):
@@ -162,7 +162,7 @@ def cut(
 
     rows = 0  # rows of the piece that is not yielded yet
     piece_start = row_start = offset = whole.start
-    # `rest` is the begun row. A long one is reduced to the part that shows if quotes are open.
+    # `rest` is the incomplete row. A long one is reduced to a part with the same state of quotes.
     rest, is_end = b"", False
     stream.seek(offset)
     while not is_end:

@@ -127,7 +127,7 @@ def _in_utf8(inputs: LayoutInputs, path: str, options: TableOptions, folder: str
 def read_piece(
     base: str, piece: Piece, options: TableOptions, *, unread: frozenset[str] = frozenset()
 ) -> Rows:
-    """Read the rows of a piece. A piece of a file that cannot be read any more is one bad row.
+    """Read the rows of a piece. A piece of a file that can no longer be read is one bad row.
 
     Args:
         base: the input base.
@@ -186,7 +186,7 @@ def _named(source: str, kind: str) -> Iterator[None]:
 
 def _read_table(base: str, piece: Piece, options: TableOptions, unread: frozenset[str]) -> Rows:
     ignored = options.ignored
-    is_listed = piece.path == piece.source  # else it is our UTF-8 copy, outside the input base
+    is_listed = piece.path == piece.source  # otherwise it is a UTF-8 copy outside the input base
     is_held = is_listed and not options.follow_links and not is_remote(base)
     root = os.path.realpath(base) if is_held else None
     with open_for_reading(join(base, piece.path), root=root) as stream:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)")
-_NANOSECONDS = 1000  # in a microsecond
+_NANOSECONDS = 1000  # per microsecond
 
 
 def texts_of_times(array: pa.Array) -> list[str | None]:

@@ -115,7 +115,7 @@ def load_tokenizer(place: str) -> Tokenizer:
         library, cure = tokenizer_package(place), "Run pip install 'tfx-shards[tokens]'"
         rule = f"{library} installed ({error})"
         raise ConfigError.of("tokenizer", place, allowed=rule, advice=cure) from error
-    except Exception as error:  # libraries raise anything for a file that is not theirs
+    except Exception as error:  # libraries raise various errors for unknown files
         if isinstance(error, ConfigError) or is_fault(error):
             raise
         raise ConfigError.of("tokenizer", place, allowed=f"{_ALLOWED} ({error})") from error

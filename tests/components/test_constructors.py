@@ -121,7 +121,7 @@ def test_component_in_place_of_its_output_is_explained():
 
 @pytest.mark.parametrize("component", EXAMPLE_GENS)
 @pytest.mark.parametrize("splits", [{"train": 8, "eval": 2}, {"train": 0.8, "eval": 0.2}])
-def test_splits_are_short_for_output_config(component, splits):
+def test_splits_setting_equals_output_config(component, splits):
     config = example_gen_pb2.SplitConfig()
     config.splits.add(name="train", hash_buckets=8)
     config.splits.add(name="eval", hash_buckets=2)
@@ -134,7 +134,7 @@ def test_splits_are_short_for_output_config(component, splits):
         assert refused.value.setting == "splits"
 
 
-def test_each_setting_may_be_a_parameter_of_the_run():
+def test_each_setting_may_be_a_runtime_parameter():
     for component in components.__all__:
         for name, kinds in types_of(component):
             for kind in kinds:

@@ -70,7 +70,7 @@ def test_findings_in_fail_on_fail_the_run_and_are_kept(leaking, tmp_path):
     audit(leaking, tmp_path / "other", fail_on=["dark", "label_shift"])
 
 
-def test_findings_outlive_the_output_of_a_failed_run(leaking, tmp_path):
+def test_findings_are_kept_after_a_failed_run(leaking, tmp_path):
     kept = tmp_path / "out.findings.json"
     with pytest.raises(DatasetError, match=r"kept in .*out\.findings\.json"):
         audit(leaking, tmp_path / "out", fail_on=["leakage"])
@@ -79,7 +79,7 @@ def test_findings_outlive_the_output_of_a_failed_run(leaking, tmp_path):
     assert not kept.exists()
 
 
-def test_a_pipeline_that_fails_on_findings_keeps_them(tmp_path, write_dataset):
+def test_pipeline_that_fails_on_findings_keeps_them(tmp_path, write_dataset):
     splits = {
         split: [[{"text": [text.encode()]} for text in texts]]
         for split, texts in TEXTS["leaking"].items()

@@ -121,7 +121,7 @@ def test_run_with_too_many_rejects_resumes_with_a_higher_limit(pictures, tmp_pat
     assert made.manifest.total.written == 40
 
 
-def test_a_run_that_fails_leaves_nothing(pictures, tmp_path):
+def test_failed_run_leaves_no_files(pictures, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(DatasetError):
         steps.balance([str(tmp_path / "nothing")], str(out), BalancerSettings())

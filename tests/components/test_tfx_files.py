@@ -10,7 +10,7 @@ ROOT = "memory://tfx-files/root"
 NAMES = ["4.txt", "a/1.txt", "a/2.txt", "c/d/3.txt"]
 
 
-def test_schemes_that_tfx_serves_stay_its_own():
+def test_schemes_that_tfx_serves_are_not_replaced():
     before = fileio.filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY.get_filesystem_for_scheme
     theirs = before("gs://")
     for _ in range(2):
@@ -23,7 +23,7 @@ def test_schemes_that_tfx_serves_stay_its_own():
 @pytest.mark.parametrize(
     "pattern", ["*", "*.txt", "*/*.txt", "a/*", "*/*/*", "*/?/3.txt", "[a-c]/[12].txt", "*/d/*"]
 )
-def test_a_pattern_matches_what_pythons_glob_does(tmp_path, pattern):
+def test_pattern_matches_the_same_files_as_pythons_glob(tmp_path, pattern):
     register_object_stores()
     root = "memory://tfx-globs/root"
     for name in NAMES:

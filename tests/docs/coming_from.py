@@ -1,4 +1,4 @@
-"""The rows of docs/coming-from.md, and which test runs each.
+"""The rows of docs/coming-from.md, and the test of each.
 
 @row("Datum", "`echoing`")
 def test_…
@@ -14,11 +14,11 @@ _Test = TypeVar("_Test", bound=Callable[..., object])
 PAGE = REPOSITORY / "docs/coming-from.md"
 
 COVERED: set[tuple[str, str]] = set()
-"""Headings, and first cells of rows, of the tests that were imported."""
+"""The rows with a test, as (heading, first cell), for all imported tests."""
 
 
 def row(heading: str, *cells: str) -> Callable[[_Test], _Test]:
-    """Marks a test as that of rows, by their first cells."""
+    """Mark a test as the test of rows, given by their first cells."""
 
     def mark(test: _Test) -> _Test:
         COVERED.update((heading, cell) for cell in cells)
@@ -28,11 +28,11 @@ def row(heading: str, *cells: str) -> Callable[[_Test], _Test]:
 
 
 def rows() -> list[tuple[str, str]]:
-    """All rows of the page: the heading, and the first cell."""
+    """Return all rows of the page, as (heading, first cell)."""
     found = []
     for section in PAGE.read_text().split("\n## ")[1:]:
         heading, _, text = section.partition("\n")
         lines = [line for line in text.splitlines() if line.startswith("| ")]
         cells = [re.split(r"(?<!\\) \| ", line.strip("| "))[0] for line in lines]
-        found += [(heading, cell) for cell in cells[1:]]  # after the head of the table
+        found += [(heading, cell) for cell in cells[1:]]  # without the header of the table
     return found

@@ -1,11 +1,12 @@
-"""What a Markdown page tells people to type: fenced blocks, and code within sentences.
+"""Read the code of a Markdown page: fenced blocks, and code within sentences.
 
     for block in blocks(Path("README.md")):
         block.language, block.text, block.note
 
-A block's language says what is done with it: `sh` and `python` run; `console` runs what follows
-each `$`, and its output is compared; `Dockerfile` is parsed; `text` is a picture. A comment before
-a block, `<!-- not run: needs a cluster -->` or `<!-- output: of one machine -->`, is its note.
+The language of a block determines its test. `sh` and `python` are run. In `console` the command
+after each `$` is run, and its output compared. `Dockerfile` is parsed; `text` is a drawing. A
+comment before a block, `<!-- not run: needs a cluster -->` or `<!-- output: of one machine -->`, is
+its note.
 """
 
 import dataclasses
@@ -53,17 +54,17 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def spans(page: Path) -> list[str]:
-    """Code within sentences, on one line each."""
+    """Return the code within sentences, each piece on one line."""
     return [" ".join(span.split()) for span in _SPAN.findall(_FENCE.sub("", page.read_text()))]
 
 
 def shell_lines(text: str) -> list[str]:
-    """Commands, continued lines joined."""
+    """Return the commands, with continued lines joined."""
     return [line for line in text.replace("\\\n", " ").splitlines() if line.strip()]
 
 
 def sessions(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Each command of a console, and the lines that it prints."""
+    """Yield each command of a console with its expected output lines."""
     for part in re.split(r"^\$ ", text.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
         command, *output = part.splitlines()
         yield command, [line for line in output if line.strip()]

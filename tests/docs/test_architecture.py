@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md names rooms and files that are there, and leaves no room out."""
+"""ARCHITECTURE.md names existing files and all packages."""
 
 import re
 from pathlib import Path
@@ -14,23 +14,23 @@ FILES = {
 
 
 def expand(name: str) -> list[str]:
-    """`a/{b,c}/` as `a/b/` and `a/c/`."""
+    """Expand `a/{b,c}/` to `a/b/` and `a/c/`."""
     head, brace, rest = name.partition("{")
     inner, _, tail = rest.partition("}")
     return [head + one.strip() + tail for one in inner.split(",")] if brace else [name]
 
 
-def test_every_file_is_there():
+def test_every_named_file_exists():
     names = set(re.findall(r"`([\w/]+\.py)`", TEXT))
     assert not [n for n in names if not any(f"/{path}".endswith(f"/{n}") for path in FILES)]
 
 
-def test_every_room_is_named():
+def test_every_package_is_named():
     rows = re.findall(r"^\| (`.*) \|", TEXT.partition("## The rooms")[2], re.MULTILINE)
     folders = [part.strip() for row in rows for part in re.split(r"`, `|`", row) if part.strip()]
     named: set[str] = set()
     for folder in (path for row in folders for path in expand(row)):
-        roots = ("", *(f"{package}/" for package in PACKAGES))  # a row names its package once
+        roots = ("", *(f"{package}/" for package in PACKAGES))  # paths may omit the package
         named |= {f"{root}{folder}".rstrip("/") for root in roots}
     rooms = {
         str(path.parent.relative_to(REPOSITORY))

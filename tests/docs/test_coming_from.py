@@ -1,4 +1,4 @@
-"""What docs/coming-from.md says of reading: their call and ours, side by side."""
+"""The reading rows of docs/coming-from.md: the call of the other library and ours agree."""
 
 import base64
 import importlib
@@ -14,25 +14,25 @@ from pipelines.cli.app import app
 from tests.docs.coming_from import COVERED, row, rows
 from trainer_utils import input_fn, load
 
-datum = pytest.importorskip("datum")  # which `make test-trainer` does not install
+datum = pytest.importorskip("datum")  # `make test-trainer` does not install it
 
 GUIDE, TF_DATA, IMAGENET = "The TFRecord guide", "The tf.data guide", "keras_imagenet"
 NUM = 24
 
 
-def test_every_row_has_its_test():
+def test_every_row_has_a_test():
     importlib.import_module("tests.docs.test_coming_from_writing")
     assert set(rows()) == COVERED
 
 
 def numbers(dataset, name="id"):
-    """The values of a feature, in order."""
+    """Return the values of a feature, in order."""
     return [int(value) for batch in dataset for value in np.ravel(batch[name])]
 
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory, serialize):
-    """Three files that the guide's `TFRecordWriter` wrote: ids, and tokens of any number."""
+    """Write three files with `TFRecordWriter`, as in the guide: ids, and lists of tokens."""
     folder = tmp_path_factory.mktemp("records")
     for index in range(3):
         with tf.io.TFRecordWriter(f"{folder}/train-{index:05d}-of-00003.tfrecord") as writer:
@@ -61,7 +61,7 @@ def parse(record):
 
 @pytest.fixture(scope="module")
 def theirs(files):
-    """As the guide reads."""
+    """Read files as in the guide."""
     return tf.data.TFRecordDataset(files).map(parse)
 
 
@@ -144,7 +144,7 @@ def test_datums_echoes_and_whole_dataset(datum_load, datum_photos):
 
 
 @row("Datum", "`num_parallel_calls`, `deterministic`, `buffer_size`, `read_config`")
-def test_datums_needless_knobs_are_refused():
+def test_unneeded_settings_of_datum_are_refused():
     for name in ("num_parallel_calls", "deterministic", "buffer_size", "read_config"):
         assert hasattr(importlib.import_module("datum.configs").DatasetConfigs, name)
         with pytest.raises(trainer_utils.ConfigError, match=f"'{name}': "):
@@ -182,7 +182,7 @@ def test_datums_objects_and_label_maps():
     assert module.test_resized_label_maps_keep_their_classes
 
 
-# --- TFRecorder, which runs with no TensorFlow that there is now
+# --- TFRecorder, which does not run with current versions of TensorFlow
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def tfrecorder(tmp_path_factory, photos, serialize):
         path = f"{folder}/{split}-00000-of-00001.tfrecord.gz"
         with tf.io.TFRecordWriter(path, options="GZIP") as writer:
             for photo in some:
-                encoded = base64.b64encode(photo.tobytes(), altchars=b"-_")  # its `encode`
+                encoded = base64.b64encode(photo.tobytes(), altchars=b"-_")  # TFRecorder's `encode`
                 size = {"image_height": [40], "image_width": [48], "image_channels": [3]}
                 writer.write(serialize(image=[encoded], image_name=[b"x.jpg"], **size))
     return folder
@@ -222,7 +222,7 @@ def test_tfrecorders_check(tfrecorder, tmp_path):
     assert len((tmp_path / "out/examples.csv").read_text().splitlines()) == 4
 
 
-# --- keras_imagenet, which is of TensorFlow 1: its calls, as TensorFlow 2 spells them
+# --- keras_imagenet, written for TensorFlow 1: its calls in the spelling of TensorFlow 2
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def imagenet(tmp_path_factory, photos, serialize):
 
 
 def get_dataset(folder, subset, size):
-    """What its `_parse_fn` and `resize_and_rescale_image` compute, in the order of files."""
+    """Return the results of its `_parse_fn` and `resize_and_rescale_image`, in file order."""
     names = {
         "image/encoded": tf.io.FixedLenFeature((), tf.string),
         "image/class/label": tf.io.FixedLenFeature((), tf.int64),
@@ -282,7 +282,7 @@ def test_keras_imagenets_batches(imagenet):
         batches = list(input_fn(place, split, **settings))
         for (images, labels), (their_images, their_labels) in zip(batches, expected, strict=True):
             np.testing.assert_array_equal(labels, their_labels)
-            np.testing.assert_allclose(images, their_images, atol=1.01 / 127.5)  # a level
+            np.testing.assert_allclose(images, their_images, atol=1.01 / 127.5)  # one grey level
 
 
 @row("keras_imagenet", "`distort_color`, random crop and mirroring, `label_smoothing`")
@@ -329,7 +329,7 @@ def test_files_are_parsed_without_a_description(records, files, theirs):
 
 
 @row(GUIDE, '`compression_type="GZIP"`')
-def test_gzip_is_known_by_its_name(tmp_path, files, theirs):
+def test_gzip_is_recognised_by_the_name(tmp_path, files, theirs):
     path = str(tmp_path / "train.tfrecord.gz")
     with tf.io.TFRecordWriter(path, options="GZIP") as writer:
         for record in tf.data.TFRecordDataset(files):
@@ -339,7 +339,7 @@ def test_gzip_is_known_by_its_name(tmp_path, files, theirs):
 
 
 @row(GUIDE, "`Example.FromString(record)`, to look at it")
-def test_records_are_looked_at(files):
+def test_records_are_inspected(files):
     done = CliRunner().invoke(app, ["show", files[1], "-n", "1"])
     record = next(iter(tf.data.TFRecordDataset(files[1]))).numpy()
     number = tf.train.Example.FromString(record).features.feature["id"].int64_list.value[0]
@@ -413,7 +413,7 @@ def test_batches_of_numpy(files, theirs):
 
 
 @row(TF_DATA, "`tf.train.Checkpoint(iterator)`")
-def test_goes_on_where_it_stopped(files, theirs):
+def test_iterator_resumes_at_its_position(files, theirs):
     settings = {"batch_size": 4, "features": ["id"], "shuffle": False}
     iterator = iter(theirs.map(lambda example: {"id": example["id"]}).batch(4))
     for _ in range(2):

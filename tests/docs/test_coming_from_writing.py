@@ -1,4 +1,4 @@
-"""What docs/coming-from.md says of writing: their call and ours, side by side."""
+"""The writing rows of docs/coming-from.md: the call of the other library and ours agree."""
 
 import csv
 
@@ -25,7 +25,7 @@ def ids(uri, splits=("train", "eval")):
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory, photos):
-    """Photos, as Datum's `ClfDatumGenerator` and TFRecorder's table have them."""
+    """Write photos for Datum's `ClfDatumGenerator` and for TFRecorder's table."""
     base = tmp_path_factory.mktemp("pictures")
     listed = []
     for split in ("train", "val"):
@@ -77,7 +77,7 @@ def test_arrays(tmp_path):
 def test_tfrecorders_accessor(pictures, tmp_path):
     import pandas
 
-    import pipelines.pandas  # noqa: F401  gives data frames the accessor
+    import pipelines.pandas  # noqa: F401  registers the accessor of DataFrames
 
     frame = pandas.read_csv(pictures / "list.csv")
     result = frame.tensorflow.to_tfr(output_dir=str(tmp_path / "out"))
@@ -106,7 +106,7 @@ def test_tfrecorders_table_with_names_for_its_columns(pictures, tmp_path):
 
 
 @row("TFRecorder", "`.zlib` files")
-def test_files_in_zlib_are_read_as_they_are(tmp_path, serialize):
+def test_zlib_files_are_read_unchanged(tmp_path, serialize):
     path = str(tmp_path / "x.tfrecord.zlib")
     with tf.io.TFRecordWriter(path, "ZLIB") as stream:
         for number in range(40):
@@ -118,7 +118,7 @@ def test_files_in_zlib_are_read_as_they_are(tmp_path, serialize):
 @row(
     "Datum", "`image_dir`, `csv_path`, `annotation_dir`, `label_dir`, `set_dir`", "`classes.names`"
 )
-def test_folders_of_ones_own_and_datum_itself(photos, tmp_path):
+def test_own_folders_and_datum_itself(photos, tmp_path):
     from datum.reader import load
 
     base = tmp_path / "in"

@@ -1,4 +1,4 @@
-"""The page of layouts has a row for each layout, as the registry describes it.
+"""The page of layouts has a row for each layout, with the description from the registry.
 
 python -m tests.docs.test_layouts     # writes the table of docs/layouts.md
 """

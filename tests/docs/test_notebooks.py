@@ -1,4 +1,4 @@
-"""Each notebook of the documentation, executed from its first cell to its last."""
+"""Each notebook of the documentation runs from the first cell to the last."""
 
 import os
 
@@ -14,7 +14,7 @@ pytest.importorskip("ipykernel", reason="notebooks are executed where Jupyter is
 NOTEBOOKS = sorted((REPOSITORY / "docs").rglob("*.ipynb"))
 
 
-def test_there_are_notebooks_and_they_are_kept_without_outputs():
+def test_notebooks_exist_and_have_no_outputs():
     assert NOTEBOOKS
     for path in NOTEBOOKS:
         cells = nbformat.read(path, as_version=4).cells
@@ -24,13 +24,13 @@ def test_there_are_notebooks_and_they_are_kept_without_outputs():
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_a_notebook_runs_and_shows_what_it_made(path, tmp_path, monkeypatch):
+def test_notebook_runs_and_shows_its_results(path, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(REPOSITORY)]))
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(
         notebook, timeout=400, resources={"metadata": {"path": str(tmp_path)}}
     )
-    client.execute()  # raises where a cell does
+    client.execute()  # raises if a cell raises
     shown = [
         output["data"].get("text/html", "")
         for cell in notebook.cells

@@ -1,4 +1,4 @@
-"""README's example of training, on folders that are not the demo's: any number of classes."""
+"""The training example of the README works for other folders, with any number of classes."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 COLOURS = {"ash": (90, 90, 90), "beech": (200, 60, 40), "cedar": (40, 160, 60)}
 
 
-def test_readmes_example_trains_on_a_folder_of_three_classes(tmp_path, monkeypatch):
+def test_readme_example_trains_on_three_classes(tmp_path, monkeypatch):
     rng = np.random.default_rng(3)
     for name, colour in COLOURS.items():
         (tmp_path / "photos" / name).mkdir(parents=True)
@@ -26,6 +26,6 @@ def test_readmes_example_trains_on_a_folder_of_three_classes(tmp_path, monkeypat
     assert (train.class_names, train.num_classes) == (sorted(COLOURS), len(COLOURS))
     assert sorted(train.features) == ["image", "label"]
     loss, _ = model.evaluate(found["evaluation"], verbose=0)
-    assert loss < 2 * np.log(len(COLOURS))  # as of pixels that were scaled
+    assert loss < 2 * np.log(len(COLOURS))  # higher if pixels were not scaled
     model.fit(train, epochs=25, verbose=0)
     assert model.evaluate(found["evaluation"], verbose=0)[1] > 0.8

@@ -1,7 +1,7 @@
-"""Every command and code block of README.md and docs/*.md, run as it is written.
+"""Every command and code block of README.md and docs/*.md runs as written.
 
-Each page has a folder of its own with photos, sounds and tables in it; its blocks run one after
-the other, in one process, so that TFX is imported once.
+Each page has its own folder with photos, audio clips and tables. Its blocks run in order in one
+process, so that TFX is imported once.
 """
 
 import csv
@@ -26,12 +26,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 RUN = [
     page for page in PAGES if any(b.language in ("sh", "console", "python") for b in blocks(page))
 ]
-MAKES_OUT = ("README.md", "cli.md")  # convert into `out/` themselves
+MAKES_OUT = ("README.md", "cli.md")  # these pages write `out/` themselves
 
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory):
-    """Photos, sounds, tables, a pipeline of one's own, and what conversions make of them."""
+    """Write photos, audio clips, tables and a user's pipeline, and convert the data."""
     import pipelines
     from pipelines.examples.demo_photos import make_photos
 
@@ -71,7 +71,7 @@ def make_sounds(folder):
 
 
 def damage(dataset):
-    """One byte of a record, and the end of a file."""
+    """Damage a byte of a record, and cut off the end of a file."""
     train = dataset / "Split-train/data_tfrecord-00000-of-00001"
     data = bytearray(train.read_bytes())
     data[len(data) // 2] ^= 1
@@ -81,7 +81,7 @@ def damage(dataset):
 
 
 def make_two_versions(world):
-    """`before` and `after`: a record more, one with another label, one in another split."""
+    """Write `before` and `after`: one record added, one with a new label, one in another split."""
     import pipelines
 
     photos = sorted((world / "photos/palace_sky").iterdir())[1:41]
@@ -131,15 +131,15 @@ def folder(world, tmp_path, monkeypatch, page):
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
-def test_what_a_page_shows_works(page, folder):
+def test_examples_of_a_page_work(page, folder):
     names = prelude(page.name, folder)
     for block in blocks(page):
         if block.language == "python" and block.is_run:
             run_python(block, names)
         elif block.language == "python" and ("kfp" not in block.text or "newer" in block.note):
-            compile(block.text, block.place, "exec")  # it needs what no test has, such as a bucket
+            compile(block.text, block.place, "exec")  # the block needs a bucket, for example
         elif block.language == "python":
-            with mock.patch("kfp.Client", autospec=True):  # its own signatures
+            with mock.patch("kfp.Client", autospec=True):  # checks the signatures of calls
                 run_python(block, dict(names))
         elif block.language == "sh" and block.is_run:
             for line in shell_lines(block.text):
@@ -153,7 +153,7 @@ def test_what_a_page_shows_works(page, folder):
 
 def run_python(block, names):
     source = block.text.splitlines(keepends=True)
-    linecache.cache[block.place] = (len(block.text), None, source, block.place)  # kfp reads it
+    linecache.cache[block.place] = (len(block.text), None, source, block.place)  # for kfp
     exec(compile(block.text, block.place, "exec"), names)
 
 
@@ -169,7 +169,7 @@ def run(line):
 
 
 def check_session(place, command, expected, folder, *, is_fixed):
-    """Runs a command and compares its output, but for numbers; `…` leaves something out."""
+    """Run a command and compare its output, ignoring numbers; `…` matches anything."""
     if command.startswith("make "):
         return  # see test_said.py
     shows_status = command.endswith("; echo $?")
@@ -189,14 +189,14 @@ def check_session(place, command, expected, folder, *, is_fixed):
 
 
 def plain(line, folder):
-    """A line without its numbers, its widths, and the place of its files."""
+    """Return a line without numbers, column widths, and the folder of its files."""
     for home in (os.path.realpath(folder / "photos/.."), str(folder), "/home/you"):
         line = line.replace(home, "HOME")
     return " ".join(re.sub(r"\d[\d.,:TZ-]*( [kMG]B)?", "#", re.sub(r"-{2,}", "", line)).split())
 
 
 def prelude(name, folder):
-    """What a page's code takes for given: its reader's own."""
+    """Return the names that the code of a page expects from the reader."""
     import trainer_utils
 
     names = {"trainer_utils": trainer_utils, "uri": "out/latest"}

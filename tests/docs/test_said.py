@@ -1,4 +1,4 @@
-"""What pages name: commands with their options, settings, targets, files and links."""
+"""The commands, options, settings, targets, files and links named in the pages exist."""
 
 import importlib
 import inspect
@@ -16,7 +16,7 @@ from tests.docs.markdown import LANGUAGES, PAGES, REPOSITORY, blocks, sessions, 
 pytest.importorskip("tfx", reason="the pages speak of the components")
 
 
-def test_each_block_says_what_it_is_and_why_it_is_not_run():
+def test_each_block_has_a_language_or_a_note():
     for page in PAGES:
         assert page.read_text().count("```") == 2 * len(list(blocks(page)))
         for block in blocks(page):
@@ -29,14 +29,14 @@ def test_each_block_says_what_it_is_and_why_it_is_not_run():
 
 
 def check_command(words):
-    """Refuses a command or an option that there is not."""
+    """Assert that a command and its options exist."""
     assert words[0] in COMMANDS, words
     command = app.get_command(click.Context(app), words[0])
     context = click.Context(command, info_name=words[0])
     command.make_parser(context).parse_args([word for word in words[1:] if word != "…"])
 
 
-def test_each_command_that_a_sentence_names_is_there():
+def test_each_command_in_a_sentence_exists():
     for page in PAGES:
         for span in spans(page):
             if span.startswith("tfx-shards ") and "…" not in span.split()[1]:
@@ -46,7 +46,7 @@ def test_each_command_that_a_sentence_names_is_there():
                 assert span.split()[0] in options | {"--help"}, span
 
 
-def test_images_that_are_named_have_the_version_that_there_is():
+def test_named_container_images_have_the_current_version():
     version = re.search(r'^version = "(.*)"', (REPOSITORY / "pyproject.toml").read_text(), re.M)[1]
     sources = [*PAGES, REPOSITORY / "Dockerfile", *REPOSITORY.glob("pipelines/cli/*.py")]
     named = {
@@ -74,7 +74,7 @@ def test_each_example_of_the_help_is_a_command():
             check_command(shlex.split(example.split(" | ")[0], comments=True)[1:])
 
 
-def test_make_targets_scripts_and_links_are_there():
+def test_make_targets_scripts_and_links_exist():
     for page in PAGES:
         targets = set(
             re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
@@ -97,7 +97,7 @@ def test_make_targets_scripts_and_links_are_there():
             assert not anchor or anchor in anchors, anchor
 
 
-def test_a_console_that_is_not_run_has_commands_with_these_options():
+def test_consoles_that_are_not_run_have_valid_options():
     for page in PAGES:
         for block in blocks(page):
             if not block.is_run and block.language in ("sh", "console"):
@@ -110,7 +110,7 @@ def test_a_console_that_is_not_run_has_commands_with_these_options():
                         check_command(arguments)
 
 
-def test_make_can_do_what_a_block_asks_for():
+def test_make_has_the_targets_of_blocks():
     for page in PAGES:
         for block in blocks(page):
             lines = shell_lines(block.text) if block.language == "sh" else ()
@@ -125,15 +125,15 @@ def test_make_can_do_what_a_block_asks_for():
 
 
 def packages():
-    """Every package of ours that gives names only when they are asked for."""
+    """Return all our packages with lazily imported names."""
     for room in ("components", "pipelines", "trainer_utils"):
         for path in sorted((REPOSITORY / room).rglob("__init__.py")):
             if "def __getattr__(" in path.read_text():
                 yield ".".join(path.parent.relative_to(REPOSITORY).parts)
 
 
-def test_no_name_that_a_package_gives_is_shadowed_by_a_module_of_it():
-    """Importing a submodule sets it in its package, where `__getattr__` is not asked any more."""
+def test_no_lazy_name_is_shadowed_by_a_module():
+    """Check names: importing a submodule sets it in its package, which bypasses `__getattr__`."""
     for package in packages():
         module = importlib.import_module(package)
         modules = {found.name for found in pkgutil.iter_modules(module.__path__)}

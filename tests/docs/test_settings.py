@@ -1,4 +1,4 @@
-"""The tables of settings in the docs name each setting, with its default."""
+"""The tables of settings in the docs have each setting with its default."""
 
 import re
 
@@ -21,21 +21,21 @@ TABLE = re.compile(r"<!-- settings: (\w+) -->\n(.*?)<!-- end of settings -->", r
 
 
 def tables():
-    """The rows of each table of settings, as lists of their cells."""
+    """Return the rows of each table of settings, as lists of cells."""
     for page in sorted((REPOSITORY / "docs").glob("*.md")):
         for name, table in TABLE.findall(page.read_text()):
             rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
             yield name, [[cell.strip("` ") for cell in row] for row in rows]
 
 
-def test_a_table_names_each_setting_and_default():
+def test_tables_have_each_setting_and_default():
     for settings in DECLARED:
         declared = settings_of(settings).values()
         rows = dict(tables())[settings.__name__]
         assert [row[:2] for row in rows] == [[one.name, one.shown_default] for one in declared]
 
 
-def test_a_table_names_each_code_of_rejects():
+def test_table_has_each_reject_code():
     expected = [
         [code, cause.strip("` "), cure.strip("` ")] for code, (cause, cure) in REJECT_CODES.items()
     ]

@@ -1,4 +1,4 @@
-"""The site of the documentation: whole, strict, and nothing is fetched by whoever reads it."""
+"""The documentation site is complete, builds in strict mode, and loads nothing from other hosts."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_page_is_there_and_every_public_name(site):
+def test_site_has_every_page_and_public_name(site):
     pages = {
         path.relative_to(REPOSITORY / "docs").with_suffix(".html")
         for path in (REPOSITORY / "docs").rglob("*.md")
@@ -46,7 +46,7 @@ def test_every_page_is_there_and_every_public_name(site):
 
 
 @pytest.mark.slow
-def test_nothing_is_loaded_from_elsewhere(site):
+def test_site_loads_nothing_from_other_hosts(site):
     loads = re.compile(r'<(?:script|img|iframe|link rel="(?:icon|stylesheet)")[^>]*?="(https?:)?//')
     for page in site.rglob("*.html"):
         assert loads.search(page.read_text()) is None, page.name

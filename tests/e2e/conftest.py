@@ -1,4 +1,4 @@
-"""What the tests of Beam engines share: inputs, what is made of them in process, and workers."""
+"""Fixtures of the tests of Beam engines: inputs, their in-process results, and workers."""
 
 import shutil
 import subprocess
@@ -21,7 +21,7 @@ IN_THE_SOURCES = (
     "LICENSE",
 )
 
-# Tells what a worker imports of ours, and from where.
+# Records which of our modules a worker imports, and from where.
 GUARD = """
 import importlib.machinery, os, sys
 
@@ -39,7 +39,7 @@ sys.meta_path.insert(0, Guard)
 
 @pytest.fixture(scope="session")
 def inputs(tmp_path_factory) -> Any:
-    from tests.e2e import engines  # which imports TFX
+    from tests.e2e import engines  # imports TFX
 
     folder = tmp_path_factory.mktemp("inputs")
     files = {
@@ -49,7 +49,7 @@ def inputs(tmp_path_factory) -> Any:
     write_files(folder / "photos", files | {"class-0/bad.jpg": b"no photo"})
     rows = [f"text {n} {'word ' * 27},{n % 5}\n" for n in range(engines.ROWS)]
     (folder / "tables").mkdir()
-    for number in range(engines.TABLES):  # pieces for more than one worker
+    for number in range(engines.TABLES):  # enough tables for several workers
         part = "".join(rows[number :: engines.TABLES])
         (folder / f"tables/{number}.csv").write_text(f"text,label\n{part}")
     clips = {f"{n:02d}.wav": wav(n, frames=4000 + n) for n in range(engines.CLIPS)}
@@ -65,7 +65,7 @@ def inputs(tmp_path_factory) -> Any:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory) -> Path:
-    """A folder with what the wheel holds, made of a copy of the sources."""
+    """Build the wheel from a copy of the sources and return a folder with its content."""
     folder = tmp_path_factory.mktemp("wheel")
     shutil.copytree(
         REPOSITORY,
@@ -90,7 +90,7 @@ def wheel(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def pool(wheel, tmp_path_factory) -> Iterator[str]:
-    """Workers that have the wheel, and start in a folder where there is nothing."""
+    """Yield the address of workers that have the wheel and start in an empty folder."""
     from tests.e2e import engines
 
     with engines.worker_pool(tmp_path_factory.mktemp("pool"), python_path=wheel) as address:

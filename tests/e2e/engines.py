@@ -1,4 +1,4 @@
-"""Beam engines with processes of their own, and the conversions that the tests run on them.
+"""Beam engines with separate processes, and the conversions that the tests run on them.
 
 with worker_pool(folder, python_path=wheel) as pool, job_service(folder) as endpoint:
     convert_all(inputs, folder / "out", portable(endpoint, pool))
@@ -29,7 +29,7 @@ from components.shard_balancer import plan
 from components.text_example_gen import Executor as TextExecutor
 from tests.make import everything as contents
 
-# TFX hands workers a package of itself, made anew for each component, unless told of an image.
+# Without an image, TFX builds a package of itself for the workers, for each component.
 NO_PACKAGE = "--sdk_container_image=unused"
 IN_PROCESS = ("--runner=DirectRunner", NO_PACKAGE)
 PHOTOS, ROWS, TABLES, CLIPS = 97, 2003, 9, 11
@@ -41,12 +41,12 @@ EXAMPLE_GEN = {
     "max_reject_fraction": 0.5,
     "target_shard_bytes": 10_000,
 }
-# So little memory that train crosses the shuffle between scattering and gathering; eval fits.
+# Too little memory for train, which is scattered and gathered through the shuffle; eval fits.
 BALANCER_BYTES = 3 << 20
 
 
 def portable(endpoint: str, pool: str) -> list[str]:
-    """The arguments for a job service whose workers come from a pool."""
+    """Return Beam's arguments for a job service with workers from a pool."""
     return [
         "--runner=PortableRunner",
         f"--job_endpoint={endpoint}",
@@ -57,23 +57,25 @@ def portable(endpoint: str, pool: str) -> list[str]:
 
 
 def hiding(folder: str, command: Sequence[str]) -> list[str]:
-    """A command for whose process, and those that it starts, a folder is its own and empty."""
+    """Return a command that runs `command` with an empty folder mounted over `folder`."""
     script = 'mount -t tmpfs none "$0"; exec "$@"'
     return ["unshare", "--mount", "sh", "-euc", script, folder, *command]
 
 
 @contextlib.contextmanager
 def worker_pool(folder: Path, *, python_path: Path, hidden: str | None = None) -> Iterator[str]:
-    """Beam's pool of Python workers, each a process that starts in `folder`; its address.
+    """Start Beam's pool of Python workers and yield its address.
 
     Args:
-        hidden: a folder that is the pool's own, and empty.
+        folder: the working directory of the workers.
+        python_path: the folder to import our packages from.
+        hidden: a folder that is replaced by an empty one for the pool.
     """
     port = free_port()
     module = "apache_beam.runners.worker.worker_pool_main"
     command = [sys.executable, "-m", module, f"--service_port={port}"]
     command = command if hidden is None else hiding(hidden, command)
-    # The pool calls its workers `python`.
+    # The pool starts its workers as `python`.
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PYTHONPATH": str(python_path), "PATH": path}
     with running(command, port, folder / "pool.log", cwd=folder, env=environment):
@@ -82,7 +84,7 @@ def worker_pool(folder: Path, *, python_path: Path, hidden: str | None = None) -
 
 @contextlib.contextmanager
 def job_service(folder: Path) -> Iterator[str]:
-    """Beam's own job service, in a process of its own; its address."""
+    """Start Beam's job service in a process and yield its address."""
     port = free_port()
     module = "apache_beam.runners.portability.local_job_service_main"
     with running([sys.executable, "-m", module, f"--port={port}"], port, folder / "job.log"):
@@ -91,7 +93,7 @@ def job_service(folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def prism(binary: str, folder: Path) -> Iterator[str]:
-    """Beam's engine in Go; its job service's address."""
+    """Start Prism, Beam's engine in Go, and yield the address of its job service."""
     port = free_port()
     command = [binary, f"--job_port={port}", "--serve_http=false"]
     with running(command, port, folder / "prism.log"):
@@ -100,12 +102,14 @@ def prism(binary: str, folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def flink(jar: str, folder: Path) -> Iterator[str]:
-    """Beam's Flink job server, with a Flink cluster of one process in it; its address."""
+    """Start Beam's Flink job server with an embedded Flink cluster, and yield its address."""
     port = free_port()
     opened = ("java.lang", "java.nio", "java.time", "java.util", "java.util.concurrent")
     command = [
         "java",
-        *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened),  # for Flink's Kryo
+        *(
+            f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened
+        ),  # for Kryo of Flink
         *("-jar", jar, "--flink-master", "[local]", "--job-port", str(port)),
         *("--artifact-port", "0", "--expansion-port", "0"),
         *("--artifacts-dir", str(folder / "artifacts")),
@@ -116,7 +120,7 @@ def flink(jar: str, folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def dask() -> Iterator[list[str]]:
-    """Dask's scheduler and two workers, processes of their own; Beam's arguments for them."""
+    """Start Dask's scheduler and two workers as processes, and yield Beam's arguments for them."""
     import distributed
 
     with distributed.LocalCluster(
@@ -128,7 +132,7 @@ def dask() -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def running(command: Sequence[str], port: int, log: Path, **options: Any) -> Iterator[None]:
-    """A server, until the block ends; with all processes that it started."""
+    """Run a server until the block ends, then stop it and all processes that it started."""
     with log.open("wb") as stream:
         process = subprocess.Popen(
             command, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True, **options
@@ -166,7 +170,7 @@ def free_port() -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """Photos, tables and sounds, and what the in-process runner makes of them in `out`, by kind."""
+    """Photos, tables and audio clips; `out` has the results of the in-process runner by kind."""
 
     photos: Path
     tables: Path
@@ -185,7 +189,7 @@ class Inputs:
 
 
 def convert(kind: str, inputs: Inputs, uri: Path | str, arguments: Sequence[str]) -> None:
-    """Makes `images`, `texts` or `sounds` of the inputs, or `balanced` of the texts."""
+    """Convert the inputs of one kind, or balance the converted texts (`balanced`)."""
     if kind == "images":
         run(ImageExecutor, {}, uri, arguments, input_base=str(inputs.photos), **EXAMPLE_GEN)
     elif kind == "texts":
@@ -205,12 +209,12 @@ def run(
     arguments: Sequence[str],
     **settings: Any,
 ) -> None:
-    """Runs an executor with Beam's arguments as TFX hands them to it."""
+    """Run an executor with Beam's arguments, as TFX does."""
     context = BaseBeamExecutor.Context(
         beam_pipeline_args=list(arguments), tmp_dir=f"{uri}.tmp", unique_id="1"
     )
     output = "balanced_examples" if given else "examples"
-    with mock.patch.object(sys, "argv", sys.argv[:1]):  # TFX parses it with Beam's arguments
+    with mock.patch.object(sys, "argv", sys.argv[:1]):  # TFX parses sys.argv too
         executor(context).Do(given, {output: [examples(uri)]}, settings)
 
 
@@ -221,19 +225,19 @@ def examples(uri: Path | str) -> standard_artifacts.Examples:
 
 
 def passes(inputs: Inputs) -> dict[str, int]:
-    """How often the balancer writes the records of each split."""
+    """Return how many times the balancer writes the records of each split."""
     planned = plan(str(inputs.texts), num_shards=5, memory_bytes=BALANCER_BYTES)
     return {split.split: split.passes for split in planned.splits}
 
 
 def records_in(uri: Path) -> int:
-    """By TensorFlow's own reader."""
+    """Return the number of records, counted by TensorFlow's reader."""
     shards = sorted(map(str, uri.glob("Split-*/*")))
     return sum(1 for _ in tf.data.TFRecordDataset(shards))
 
 
 def check_engine(inputs: Inputs, arguments: Sequence[str], folder: Path) -> None:
-    """All kinds give the same bytes as in process, and so the same records."""
+    """Check that an engine writes the same bytes as the in-process runner for all kinds."""
     for kind in KINDS:
         convert(kind, inputs, folder / kind, arguments)
         assert contents(folder / kind) == contents(inputs.made(kind)), kind

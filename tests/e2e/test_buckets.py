@@ -1,4 +1,4 @@
-"""A conversion from a bucket to a bucket makes what one on the disk makes, byte for byte."""
+"""A conversion from bucket to bucket writes the same bytes as a local one."""
 
 from pathlib import Path
 
@@ -25,14 +25,14 @@ def local(folder) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["s3", "gs"])
-def test_a_dataset_in_a_bucket_is_that_on_the_disk(
+def test_dataset_in_a_bucket_equals_the_local_one(
     kind, folder, local, request, monkeypatch, tmp_path, capsys
 ):
     from pipelines import convert
     from pipelines.cli import main
 
     store = request.getfixturevalue(f"{kind}_store")
-    # gcsfs asks anew for an upload whose answer was lost, and is told that there is none.
+    # gcsfs repeats an upload whose response was lost, and then gets an error: no such upload.
     faults = {"drop": 0.01, "busy": 0.01} if kind == "s3" else {}
     with faulty(store, **faults) as proxy:
         for name, value in proxy.environment.items():
@@ -46,9 +46,9 @@ def test_a_dataset_in_a_bucket_is_that_on_the_disk(
         assert uri.startswith(f"{out}/artifacts/ShardBalancer/")
         made = {file.path for file in storage.list_files(uri)}
         assert made == {str(p.relative_to(local)) for p in local.rglob("*") if p.is_file()}
-        for path in made - {"lineage.json"}:  # which says where the inputs are
+        for path in made - {"lineage.json"}:  # it contains the address of the inputs
             assert storage.read_bytes(f"{uri}/{path}") == (local / path).read_bytes(), path
-        assert convert(source, out) == uri  # from TFX's cache, by the metadata in the bucket
+        assert convert(source, out) == uri  # cached, by the metadata in the bucket
         batches = input_fn(uri, features="label", batch_size=4, cache=str(tmp_path))
         assert sum(len(batch) for batch in batches) == 20
         metadata = tmp_path / "metadata.sqlite"

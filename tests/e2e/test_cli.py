@@ -1,6 +1,6 @@
-"""The command line as people use it: a conversion, and all that is asked of it.
+"""The command line as users call it: a conversion, and the queries of its results.
 
-The same texts go through all of TFX in this process, beside the command, which does without.
+The same texts are also converted in this process with TensorFlow and TFX, and the results compared.
 """
 
 import json
@@ -39,13 +39,13 @@ finally:
 OF_A_RUN = re.compile(
     r"\d{4}-\d\d-\d\dT[\d:.]+"  # its name
     r"|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"  # unnamed contexts
-    r"|[0-9a-f]{64}"  # a cache's key, which knows the folder
+    r"|[0-9a-f]{64}"  # the key of a cache, which depends on the folder
 )
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A table of 90 texts, and a link to it."""
+    """Write a table of 90 texts and a link to it."""
     folder = tmp_path_factory.mktemp("cli")
     rows = [{"text": f"text {number}", "label": f"class {number % 3}"} for number in range(90)]
     write_files(folder, {TABLE: table(rows, "csv")})
@@ -55,7 +55,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def converted(folder):
-    """What the command prints of it, in a process without TensorFlow."""
+    """Convert the table in a process without TensorFlow, and return the output of the command."""
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
     done = subprocess.run(
@@ -76,9 +76,9 @@ def converted(folder):
 
 @pytest.fixture(scope="module")
 def by_tfx(converted, folder):
-    """What the same call makes of the link in this process, which has TensorFlow."""
+    """Convert the link in this process, with TensorFlow, and return the result."""
     made = pipelines.convert(folder / "link.csv", folder / "python")
-    assert "tensorflow" in sys.modules  # else both runs would be of one kind
+    assert "tensorflow" in sys.modules  # otherwise both runs would be without it
     return made
 
 
@@ -86,7 +86,7 @@ def invoke(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def test_what_was_converted_is_said_and_good(converted, folder):
+def test_convert_prints_counts_and_output_verifies(converted, folder):
     assert converted["kind"] == "text"
     assert converted["accounting"]["total"]["written"] == 90
     assert converted["metadata"] == f"{OUT}/metadata.sqlite"
@@ -102,7 +102,7 @@ def test_what_was_converted_is_said_and_good(converted, folder):
 
 
 def facts_of(out: Path) -> list[str]:
-    """All that a store holds, in no order, without what differs from run to run."""
+    """Return the content of a store, unordered, without values that differ between runs."""
     store = MetadataStore(sqlite_metadata_connection_config(str(out / "metadata.sqlite")))
     names = {context.id: OF_A_RUN.sub("RUN", context.name) for context in store.get_contexts()}
     uris = {artifact.id: artifact.uri for artifact in store.get_artifacts()}
@@ -123,7 +123,7 @@ def facts_of(out: Path) -> list[str]:
 
 
 def without_numbers(fact, out: str):
-    """Leaves out ids, which are given as rows come, and times; `out` becomes a word."""
+    """Remove ids, which depend on the order of rows, and times; replace `out` by a word."""
     if isinstance(fact, dict):
         left = {"id", "typeId", "createTimeSinceEpoch", "lastUpdateTimeSinceEpoch"}
         return {k: without_numbers(v, out) for k, v in sorted(fact.items()) if k not in left}
@@ -132,7 +132,7 @@ def without_numbers(fact, out: str):
     return fact.replace(out, "OUT") if isinstance(fact, str) else fact
 
 
-def test_metadata_and_bytes_are_those_of_a_run_with_all_of_tfx(by_tfx, folder):
+def test_metadata_and_bytes_equal_a_run_with_tfx(by_tfx, folder):
     outs = folder / OUT, folder / "python"
     ours, theirs = map(facts_of, outs)
     assert len(ours) > 20
@@ -144,7 +144,7 @@ def test_metadata_and_bytes_are_those_of_a_run_with_all_of_tfx(by_tfx, folder):
     assert files[0] == files[1]
 
 
-def test_what_the_command_made_is_in_tfx_s_cache_and_told(converted, by_tfx, folder):
+def test_command_output_is_cached_for_tfx_and_listed(converted, by_tfx, folder):
     assert (by_tfx.found, by_tfx.written, by_tfx.rejected, by_tfx.cached) == (90, 90, 0, False)
     assert f"{by_tfx}" == os.fspath(by_tfx) == by_tfx.uri
     again = pipelines.convert(folder / TABLE, folder / OUT)

@@ -1,4 +1,4 @@
-"""The whole way: photos, a pipeline in its own process, and other people's readers."""
+"""The demonstration: photos, a pipeline in a separate process, and third-party readers."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 def run_demo(folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    environment.pop("TF_USE_LEGACY_KERAS", None)  # which importing TFX sets in this process
+    environment.pop("TF_USE_LEGACY_KERAS", None)  # set in this process by the import of TFX
     return subprocess.run(
         [sys.executable, "-m", "pipelines.examples.demo"],
         cwd=folder,
@@ -49,7 +49,7 @@ def artifact(demo: Path, component: str, output: str) -> Path:
 
 
 def records_of(uri: Path, split: str) -> list[tf.train.Example]:
-    """The examples by TensorFlow's own reader."""
+    """Return the examples of a split, read by TensorFlow."""
     paths = sorted(str(path) for path in (uri / f"Split-{split}").iterdir())
     return [tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(paths)]
 
@@ -66,7 +66,7 @@ def test_the_model_is_well_above_chance(demo):
     assert metrics["eval_accuracy"] > 0.6
 
 
-def test_each_photo_is_in_one_split_and_once(demo):
+def test_each_photo_is_in_one_split_once(demo):
     photos = [
         hashlib.sha256(path.read_bytes()).hexdigest()
         for path in (demo / "demo-run/photos").rglob("*.*")
@@ -120,5 +120,5 @@ def test_the_pushed_model_serves_encoded_photos(demo):
     assert float(tf.reduce_sum(result["probabilities"])) == pytest.approx(1, abs=1e-5)
 
 
-def test_a_second_run_takes_all_from_the_cache(demo):
+def test_second_run_is_cached(demo):
     assert "from the cache: 7 of 7" in run_demo(demo).stdout

@@ -1,8 +1,8 @@
-"""Beam engines whose workers are processes of their own: nothing lost, the same bytes.
+"""Beam engines with separate worker processes write the same bytes and lose nothing.
 
-Beam's own job service with workers from a pool; Dask, which `make test-dask` runs alone; and two
-that have to be fetched, by `make test-flink` and `make test-prism`: Beam's job server in Java with
-a Flink cluster of one process in it, and Beam's engine in Go.
+The engines are Beam's job service with workers from a pool; Dask, which `make test-dask` runs
+alone; and two that `make test-flink` and `make test-prism` download: Beam's job server in Java with
+an embedded Flink cluster, and Prism, Beam's engine in Go.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ FETCHED = {"flink": "TFX_SHARDS_FLINK_JAR", "prism": "TFX_SHARDS_PRISM"}
 
 @pytest.fixture(scope="module")
 def portable(pool, tmp_path_factory) -> Iterator[list[str]]:
-    """Beam's own job service, and two workers that have nothing but the wheel."""
+    """Yield Beam's arguments for its job service and two workers that have only the wheel."""
     with engines.job_service(tmp_path_factory.mktemp("job")) as endpoint:
         yield [*engines.portable(endpoint, pool), "--direct_num_workers=2"]
 
@@ -66,8 +66,8 @@ def test_the_engine_gives_the_same_bytes(request, tmp_path, engine):
 
 
 @pytest.mark.slow
-def test_workers_took_all_of_ours_from_the_wheel(inputs, portable, wheel, tmp_path):
-    if not (wheel / "imported.txt").exists():  # where this test runs alone
+def test_workers_import_our_code_from_the_wheel(inputs, portable, wheel, tmp_path):
+    if not (wheel / "imported.txt").exists():  # this test runs alone
         engines.convert("images", inputs, tmp_path / "out", portable)
     imported = dict(line.split(" ") for line in (wheel / "imported.txt").read_text().splitlines())
     assert "components.example_gen.file_shards" in imported
@@ -75,15 +75,15 @@ def test_workers_took_all_of_ours_from_the_wheel(inputs, portable, wheel, tmp_pa
 
 
 @pytest.mark.slow
-def test_workers_that_do_not_see_the_output_are_an_error(inputs, portable, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # the workers are elsewhere: a relative uri is another place there
+def test_workers_without_access_to_the_output_are_an_error(inputs, portable, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a relative uri is another place for workers in another folder
     with pytest.raises(RuntimeError, match="expected storage that all workers share"):
         engines.convert("images", inputs, "out", portable)
     assert not (tmp_path / "out/manifest.json").exists()
 
 
 @pytest.mark.dask
-def test_damage_is_named_as_in_process_and_nothing_is_left(inputs, dask, tmp_path):
+def test_damage_error_equals_in_process_and_leaves_no_files(inputs, dask, tmp_path):
     damaged = dataclasses.replace(inputs, out=tmp_path / "none")
     shutil.copytree(inputs.texts, damaged.texts)
     shard = sorted((damaged.texts / "Split-train").iterdir())[3]

@@ -1,4 +1,4 @@
-"""Compiled pipelines, run to a trained model as open-source Kubeflow runs them: no cluster."""
+"""Compiled pipelines, run to a trained model by a simulation of open-source Kubeflow."""
 
 import itertools
 import json
@@ -25,7 +25,7 @@ ALLOWED = 0.1  # 3 of the 63 photos are bad
 
 
 def image_environment() -> dict[str, str]:
-    """What the Dockerfile sets for TensorFlow."""
+    """Return the environment variables of the Dockerfile for TensorFlow."""
     text = (REPOSITORY / "Dockerfile").read_text()
     return dict(re.findall(r"\b(TF_\w+)=(\S+)", text))
 
@@ -46,7 +46,7 @@ def photos(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def local(photos, tmp_path_factory) -> dict[str, bytes]:
-    """The files of the dataset that TFX's LocalDagRunner makes, by path."""
+    """Return the files of the dataset written by TFX's LocalDagRunner, by path."""
     root = tmp_path_factory.mktemp("local")
     images = ImageExampleGen(input_base=photos, max_reject_fraction=ALLOWED)
     balanced = ShardBalancer(examples=images.outputs["examples"], num_shards=2)
@@ -106,12 +106,12 @@ def test_the_image_pipeline_trains_a_model(image_run):
     assert '"batch_size": 8' in log.replace("\\", "")
 
 
-def test_the_dataset_is_byte_for_byte_that_of_the_local_runner(image_run, local):
+def test_dataset_equals_that_of_the_local_runner(image_run, local):
     made = image_run.cluster.below(image_run.uri("ShardBalancer", "balanced_examples"))
     assert made == local
 
 
-def test_every_type_of_tfx_comes_back_from_the_six_that_kubeflow_knows(image_run):
+def test_tfx_types_survive_conversion_to_kubeflow_types(image_run):
     titles = {output: kept["title"] for (_, output), kept in image_run.artifacts.items()}
     assert titles.pop(LOGS) == "system.Artifact"
     assert titles == {
@@ -133,13 +133,13 @@ def test_every_type_of_tfx_comes_back_from_the_six_that_kubeflow_knows(image_run
     assert {path.split("/")[0] for path in statistics} == {"Split-train", "Split-eval"}
 
 
-def test_the_store_holds_no_object_that_stands_for_a_folder(image_run):
+def test_store_has_no_folder_objects(image_run):
     keys = sorted(image_run.cluster.objects)
     assert not [key for key in keys if key.endswith("/")]
     assert not [a for a, b in itertools.pairwise(keys) if b.startswith(f"{a}/")]
 
 
-def test_the_text_pipeline_trains_where_artifacts_have_other_types(python, tmp_path):
+def test_text_pipeline_trains_with_other_artifact_types(python, tmp_path):
     rows = [f"{('warm', 'cold')[n % 2]} word{n % 7},{('sun', 'ice')[n % 2]}" for n in range(60)]
     (tmp_path / "texts.csv").write_text("\n".join(["text,label", *rows]))
     cluster = Cluster(tmp_path / "pods", python, generation="api")
@@ -155,9 +155,7 @@ def test_the_text_pipeline_trains_where_artifacts_have_other_types(python, tmp_p
     assert run.metadata("TextExampleGen", "examples")["written"] == 60
 
 
-def test_native_components_make_the_same_bytes_and_may_keep_them_elsewhere(
-    python, photos, local, tmp_path
-):
+def test_native_components_write_the_same_bytes(python, photos, local, tmp_path):
     package = compiled(tmp_path, f"{OTHERS}:native", "minio://mlpipeline/runs")
     cluster = Cluster(tmp_path / "pods", python)
     given = {"input_base": photos, "num_shards": 2, "max_reject_fraction": ALLOWED}
@@ -217,7 +215,7 @@ def test_tables_become_one_dataset_natively(python, tmp_path):
     assert sum(shard["split"] == "train" for shard in manifest["shards"]) == 3
 
 
-def test_a_stock_example_gen_finds_its_span_without_a_driver(python, tmp_path):
+def test_stock_example_gen_finds_its_span_without_a_driver(python, tmp_path):
     for span in (1, 2):
         (tmp_path / f"in/span-{span}").mkdir(parents=True)
         (tmp_path / f"in/span-{span}/t.csv").write_text("n\n" + f"{span}\n" * 30)
@@ -244,9 +242,7 @@ def write_table(path: Path, rows: int) -> Path:
         ("cached_tfx", "table", ["TextExampleGen-inputs", "TextExampleGen", "ShardBalancer"]),
     ],
 )
-def test_a_step_comes_from_the_cache_unless_its_inputs_have_changed(
-    python, tmp_path, pipeline, table, steps
-):
+def test_step_is_cached_unless_its_inputs_changed(python, tmp_path, pipeline, table, steps):
     path, volume = write_table(tmp_path / "in/t.csv", 40), tmp_path / "volume"
     options = {} if pipeline == "cached" else {"dataset_root": str(volume)}
     given = {table: str(path)} | ({} if options else {"dataset_root": str(volume)})

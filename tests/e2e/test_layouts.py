@@ -1,4 +1,4 @@
-"""Every layout, converted: read by Datum and by input_fn, taken by StatisticsGen and SchemaGen."""
+"""Every layout is converted and read by Datum, input_fn, StatisticsGen and SchemaGen."""
 
 import io
 import json
@@ -41,7 +41,7 @@ def flat(photos: Photos, folder: str = "") -> Files:
 
 
 def sets(kind: str) -> Files:
-    """The image sets of Pascal VOC."""
+    """Return the image sets of Pascal VOC."""
     splits = {split: [f"{n}" for n in NUMBERS if SPLIT_OF[n] == split] for split in SPLIT_OF}
     return {f"ImageSets/{kind}/{split}.txt": "\n".join(names) for split, names in splits.items()}
 
@@ -131,12 +131,12 @@ LAYOUTS: dict[str, tuple[Callable[[Photos], Files], set[str]]] = {
     "tar": (in_tar, {"label", "score"}),
 }
 
-# Numbers and texts, one and many, and those of boxes: what is encoded alike from any layout.
+# Single values, lists and boxes of numbers and texts, whose encoding does not depend on the layout.
 WITH_STATISTICS = (in_csv, in_parquet, in_coco)
 
 
 def comparable(examples: Any) -> dict[bytes, dict[str, Any]]:
-    """Each example's values by filename, arrays as nested lists."""
+    """Return the values of each example by filename, arrays as nested lists."""
     return {
         e["filename"]: {name: np.asarray(value).tolist() for name, value in e.items()}
         for e in examples
@@ -144,7 +144,7 @@ def comparable(examples: Any) -> dict[bytes, dict[str, Any]]:
 
 
 def statistics_and_schema(uri: Path, target: Path) -> set[str]:
-    """The features that SchemaGen sees in what StatisticsGen made."""
+    """Run StatisticsGen and SchemaGen, and return the features in the schema."""
     context = BaseBeamExecutor.Context(
         beam_pipeline_args=[f"--runner={IN_PROCESS_RUNNER}"], tmp_dir=str(target), unique_id="1"
     )
@@ -164,12 +164,12 @@ def statistics_and_schema(uri: Path, target: Path) -> set[str]:
 
 
 def convert(base: Path, target: Path) -> standard_artifacts.Examples:
-    """Runs ImageExampleGen as TFX does."""
+    """Run ImageExampleGen as TFX does."""
     return runs.run(Executor, base, target)
 
 
 @pytest.mark.parametrize(("make", "columns"), LAYOUTS.values(), ids=LAYOUTS)
-def test_a_layout_is_read_alike_by_datum_and_input_fn(tmp_path, make, columns):
+def test_datum_and_input_fn_read_a_layout_alike(tmp_path, make, columns):
     from datum.reader import load
 
     write_files(tmp_path / "in", make([jpeg(n, size=(48, 40)) for n in NUMBERS]))
@@ -194,7 +194,7 @@ def test_a_layout_is_read_alike_by_datum_and_input_fn(tmp_path, make, columns):
         assert statistics_and_schema(tmp_path / "out", tmp_path / "tfx") == everything
 
 
-def test_a_frame_is_converted_and_kept_in_the_cache(tmp_path, monkeypatch):
+def test_frame_is_converted_and_cached(tmp_path, monkeypatch):
     import pipelines
 
     write_files(tmp_path / "work", flat([*map(jpeg, NUMBERS)]))
@@ -210,7 +210,7 @@ def test_a_frame_is_converted_and_kept_in_the_cache(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("make", [in_voc, in_segmentation])
-def test_images_with_boxes_or_maps_are_not_turned(tmp_path, make):
+def test_images_with_boxes_or_maps_are_not_rotated(tmp_path, make):
     exif = Image.Exif()
     exif[0x0112] = 6
     turned = [jpeg(n, size=(48, 40), exif=exif) for n in NUMBERS]

@@ -1,4 +1,4 @@
-"""Lineage of what TFX itself ran: our pipeline twice, and a stock one of others."""
+"""Lineage of pipelines run by TFX: two runs of our pipeline, and a stock pipeline."""
 
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory) -> tuple[Path, Path]:
-    """A folder of photos, and what two runs made of them."""
+    """Return a folder of photos, and the output folder of two runs on them."""
     folder = tmp_path_factory.mktemp("converted")
     files = {f"{('dog', 'cat')[n % 2]}/{n:02d}.jpg": jpeg(n) for n in range(30)}
     write_files(folder / "photos", {**files, "cat/bad.jpg": b"no photo"})
@@ -28,7 +28,7 @@ def converted(tmp_path_factory) -> tuple[Path, Path]:
     return folder, Path(first)
 
 
-def test_a_conversion_is_told_with_run_settings_inputs_and_outcome(converted):
+def test_lineage_of_a_conversion_is_complete(converted):
     folder, uri = converted
     lineage = describe_artifact(str(uri))
     told = lineage.to_json()
@@ -53,7 +53,7 @@ def test_a_conversion_is_told_with_run_settings_inputs_and_outcome(converted):
 
 @pytest.fixture(scope="module")
 def stock(tmp_path_factory) -> Path:
-    """What TFX's own CsvExampleGen, StatisticsGen and SchemaGen made."""
+    """Run TFX's CsvExampleGen, StatisticsGen and SchemaGen, and return the output folder."""
     folder = tmp_path_factory.mktemp("stock")
     rows = [{"a": number, "b": number / 2} for number in range(60)]
     write_files(folder / "in", {"table.csv": table(rows, "csv")})
@@ -74,7 +74,7 @@ def stock(tmp_path_factory) -> Path:
     return folder
 
 
-def test_a_stock_pipeline_is_told_as_well(stock):
+def test_lineage_of_a_stock_pipeline_is_shown(stock):
     (schema,) = (stock / "root/SchemaGen/schema").iterdir()
     lineage = describe_artifact(str(schema))
     told = lineage.to_json()

@@ -1,4 +1,4 @@
-"""A run of TFX's own launcher that fails, and the next one, which resumes it."""
+"""A failed run of TFX's launcher, and the next run, which resumes it."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Workers that share no disk with whoever submits, on Dask and Prism: they see a store alone."""
+"""Workers on Dask and Prism that share only an object store with the submitting process."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def _hidden(tests: Path) -> str:
-    """The folder for temporary files; that of the tests alone, where the program lies there too."""
+    """Return the folder for temporary files, or the tests' folder if our code is in the former."""
     above = Path(tempfile.gettempdir())
     needed = (Path(sys.prefix), Path(sys.executable).resolve(), REPOSITORY)
     is_free = not any(path.is_relative_to(above) for path in needed)
@@ -40,7 +40,7 @@ def _can_hide() -> bool:
 
 @pytest.fixture
 def hidden(s3_store, monkeypatch, tmp_path_factory) -> str:
-    """A folder that workers shall not share, which find the store by their environment."""
+    """Return a folder to hide from workers; set the environment for them to find the store."""
     if not _can_hide():
         pytest.skip("needs the right to mount")
     for name, value in s3_store.environment.items():
@@ -50,7 +50,7 @@ def hidden(s3_store, monkeypatch, tmp_path_factory) -> str:
 
 @pytest.fixture
 def dask(hidden, tmp_path) -> Iterator[Any]:
-    """Beam's arguments for a scheduler and two workers, and the workers' processes."""
+    """Yield Beam's arguments for a scheduler and two workers, and the processes of the workers."""
     address = f"tcp://127.0.0.1:{(port := engines.free_port())}"
     scheduler = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
     own = [f"--port={port}", "--no-dashboard", "--host=127.0.0.1"]
@@ -69,7 +69,7 @@ def dask(hidden, tmp_path) -> Iterator[Any]:
         ]
         try:
             with distributed.Client(address) as client:
-                client.wait_for_workers(2, timeout=120)  # in place of waiting for ever
+                client.wait_for_workers(2, timeout=120)  # the default is to wait forever
             yield [f"--runner={DASK_RUNNER}", f"--dask_client_address={address}"], started
         finally:
             for process in started:
@@ -79,7 +79,7 @@ def dask(hidden, tmp_path) -> Iterator[Any]:
 
 @pytest.fixture
 def prism(hidden, tmp_path) -> Iterator[list[str]]:
-    """Beam's arguments for Prism, whose workers come from a pool."""
+    """Yield Beam's arguments for Prism with workers from a pool."""
     binary = os.environ.get("TFX_SHARDS_PRISM", "")
     if not binary:
         pytest.skip("TFX_SHARDS_PRISM is not set: make test-prism sets it")
@@ -110,7 +110,7 @@ def check(uri: str, expected: Path) -> None:
     wanted = engines.contents(expected)
     assert found.keys() == wanted.keys()
     differ = {path for path in wanted if found[path] != wanted[path]}
-    assert differ <= {LINEAGE_FILE, INPUTS_FILE}  # which say where the inputs are, and since when
+    assert differ <= {LINEAGE_FILE, INPUTS_FILE}  # they contain addresses and times of the inputs
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def check(uri: str, expected: Path) -> None:
         pytest.param("prism", marks=pytest.mark.prism),
     ],
 )
-def test_a_store_is_all_that_workers_have_to_see(request, inputs, engine, s3_store):
+def test_workers_need_access_only_to_the_store(request, inputs, engine, s3_store):
     given = request.getfixturevalue(engine)
     arguments = given[0] if engine == "dask" else given
     base = f"{s3_store.base}/apart/{engine}"
@@ -139,7 +139,7 @@ def test_a_store_is_all_that_workers_have_to_see(request, inputs, engine, s3_sto
 
 
 @pytest.mark.dask
-def test_a_killed_worker_costs_its_tasks_alone(inputs, dask, s3_store):
+def test_killed_worker_loses_only_its_tasks(inputs, dask, s3_store):
     arguments, (first, _) = dask
     base, uri = f"{s3_store.base}/killed", f"{s3_store.base}/killed/out"
     source = put(inputs.photos, f"{base}/in")

@@ -1,4 +1,4 @@
-"""The TFX tutorial, as it stands: all of TFX's stock components on what ours make."""
+"""The TFX tutorial, unchanged: all stock components of TFX on the output of our components."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ AFTER = """ShardBalancer(
 
 @pytest.fixture(scope="module")
 def uris(tmp_path_factory):
-    """The uri of each component's first output; of ours also after Transform."""
+    """Return the uri of the first output of each component; for ours also after Transform."""
     folder = tmp_path_factory.mktemp("tutorial")
     page = blocks(REPOSITORY / "docs/tutorials/tfx.md")
     data, functions, pipeline = [block.text for block in page if block.language == "python"]
@@ -60,7 +60,7 @@ def test_the_schema_is_one_file_that_tfx_reads(uris):
 
 def test_example_validator_finds_no_anomaly(uris):
     files = sorted(uris["ExampleValidator.anomalies"].rglob("SchemaDiff.pb"))
-    assert len(files) == 2  # of train and eval
+    assert len(files) == 2  # one each for train and eval
     for path in files:
         anomalies = anomalies_pb2.Anomalies.FromString(path.read_bytes())
         assert not anomalies.anomaly_info
@@ -75,14 +75,14 @@ def test_the_pushed_model_serves_raw_examples(uris):
         assert (found > 0.5) == (stars > 3)
 
 
-def test_evaluator_measures_it(uris):
+def test_evaluator_measures_the_model(uris):
     result = tfma.load_eval_result(str(uris["Evaluator.evaluation"]))
     ((_, metrics),) = result.slicing_metrics
     values = metrics[""][""]
     assert values["auc"]["doubleValue"] == pytest.approx(1, abs=1e-3)
 
 
-def test_what_is_balanced_after_transform_knows_its_labels(uris):
+def test_dataset_balanced_after_transform_has_labels(uris):
     labels = (uris["TextExampleGen.examples"] / "vocab/label.txt").read_text().split()
     after = uris["AfterTransform.balanced_examples"]
     assert (after / "vocab/label.txt").read_text().split() == labels == ["bad", "good"]
@@ -91,7 +91,7 @@ def test_what_is_balanced_after_transform_knows_its_labels(uris):
     assert label.shape == (5, 2)
 
 
-def test_datum_opens_the_dataset_beside_it(uris):
+def test_datum_opens_the_exported_dataset(uris):
     folder = str(uris["SchemaExport.datum_dataset"])
     loaded = load(folder)
     loaded.dataset_configs.batch_size_val = 1

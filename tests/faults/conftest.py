@@ -1,4 +1,4 @@
-"""What the tests of faults share: seeds, raw files, an engine, and datasets that it made."""
+"""Fixtures of the tests of faults: seeds, raw files, an engine, and datasets that it wrote."""
 
 import io
 import os
@@ -27,7 +27,7 @@ SETTINGS: dict[str, object] = {
 
 
 class Undisturbed(NamedTuple):
-    """What a run gives that nobody disturbs."""
+    """The output of an undisturbed run."""
 
     step: str
     source: Path
@@ -35,7 +35,7 @@ class Undisturbed(NamedTuple):
     content: dict[str, bytes]
     folders: set[str]
     calls: int
-    seconds: dict[int, float]  # by processes
+    seconds: dict[int, float]  # by number of processes
 
     def run(self, engine: Engine, uri: Path, **how: Any) -> Run:
         return engine.run(self.step, self.source, uri, **how, **self.settings)
@@ -43,7 +43,7 @@ class Undisturbed(NamedTuple):
 
 @pytest.fixture(scope="session")
 def seed(pytestconfig: pytest.Config) -> int:
-    """Of all that is random: another in each long run; `TFX_SHARDS_SEED` repeats one."""
+    """Return the random seed, new for each long run; `TFX_SHARDS_SEED` repeats a run."""
     is_long = "faults" in pytestconfig.getoption("-m")
     given = os.environ.get("TFX_SHARDS_SEED")
     return int(given) if given else random.SystemRandom().randrange(2**32) if is_long else 20
@@ -51,14 +51,14 @@ def seed(pytestconfig: pytest.Config) -> int:
 
 @pytest.fixture(autouse=True)
 def chance(seed: int, request: pytest.FixtureRequest) -> random.Random:
-    """What decides in this test; the seed is printed, and pytest shows it where the test fails."""
+    """Return the random numbers of a test; the seed is printed, and shown if the test fails."""
     print(f"TFX_SHARDS_SEED={seed}")
     return random.Random(f"{seed} {request.node.name}")
 
 
 @pytest.fixture(scope="session")
 def raw(tmp_path_factory, photos) -> dict[str, Path]:
-    """Real photos and waves in two classes, and a table; one of each is damaged."""
+    """Write photos and audio clips in two classes, and a table; one input of each is damaged."""
     import soundfile
     from PIL import Image
 
@@ -78,7 +78,7 @@ def raw(tmp_path_factory, photos) -> dict[str, Path]:
     (folders["images"] / "a" / "cut.jpg").write_bytes(whole.getvalue()[:200])
     (folders["audio"] / "a" / "cut.wav").write_bytes(b"RIFF\x10\0\0\0WAVE")
     (folders["texts"] / "a" / "bad.txt").write_bytes(b"\xff\xfe\xfd")
-    shutil.copytree(folders["images"], base / "more")  # some photos later
+    shutil.copytree(folders["images"], base / "more")  # a later state with some more photos
     (base / "more/a/00.jpg").unlink()
     (base / "more/b/new.jpg").write_bytes(whole.getvalue())
     return {**folders, "more": base / "more"}
@@ -92,7 +92,7 @@ def engine(tmp_path_factory) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def datasets(tmp_path_factory, engine, raw) -> dict[str, Path]:
-    """A published dataset of each kind; none is to be changed."""
+    """Return a published dataset of each kind; tests must not modify them."""
     base = tmp_path_factory.mktemp("datasets")
     made = {kind: base / kind for kind in KINDS}
     runs = [engine.run(kind, raw[kind], made[kind], **SETTINGS) for kind in TYPES]
@@ -115,7 +115,7 @@ def undisturbed(tmp_path_factory, engine, datasets, raw) -> dict[str, Undisturbe
     }
     found = {}
     for name, (step, source, settings) in known.items():
-        # Each into a folder of its own: where a dataset is in its place, there are more calls.
+        # Separate folders: replacing an existing dataset takes more calls.
         uris = {processes: tmp_path_factory.mktemp("undisturbed") / name for processes in (2, 1)}
         runs = {
             processes: engine.run(

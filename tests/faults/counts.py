@@ -1,4 +1,4 @@
-"""How much a test does: a little, or in the long part much; `TFX_SHARDS_SHARE` asks for a share.
+"""The number of cases of a test: few, or many in the long part; `TFX_SHARDS_SHARE` scales it.
 
 @some_or_many(40, 400)
 def test_changes(count): ...                     # 40, and with `-m faults` 400
@@ -22,12 +22,12 @@ _ANY = "any"
 
 
 def long(count: int) -> int:
-    """So many of the long part, by the share that was asked for; at least one."""
+    """Return the number of cases in the long part, scaled by `TFX_SHARDS_SHARE`, at least 1."""
     return max(1, round(count * SHARE))
 
 
 def some_or_many(quick: int, many: int) -> pytest.MarkDecorator:
-    """Tries a test so often, or in the long part that often; 0: there alone."""
+    """Parametrize a test with `quick` cases, and `many` in the long part; 0: only the long part."""
     cases = [pytest.param(long(many), marks=pytest.mark.faults, id="long")]
     return pytest.mark.parametrize(
         "count", [*([pytest.param(quick, id="quick")] * (quick > 0)), *cases]
@@ -35,7 +35,7 @@ def some_or_many(quick: int, many: int) -> pytest.MarkDecorator:
 
 
 def some_of_any_or_all_of_each(name: str, values: Sequence[Any]) -> pytest.MarkDecorator:
-    """Tries a test with some of any of these, or in the long part with all of each."""
+    """Parametrize a test with a sample of all values, and with each value in the long part."""
     each = [pytest.param(value, marks=pytest.mark.faults) for value in values]
     return pytest.mark.parametrize(name, [_ANY, *each])
 
@@ -43,7 +43,7 @@ def some_of_any_or_all_of_each(name: str, values: Sequence[Any]) -> pytest.MarkD
 def drawn(
     chance: random.Random, which: Any, quick: int, places: Sequence[int], values: Sequence[Any]
 ) -> list[tuple[int, Any]]:
-    """Places with values: so many of any, or all of the one value, or the share of them."""
+    """Return (place, value) pairs: a sample of `quick` pairs, or all places with one value."""
     if which == _ANY:
         return chance.sample([*itertools.product(places, values)], quick)
     found = chance.sample(places, long(len(places)))

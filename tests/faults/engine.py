@@ -1,10 +1,10 @@
-"""Runs of steps that may be killed or starved: a process that forks one a request.
+"""Run steps that may be killed or get failing system calls, each in a forked process.
 
     with Engine(folder) as engine:
         engine.run("images", photos, out, kill_after=0.2).status      # -9
 
-One process imports all that steps need, starts no thread, and forks for each run, which leads a
-session of its own. Requests and replies are lines of JSON through its pipes.
+One process imports the modules of all steps, starts no thread, and forks for each run. A run leads
+its own session. Requests and replies are lines of JSON through pipes.
 """
 
 import contextlib
@@ -24,16 +24,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-SECONDS = 300  # after which a run counts as hanging, whatever the machine's load
-LARGE_BYTES = 2048  # of an allocation that may fail
+SECONDS = 300  # time limit of a run, even on a busy machine
+LARGE_BYTES = 2048  # the minimum size of an allocation that may fail
 SOURCE = Path(__file__).with_name("refused_calls.c")
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What became of a run: its status, which is 0 where it raised an error as well; the error's
-    message, and the names of its class and of those that it is derived from; how many system calls
-    the shim saw, where it was armed; how long it took; the processes that it left."""
+    """The result of a run.
+
+    Args:
+        status: the exit status, which is 0 even if the run raised an error.
+        error: the message of the error.
+        kinds: the names of the class of the error and its base classes.
+        calls: number of system calls counted by the shim, if it was armed.
+        seconds: the duration.
+        left: the processes left behind.
+    """
 
     status: int
     error: str = ""
@@ -51,7 +58,7 @@ class Engine:
     """The process that forks runs.
 
     Args:
-        folder: for what it makes: the shim, and its own log.
+        folder: the folder for the shim and the log of the process.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -82,21 +89,22 @@ class Engine:
         beam_args: Sequence[str] = (),
         **settings: object,
     ) -> Run:
-        """Runs a step.
+        """Run a step.
 
         Args:
             step: one of `STEPS`.
-            source: the raw files, or the dataset to go out from.
+            source: the raw files, or the dataset to start from.
             uri: the folder to write.
-            processes: of the pool; 1: all in one process.
+            processes: number of processes of the pool; 1: run in one process.
             kill_after: seconds until SIGKILL.
-            whole_group: whether the pool's processes are killed too, or are to end by themselves.
-            refuse: below which folder the n-th system call (from 1 on; 0: none) has which fate: the
-                name of an errno, `SHORT` or `KILL`. With a number behind it, so many of the calls
-                that only look, list and read as well. `MEMORY` is of large allocations, wherever.
-            log_syncs: a file that gets the inodes of what is brought to the disk.
-            beam_args: Beam's own arguments, such as those of a runner.
-            settings: of the step; of a conversion also `splits`, shares by name.
+            whole_group: kill the processes of the pool too; otherwise they must end by themselves.
+            refuse: (folder, n, fate): the n-th system call on the folder (from 1; 0: none) gets the
+                fate: the name of an errno, `SHORT` or `KILL`. With a fourth item `times`, calls that
+                only stat, list and read count too, and `times` calls in a row get the fate. The
+                fate `MEMORY` applies to large allocations, independent of the folder.
+            log_syncs: a file to write the inodes of synced files to.
+            beam_args: arguments for Beam, such as a runner and its settings.
+            settings: settings of the step; for a conversion also `splits`, shares by name.
         """
         request = {name: value for name, value in locals().items() if name != "self"}
         requests, replies = cast(IO[bytes], self._process.stdin), self._process.stdout
@@ -123,8 +131,8 @@ def _serve(shim: str) -> None:
     from components.common import processes
     from trainer_utils.storage import file_system
 
-    processes._WORTH_SECONDS = 0.0  # small runs use processes too
-    file_system._PAUSES = (0.0, 0.0, 0.0)  # so that faults cost no time
+    processes._WORTH_SECONDS = 0.0  # use processes even for small runs
+    file_system._PAUSES = (0.0, 0.0, 0.0)  # retry without waiting
     for name in _MODULES:
         importlib.import_module(name)
     replies = os.fdopen(os.dup(1), "wb")
@@ -149,7 +157,7 @@ def _serve(shim: str) -> None:
         replies.flush()
 
 
-# What steps import, which no run is to import anew.
+# The modules of steps, imported once so that runs need not import them.
 _MODULES = (
     "components.balancing.parts",
     "components.balancing.steps",
@@ -212,7 +220,7 @@ def _look(step: str, kind: str) -> "Step":
 
 
 def _write(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
-    """What `iterate` reads, by hand into a dataset of one's own."""
+    """Write the records that `iterate` reads to a new dataset with DatasetWriter."""
     from trainer_utils import DatasetWriter, iterate
 
     with DatasetWriter(uri, **settings) as writer:
@@ -222,7 +230,7 @@ def _write(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) ->
 
 
 def _read(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
-    """A digest of every batch of an epoch, which begins anew in its midst."""
+    """Write a digest of every batch of an epoch that is resumed in the middle."""
     from trainer_utils import iterate
 
     how: dict[str, Any] = {"batch_size": 4, "features": ["filename", "label"], **settings}
@@ -260,7 +268,7 @@ def _do(request: dict[str, Any], shim: Any) -> dict[str, Any]:
             shim.arm(os.fsencode(folder), number, fate.encode(), code, *times or [0])
         STEPS[request["step"]](request["source"], request["uri"], request["settings"], beam)
     except BaseException as error:
-        calls = shim.disarm()  # or this fails too
+        calls = shim.disarm()  # otherwise the next call may fail too
         traceback.print_exc()
         kinds = [kind.__name__ for kind in type(error).__mro__]
         outcome = {"error": str(error)[:4000] or repr(error), "kinds": kinds}
@@ -268,7 +276,7 @@ def _do(request: dict[str, Any], shim: Any) -> dict[str, Any]:
 
 
 def _wait(child: int, kill_after: float | None, whole_group: bool) -> int:
-    """The exit status of a run that is killed when its time is over."""
+    """Wait for a run, kill it after its time, and return the exit status."""
     end = time.monotonic() + (SECONDS if kill_after is None else kill_after)
     while time.monotonic() < end:
         pid, status = os.waitpid(child, os.WNOHANG)
@@ -281,7 +289,7 @@ def _wait(child: int, kill_after: float | None, whole_group: bool) -> int:
 
 
 def _left(session: int) -> list[int]:
-    """The processes of a session that do not end by themselves in the time that they are given."""
+    """Return the processes of a session that do not end by themselves in time."""
     for _ in range(200):
         found = members_of(session)
         if not found:
@@ -291,7 +299,7 @@ def _left(session: int) -> list[int]:
 
 
 def members_of(session: int) -> list[int]:
-    """The processes of a session that have not ended."""
+    """Return the running processes of a session."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What a run left in a folder, and what it must not have left."""
+"""Check the files that a run left in a folder."""
 
 from pathlib import Path
 
@@ -16,9 +16,9 @@ def folders_of(uri: Path) -> set[str]:
 
 
 def check_not_half(uri: Path, good: dict[str, bytes]) -> None:
-    """What a disturbed run left is no dataset, or the whole one: nothing between.
+    """Check that a disturbed run left either no dataset or the complete one.
 
-    Of what is no dataset, such as a page, each file is whole or not there.
+    If the output is not a dataset but a page, for example, each file must be complete or missing.
     """
     if MANIFEST not in good:
         found = everything(uri) if uri.exists() else {}
@@ -33,7 +33,7 @@ def check_not_half(uri: Path, good: dict[str, bytes]) -> None:
 
 
 def check_whole(uri: Path, good: dict[str, bytes], folders: set[str]) -> None:
-    """All of it, byte for byte, and nothing else: in the folder or beside it."""
+    """Check that the folder has the expected bytes and no other files, and no siblings."""
     found = everything(uri)
     others = found.keys() ^ good.keys()
     assert not others, others

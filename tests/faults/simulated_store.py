@@ -1,13 +1,13 @@
-"""An object store in memory whose k-th call fails as it is told: nothing waits, nothing is drawn.
+"""An object store in memory whose k-th call fails in a chosen way, without waiting or randomness.
 
     store = SimulatedStore({"in/a.jpg": b"…"})
     with served(store):                                   # s3://…
         store.arm(7, "LOST")                              # its seventh call from now on
         convert("s3://in", "s3://out")
 
-What real ones promise it does: a new object appears whole, listings show all that was put. An
-answer may be an error, be cut off, come though the request failed, or get lost though it was done;
-and the process may die before or after a call: no later call of it does anything.
+It keeps the guarantees of real stores: a new object appears completely, and listings show all
+objects. A response may be an error, truncated, or lost after the request succeeded. The process may
+die before or after a call; then later calls have no effect.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ __all__ = ["FATES", "SimulatedDeath", "SimulatedStore", "served"]
 
 
 class SimulatedDeath(BaseException):
-    """The process is killed."""
+    """A simulated kill of the process."""
 
 
 _ERRORS: dict[str, Callable[[str], Exception]] = {
@@ -36,7 +36,7 @@ _ERRORS: dict[str, Callable[[str], Exception]] = {
     "FULL": lambda path: OSError(errno.ENOSPC, "no space", path),
 }
 FATES = (*_ERRORS, "SHORT", "LOST", "DIE", "DIED")
-"""Errors; half of the bytes; done, but its answer is lost; death before the call, and after it."""
+"""Errors; half of the bytes; a lost response after success; death before or after the call."""
 
 
 class SimulatedStore(FileSystem):
@@ -50,11 +50,11 @@ class SimulatedStore(FileSystem):
         self.disarm()
 
     def arm(self, number: int, fate: str, *, for_ever: bool = False) -> None:
-        """Has a call fail, counted from 1 on from now, or that one and all that follow."""
+        """Make the n-th call from now (from 1) fail, or that one and all later ones."""
         self.calls, self._armed, self._is_dead = [], (number, fate, for_ever), False
 
     def disarm(self) -> None:
-        """Has all go well from now on."""
+        """Make all calls succeed from now on."""
         self._armed, self._is_dead = (0, "", False), False
 
     def _call(self, what: str, path: str, act: Callable[[], Any]) -> Any:
@@ -152,7 +152,7 @@ class SimulatedStore(FileSystem):
 
 
 class _Upload(io.BytesIO):
-    """An object that is put once it is closed, and not where what writes it fails."""
+    """An object that is stored when closed, unless the writer raised."""
 
     def __init__(self, store: SimulatedStore, path: str) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ def _key(path: str) -> str:
 
 @contextlib.contextmanager
 def served(store: SimulatedStore) -> Iterator[None]:
-    """Has `s3://` lead there, in this process, without pauses before what is tried again."""
+    """Use the store for `s3://` in this process, and retry without pauses."""
     pauses, file_system._PAUSES = file_system._PAUSES, (0.0, 0.0, 0.0)
     others = storage.file_system_of
     storage.file_system_of = lambda path: store if path.startswith("s3://") else others(path)

@@ -1,4 +1,4 @@
-"""Many at once: runs on one root and one store, and readers of what is being written anew."""
+"""Concurrent runs with one root and one store, and readers of a dataset being rewritten."""
 
 import contextlib
 import json
@@ -25,9 +25,9 @@ from tests.faults.tfrecords import read_records
 from tests.make import everything
 from trainer_utils import DatasetError, iterate
 
-LONG = 5  # times that runs meet, and that readers meet a writer
+LONG = 5  # repetitions in the long part
 REWRITES = 4
-COMPLETE, CACHED, LIVE = 3, 5, 2  # of `ml_metadata/proto/metadata_store.proto`
+COMPLETE, CACHED, LIVE = 3, 5, 2  # from `ml_metadata/proto/metadata_store.proto`
 RAW = {"max_reject_fraction": 0.5}
 PROGRAM = """
 import json, sys
@@ -36,11 +36,11 @@ from pipelines.tools.conversion.convert import convert
 print("ready", flush=True)
 print(convert(**json.loads(sys.stdin.readline())))
 """
-SECONDS = 300  # after which they count as hanging, whatever the machine's load
+SECONDS = 300  # time limit of the runs, even on a busy machine
 
 
 def payloads_of(uri: Path) -> list[bytes]:
-    """Every record, by a reader that is not ours, sorted."""
+    """Return all records sorted, read by the test's own reader."""
     shards = sorted(uri.glob("Split-*/*"))
     return sorted(payload for shard in shards for _, payload in read_records(shard))
 
@@ -55,7 +55,7 @@ def check_each_input_is_in_once(uri: Path, source: Path, pattern: str) -> None:
 
 
 def check_store(metadata: Path, uris: set[str]) -> None:
-    """Each execution came to its end, and what the runs returned is there under one name each."""
+    """Check that all executions ended, and that the store has each returned dataset once."""
     with sqlite3.connect(metadata) as store:
         states = store.execute("SELECT last_known_state FROM Execution").fetchall()
         artifacts = store.execute("SELECT uri, state FROM Artifact").fetchall()
@@ -67,7 +67,7 @@ def check_store(metadata: Path, uris: set[str]) -> None:
 
 
 def convert_together(conversions: list[dict[str, Any]]) -> list[str]:
-    """The uris of conversions that begin at the same time, in processes of their own."""
+    """Run conversions at the same time in separate processes, and return their uris."""
     command = [sys.executable, "-c", PROGRAM]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with contextlib.ExitStack() as stack:
@@ -82,14 +82,14 @@ def convert_together(conversions: list[dict[str, Any]]) -> list[str]:
 
 @pytest.mark.slow
 @some_or_many(1, LONG)
-def test_four_runs_at_once_on_one_root_and_one_store(raw, tmp_path, count):
+def test_four_concurrent_runs_with_one_root_and_store(raw, tmp_path, count):
     for number in range(count):
         (folder := tmp_path / str(number)).mkdir()
         run_four(raw, folder)
 
 
 def run_four(raw: dict[str, Path], folder: Path) -> None:
-    """Two alike and one with other settings into one folder, and one into another; one store."""
+    """Run four conversions with one store: two equal and a different one into the same folder."""
     out, other = folder / "out", folder / "other"
     metadata = out / "metadata.sqlite"
     texts = {"source": str(raw["texts"]), "out": str(out)}
@@ -131,7 +131,7 @@ READERS: dict[str, Callable[[str], Any]] = {
 
 
 def read_while_written(engine: Engine, sources: list[Path], uri: Path) -> None:
-    """Writes one dataset over the other; each reader sees the one or the other, or says so."""
+    """Replace a dataset while it is read; each reader must see one of the two or get an error."""
     whole: dict[str, list[Any]] = {name: [] for name in READERS}
     for source in sources:
         assert engine.run("texts", source, uri, **SETTINGS).is_good
@@ -170,14 +170,14 @@ def two_sources(raw, tmp_path) -> list[Path]:
 
 @pytest.mark.slow
 @some_or_many(1, LONG)
-def test_readers_see_what_is_written_anew_whole_or_an_error(engine, two_sources, tmp_path, count):
+def test_readers_of_a_rewritten_dataset_see_all_or_an_error(engine, two_sources, tmp_path, count):
     for number in range(count):
         read_while_written(engine, two_sources, tmp_path / f"out-{number}")
 
 
 @pytest.fixture(scope="module")
 def engines(engine, tmp_path_factory) -> Iterator[list[Engine]]:
-    """Two, since each has one run at a time."""
+    """Return two engines, because each has one run at a time."""
     with Engine(tmp_path_factory.mktemp("other engine")) as other:
         yield [engine, other]
 
@@ -185,7 +185,7 @@ def engines(engine, tmp_path_factory) -> Iterator[list[Engine]]:
 def write_at_once(
     engines: list[Engine], sources: list[Path], folder: Path, chance: random.Random
 ) -> None:
-    """Two runs into one folder, one of which may be killed."""
+    """Start two runs into one folder; one may be killed."""
     plain = [folder / f"plain-{number}" for number in range(2)]
     for engine, source, uri in zip(engines, sources, plain, strict=True):
         assert engine.run("texts", source, uri, **SETTINGS).is_good
@@ -207,7 +207,7 @@ def write_at_once(
     good = [number for number, run in enumerate(done) if run.is_good]
     if good:
         assert everything(uri) in [everything(plain[number]) for number in good]
-    elif uri.exists():  # the one was killed after the other had been refused
+    elif uri.exists():  # one run was killed after the other had been refused
         check_not_half(uri, everything(plain[0]))
     assert good or (kill_after is not None and done[0].status == -9)
     assert engines[1].run("texts", sources[1], uri, **SETTINGS).is_good
@@ -216,9 +216,7 @@ def write_at_once(
 
 @pytest.mark.slow
 @some_or_many(1, 8 * LONG)
-def test_two_runs_into_one_folder_leave_one_whole_dataset(
-    engines, two_sources, tmp_path, chance, count
-):
+def test_two_runs_into_one_folder_leave_one_dataset(engines, two_sources, tmp_path, chance, count):
     for number in range(count):
         (folder := tmp_path / f"round-{number}").mkdir()
         write_at_once(engines, two_sources, folder, chance)

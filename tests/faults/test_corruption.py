@@ -1,4 +1,4 @@
-"""Every published file, damaged: `verify` finds it and says where, and no trainer reads it."""
+"""Damage in every published file is found and located by `verify`, and never read by a trainer."""
 
 import bisect
 import itertools
@@ -19,14 +19,14 @@ from tests.faults.tfrecords import frame_length, read_records
 from trainer_utils import iterate
 from trainer_utils.format import TfxShardsError
 
-QUICK, LONG = 40, 400  # changes of each kind of dataset
+QUICK, LONG = 40, 400  # changes per kind of dataset
 LENGTHS = [*(1 << power for power in (20, 24, 31, 32, 40, 62, 63)), (1 << 63) - 1, (1 << 64) - 1]
 
 Batches = list[dict[str, Any]]
 
 
 class Change(NamedTuple):
-    """Other bytes of a file, and the first place where they differ by intent."""
+    """The changed bytes of a file, and the offset of the first change."""
 
     name: str
     place: int
@@ -34,7 +34,7 @@ class Change(NamedTuple):
 
 
 def a_change(data: bytes, chance: random.Random) -> Change:
-    """Bits, bytes and ranges that are others, missing, added or empty."""
+    """Return data with bits, bytes or ranges changed, removed, added or zeroed."""
     while True:
         place = chance.randrange(len(data))
         before, octet, after = data[:place], data[place], data[place + 1 :]
@@ -59,7 +59,7 @@ def a_change(data: bytes, chance: random.Random) -> Change:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """A new file in its place, as an error of a disk or a wrong copy leaves it."""
+    """Replace a file by a new one, as after a disk error or a bad copy."""
     path.unlink(missing_ok=True)
     path.write_bytes(data)
 
@@ -93,7 +93,7 @@ def problems_of(uri: Path) -> list[Problem]:
 def read_or_refusal(
     uri: Path, split: str, *, shuffle: bool | str = False
 ) -> tuple[Batches, str | None]:
-    """The batches, or the message of our error."""
+    """Return the batches, and the message if reading raised one of our errors."""
     try:
         return batches_of(uri, split, shuffle=shuffle), None
     except TfxShardsError as error:
@@ -102,12 +102,12 @@ def read_or_refusal(
 
 @pytest.fixture
 def copy(datasets, tmp_path) -> Callable[[str], Path]:
-    """A dataset of a kind, to be changed."""
+    """Return a function that copies a dataset of a kind, to be changed."""
     return lambda kind: Path(shutil.copytree(datasets[kind], tmp_path / kind))
 
 
 def check_changes(uri: Path, count: int, chance: random.Random) -> None:
-    """Makes changes one after the other, over all files; each is found, named, and not read."""
+    """Change files one by one; check that each change is found, located and not read."""
     files = files_of(uri)
     ways = (False, True) if any(path.suffix == ".gz" for path in files) else (False, True, "global")
     good = {
@@ -141,16 +141,16 @@ def check_changes(uri: Path, count: int, chance: random.Random) -> None:
 def check_place(
     found: list[Problem], starts: list[int], size: int, change: Change, said: str
 ) -> None:
-    """The record that has the first changed byte is named with its own; or the end of the file."""
+    """Check that the error names the record of the first changed byte, or the end of the file."""
     record = bisect.bisect_right([*starts, size], change.place) - 1
     offset = [*starts, size][record]
     if change.name == "cut" and change.place in starts:
-        return  # whole records, though fewer: the file alone can be named
+        return  # fewer but intact records: the error can name only the file
     places = [(problem.record, problem.offset) for problem in found]
     assert (record, offset) in places, f"{said}: {found}"
 
 
-def test_undamaged_datasets_are_what_was_put_in(datasets, raw):
+def test_undamaged_datasets_contain_the_inputs(datasets, raw):
     for kind, uri in datasets.items():
         assert not problems_of(uri)
         records = {
@@ -180,7 +180,7 @@ def test_undamaged_datasets_are_what_was_put_in(datasets, raw):
 
 @some_or_many(QUICK, LONG)
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_change_of_any_file_is_found_and_not_read(copy, kind, count, chance):
+def test_change_of_any_file_is_found_and_not_read(copy, kind, count, chance):
     check_changes(copy(kind), count, chance)
 
 
@@ -200,7 +200,7 @@ def test_a_shard_cut_at_any_record_is_found_and_not_read(copy, kind):
         assert path.name in message
 
 
-def test_shards_that_are_not_those_of_the_manifest(copy, datasets):
+def test_missing_swapped_and_foreign_shards_are_found(copy, datasets):
     uri = copy("images")
     shards = [path for path in files_of(uri) if is_shard(path) and split_of(path) == "train"]
     first, second = shards[0].read_bytes(), shards[1].read_bytes()
@@ -212,7 +212,7 @@ def test_shards_that_are_not_those_of_the_manifest(copy, datasets):
         "swapped": [second, first],
         "foreign": [other.read_bytes(), second],
         "empty": [b"", second],
-        # Each record is whole, and their sum is that of the manifest.
+        # Each record is intact, and their sum equals that of the manifest.
         "reordered": [first[last:] + first[:last], second],
     }.items():
         for path, data in zip(shards, bad, strict=False):
@@ -227,7 +227,7 @@ def test_shards_that_are_not_those_of_the_manifest(copy, datasets):
             assert any(path.name in message for path in shards), damage
 
 
-def test_a_shard_that_no_manifest_names_is_found_and_not_read(copy):
+def test_unlisted_shard_is_found_and_not_read(copy):
     uri = copy("images")
     good = batches_of(uri, "train")
     shards = [path for path in files_of(uri) if is_shard(path) and split_of(path) == "train"]
@@ -240,7 +240,7 @@ def test_a_shard_that_no_manifest_names_is_found_and_not_read(copy):
 
 
 @pytest.mark.parametrize("has_manifest", [True, False])
-def test_lengths_that_are_made_up_cost_nothing_and_are_refused(copy, tmp_path, has_manifest):
+def test_forged_lengths_are_refused_at_no_cost(copy, tmp_path, has_manifest):
     uri = copy("images")
     path = next(path for path in files_of(uri) if is_shard(path))
     data, records = path.read_bytes(), read_records(path)

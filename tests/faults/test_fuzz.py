@@ -1,7 +1,7 @@
-"""Bytes that nobody vouches for, changed at random: their readers raise our own errors alone.
+"""Readers of untrusted bytes raise only our errors, for randomly changed input.
 
-`TARGETS` are what reads them, as functions of bytes; `seeds` small good inputs of each, made by
-other libraries, to begin from.
+`TARGETS` are the readers, as functions of bytes. `seeds` are small valid inputs of each, written by
+other libraries.
 """
 
 import contextlib
@@ -45,12 +45,12 @@ from trainer_utils.format.tfrecord import read_blocks
 from trainer_utils.order import FileRange, InputOrder, OrderOptions
 from trainer_utils.storage import list_files
 
-_MOST_PIXELS = 1 << 20  # so that a small file that claims many takes no time
+_MOST_PIXELS = 1 << 20  # limits the time for a small file with a forged large size
 _FOLDER = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether it is of our family, and no reject by which an unknown error was caught."""
+    """Return whether an error has one of our classes and is not a reject for an unknown error."""
     if isinstance(error, RejectedInputError):
         return error.code != "INTERNAL"
     return isinstance(error, TfxShardsError)
@@ -77,7 +77,7 @@ def _records(data: bytes) -> None:
 
 
 def _described(parse: Callable[..., object], *names: str) -> Callable[[bytes], None]:
-    """The JSON of a dataset, by itself and among the files of its folder."""
+    """Return a target for JSON of a dataset, parsed alone and as a file of the dataset."""
 
     def read(data: bytes) -> None:
         text = text_of(data, path="a.json")
@@ -184,7 +184,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
 
 _TFDS = REPOSITORY / "tests/golden/tfds"
 _DATUM = {"image": {"type": "image", "shape": [], "dense": 1}, "id": {"type": "int", "shape": []}}
-_EXAMPLE = (  # {"id": [7], "t": [b"ab"]}, as protobuf writes it
+_EXAMPLE = (  # {"id": [7], "t": [b"ab"]}, encoded by protobuf
     b"\n\x1a\n\x0b\n\x02id\x12\x05\x1a\x03\n\x01\x07\n\x0b\n\x01t\x12\x06\n\x04\n\x02ab"
 )
 _EXIF = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06" + bytes(7)
@@ -197,7 +197,7 @@ _ROWS = [
 
 
 def seeds() -> dict[str, list[bytes]]:
-    """By the target's name."""
+    """Return the valid inputs by name of the target."""
     texts = {
         "datum": [json.dumps(_DATUM), json.dumps({"train": {"Split-train/a": 3}})],
         "tfds": [(_TFDS / f"{name}.json").read_text() for name in ("features", "dataset_info")],
@@ -248,7 +248,7 @@ def _images() -> list[bytes]:
 def _sounds() -> list[bytes]:
     ogg = io.BytesIO()
     soundfile.write(ogg, np.sin(np.arange(60) / 3), 8000, format="OGG", subtype="VORBIS")
-    frames = b"\xff\xfb\x10\xc4" + bytes(100)  # a header of MPEG 1 layer 3
+    frames = b"\xff\xfb\x10\xc4" + bytes(100)  # an MPEG 1 layer 3 header
     odd = [frames * 2, struct.pack("<4sI4s", b"RIFF", 4, b"WAVE")]
     return [wav(frames=60), wav(kind="FLAC", frames=60), ogg.getvalue(), *odd]
 
@@ -263,7 +263,7 @@ def _a_tar(form: int) -> bytes:
     return stream.getvalue()[: 512 * 8]
 
 
-QUICK, LONG = 60, 20_000  # inputs of each target
+QUICK, LONG = 60, 20_000  # inputs per target
 _WORDS = (b"0", b"-1", b"18446744073709551616", b"1e999", b"null", b"[]", b"{}", b'"', b",", b"\n")
 _WORDS += (
     b"\0",
@@ -276,7 +276,7 @@ _WORDS += (
 
 
 def mutate(data: bytes, other: bytes, chance: random.Random) -> bytes:
-    """Some changes in turn: bits, words, parts missing, doubled or of another input."""
+    """Return data after several changes: bits, words, parts removed, doubled or exchanged."""
     for _ in range(chance.choice([1, 1, 2, 3, 8])):
         first, last = sorted((chance.randint(0, len(data)), chance.randint(0, len(data))))
         middle = data[first:last]
@@ -299,7 +299,7 @@ def mutate(data: bytes, other: bytes, chance: random.Random) -> bytes:
 
 
 def error_of(name: str, data: bytes) -> Exception | None:
-    """What the target raises, if anything."""
+    """Return the exception that a target raises for the data, or None."""
     try:
         TARGETS[name](data)
     except Exception as error:
@@ -309,7 +309,7 @@ def error_of(name: str, data: bytes) -> Exception | None:
 
 @some_or_many(QUICK, LONG)
 @pytest.mark.parametrize("name", TARGETS)
-def test_only_our_own_errors_come_out(name, count, chance):
+def test_readers_raise_only_our_errors(name, count, chance):
     good = seeds()[name]
     for _ in range(count):
         data = mutate(chance.choice(good), chance.choice(good), chance)
@@ -317,7 +317,7 @@ def test_only_our_own_errors_come_out(name, count, chance):
         assert error is None or is_ours(error), f"{name}: {error!r}: {data!r}"
 
 
-def test_every_target_takes_a_good_input_to_begin_from():
+def test_every_target_accepts_its_valid_seeds():
     assert seeds().keys() == TARGETS.keys()
     for name, good in seeds().items():
         assert None in [error_of(name, data) for data in good], name

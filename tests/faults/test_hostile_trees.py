@@ -1,4 +1,4 @@
-"""Trees that change while they are read: an account or a clear error."""
+"""Input folders that change while they are read give a complete accounting or a clear error."""
 
 import json
 import os
@@ -17,8 +17,8 @@ from tests.faults.outputs import MANIFEST, check_not_half
 from tests.faults.tfrecords import read_records
 from tests.trainer_utils.storage import test_files
 
-LONG = 25  # runs of each component whose inputs are changed
-LEFT_OUT = ("shorter", "in a folder that leads out")  # with all the others in it
+LONG = 25  # runs per component with changing inputs
+LEFT_OUT = ("shorter", "in a folder that leads out")  # one needs SIZE, one moves other files too
 LENIENT = {**SETTINGS, "max_reject_fraction": 1.0}
 CHANGES = [
     *(change for into, (change, _) in test_files.CHANGES.items() if into not in LEFT_OUT),
@@ -29,7 +29,7 @@ CHANGES = [
 def change_while_read(
     plain: Undisturbed, engine: Engine, folder: Path, chance: random.Random
 ) -> None:
-    """One run during which files become what they must not be."""
+    """Run a conversion while files are replaced by invalid ones."""
     base, uri = folder / "in", folder / "out"
     shutil.copytree(plain.source, base)
     (folder / "outside").mkdir()
@@ -52,7 +52,7 @@ def change_while_read(
     done.set()
     changing.join()
     assert run.status == 0
-    if run.error:  # such as that nothing was left to read
+    if run.error:  # for example, no file was left to read
         assert "DatasetError" in run.kinds, run
         check_not_half(uri, {MANIFEST: b""})
         return
@@ -70,7 +70,7 @@ def change_while_read(
 @pytest.mark.slow
 @some_or_many(1, LONG)
 @pytest.mark.parametrize("kind", TYPES)
-def test_files_that_change_while_they_are_read_are_accounted_for(
+def test_files_changed_while_read_are_accounted_for(
     undisturbed, engine, tmp_path, chance, kind, count
 ):
     for number in range(count):

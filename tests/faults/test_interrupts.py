@@ -1,4 +1,4 @@
-"""Ctrl-C in the commands, in real processes: one line, status 130, and nothing is left behind."""
+"""Ctrl-C in real processes of the commands: one line, status 130, and nothing is left behind."""
 
 import contextlib
 import io
@@ -18,8 +18,8 @@ from tests.faults.engine import members_of
 from tests.make import REPOSITORY
 from trainer_utils import DatasetWriter
 
-LONG = 5  # moments of each command
-ALLOWED_SECONDS = 5.0  # from the key to the end, on cores that have nothing else to do
+LONG = 5  # interrupts per command
+ALLOWED_SECONDS = 5.0  # from Ctrl-C to the end, on idle cores
 COMMANDS = {
     "verify": ["verify", "out"],
     "report": ["report", "out", "-o", "page.html"],
@@ -33,8 +33,8 @@ COMMANDS = {
     "doctor": ["doctor", "out"],
     "dry run": ["convert", "raw", "--dry-run"],
 }
-MESSAGES = {"browse": 1, "dry run": 1}  # at most, of a command that is not interrupted
-SECONDS = 120  # after which a command counts as hanging, whatever the machine's load
+MESSAGES = {"browse": 1, "dry run": 1}  # maximum number of messages without an interrupt
+SECONDS = 120  # time limit of a command, even on a busy machine
 _CODE = (
     "import os, sys; from pipelines.cli.app import main; fd = int(sys.argv[1]); "
     "os.write(fd, b'.'); os.close(fd); main(sys.argv[2:])"
@@ -42,8 +42,10 @@ _CODE = (
 
 
 class Interrupted(NamedTuple):
-    """What became of a command: its status (0: it was done before), what it printed to stderr, the
-    processes of its session that were there after it, and the seconds from the signal to its end.
+    """The result of an interrupted command.
+
+    The status (0: it finished before the signal), its stderr, the processes left in its session,
+    and the seconds from the signal to the end.
     """
 
     status: int
@@ -53,7 +55,7 @@ class Interrupted(NamedTuple):
 
 
 def has_open(group: int, folder: Path) -> bool:
-    """Whether a process of a group holds a file below a folder."""
+    """Return whether a process of a group has a file in a folder open."""
     for member in members_of(group):
         with contextlib.suppress(OSError):
             for link in Path(f"/proc/{member}/fd").iterdir():
@@ -64,9 +66,16 @@ def has_open(group: int, folder: Path) -> bool:
 
 
 def interrupt(arguments: list[str], folder: Path, at: float | Path) -> Interrupted:
-    """Runs a command line in a folder with `tmp` for temporary files, and presses Ctrl-C: so many
-    seconds after it has begun, or when it has a file below another folder open. The process group
-    gets the signal, as a terminal sends it."""
+    """Run a command in a folder and interrupt it, at a time or when it has opened a file.
+
+    The command uses `tmp` in the folder for temporary files. The process group gets the signal, as
+    from a terminal.
+
+    Args:
+        arguments: the command line.
+        folder: the working directory.
+        at: seconds after the start, or a folder with the file that the command opens.
+    """
     (folder / "tmp").mkdir(exist_ok=True)
     ready, tell = os.pipe()
     process = subprocess.Popen(
@@ -75,7 +84,7 @@ def interrupt(arguments: list[str], folder: Path, at: float | Path) -> Interrupt
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(folder / "tmp")},
         pass_fds=[tell],
         start_new_session=True,
-        # Whoever runs the tests.
+        # The parent process may ignore SIGINT.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -106,7 +115,7 @@ def interrupt(arguments: list[str], folder: Path, at: float | Path) -> Interrupt
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory) -> Path:
-    """Of 2,000 pictures, so that most commands are at it for a moment."""
+    """Write a dataset of 2,000 pictures, so that most commands take a moment."""
     from PIL import Image
 
     folder = tmp_path_factory.mktemp("interrupts")
@@ -121,7 +130,7 @@ def dataset(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def place(tmp_path, dataset, raw) -> Path:
-    """A folder with a dataset and raw files by links, to run commands in."""
+    """Return a folder with links to a dataset and raw files, to run commands in."""
     folder = tmp_path / "place"
     folder.mkdir()
     (folder / "out").symlink_to(dataset)
@@ -134,7 +143,7 @@ def names_in(folder: Path) -> set[str]:
 
 
 def check_quiet(found: Interrupted, *, said: int = 0) -> None:
-    """One line says that it was interrupted, after as many messages as were; no process is left."""
+    """Check that the last line reports the interrupt, and that no process is left."""
     assert found.status == 130, found
     assert found.left == (), found
     lines = [line for line in found.err.splitlines() if line]
@@ -144,11 +153,11 @@ def check_quiet(found: Interrupted, *, said: int = 0) -> None:
 
 
 @pytest.mark.parametrize("name", ["verify", "audit"])
-def test_a_command_at_work_is_interrupted(place, dataset, name):
+def test_running_command_is_interrupted(place, dataset, name):
     before = names_in(place) | {"tmp"}
     for _ in range(50):
         found = interrupt(COMMANDS[name], place, dataset)
-        if found.status != 0:  # else it was done before this process got a turn
+        if found.status != 0:  # otherwise it finished before this process sent the signal
             break
     check_quiet(found)
     assert names_in(place) == before
@@ -162,12 +171,12 @@ def test_every_command_is_interrupted_at_any_moment(place, name, chance):
     for _ in range(10 * long(LONG)):
         moment = chance.uniform(0, length)
         found = interrupt(COMMANDS[name], place, moment)
-        if found.status == 0:  # it was done before; or it was browse, which ends so
+        if found.status == 0:  # it finished before, or it was browse, which exits with 0
             length = moment
             (place / "page.html").unlink(missing_ok=True)
             continue
         check_quiet(found, said=MESSAGES.get(name, 0))
-        # In time, where other work on the same cores did not delay it.
+        # Allow more time if other work on the same cores delayed it.
         delay = max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
         assert found.seconds < ALLOWED_SECONDS * delay, found
         assert names_in(place) == before

@@ -1,7 +1,7 @@
-"""SIGKILL at any moment: nothing half-written opens, and the next run is as if nothing had been.
+"""After SIGKILL at any time no partial dataset opens, and the next run is not affected.
 
-That an undisturbed run has every input exactly once is what `test_corruption` shows of it, so a run
-with the same bytes has them too.
+`test_corruption` shows that an undisturbed run has every input exactly once, so a run with the same
+bytes has them too.
 """
 
 import os
@@ -18,16 +18,16 @@ from tests.faults.counts import long, some_or_many
 from tests.faults.engine import Engine
 from tests.faults.outputs import check_not_half, check_whole
 
-LONG = 100  # kills of each component
+LONG = 100  # kills per component
 LONG_ON_CLUSTERS = 10
 
 
 def count_kill(
     plain: Undisturbed, engine: Engine, uri: Path, moment: float, again: int = 1, **how: Any
 ) -> bool:
-    """A run that is killed, and one that is not; whether the kill came before the first ended."""
+    """Kill a run and repeat it; return whether the kill came before the end of the first run."""
     killed = plain.run(engine, uri, kill_after=moment, **how)
-    assert killed.left == () or how["beam_args"]  # of a cluster a worker's work goes on
+    assert killed.left == () or how["beam_args"]  # workers of a cluster finish their tasks
     check_not_half(uri, plain.content)
     last = plain.run(engine, uri, processes=again, beam_args=how["beam_args"])
     assert last.error == "", moment
@@ -37,8 +37,8 @@ def count_kill(
 
 @some_or_many(0, LONG)
 @pytest.mark.parametrize("step", STEPS)
-def test_a_killed_run_is_as_if_it_had_not_been(undisturbed, engine, tmp_path, step, count, chance):
-    """Kills at each call of the system are those of `test_refused_calls`."""
+def test_killed_run_leaves_no_trace(undisturbed, engine, tmp_path, step, count, chance):
+    """Kill runs at random times; `test_refused_calls` kills at each system call."""
     kills, plain = 0, undisturbed[step]
     while kills < count:
         processes, again = chance.choice([1, 2]), chance.choice([1, 2])
@@ -49,7 +49,7 @@ def test_a_killed_run_is_as_if_it_had_not_been(undisturbed, engine, tmp_path, st
 
 @pytest.fixture(scope="module", params=["dask", "prism"])
 def cluster(request, tmp_path_factory) -> Iterator[list[str]]:
-    """Beam's arguments for an engine that has processes of its own."""
+    """Yield Beam's arguments for an engine with separate processes."""
     if request.param == "dask":
         with engines.dask() as arguments:
             yield arguments
@@ -67,10 +67,10 @@ def cluster(request, tmp_path_factory) -> Iterator[list[str]]:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("step", STEPS)
-def test_a_run_killed_under_a_cluster_is_as_if_it_had_not_been(
+def test_killed_run_on_a_cluster_leaves_no_trace(
     undisturbed, engine, cluster, tmp_path, step, chance
 ):
-    """The workers are not killed: what one of them is at goes on."""
+    """Kill only the submitting process: the workers finish their tasks."""
     plain = undisturbed[step]
     whole = plain.run(engine, tmp_path / "whole" / "out", beam_args=cluster)
     assert whole.error == ""

@@ -1,9 +1,9 @@
-"""Any life of a trainer that hypothesis can think of: each epoch once, or a refusal that says why.
+"""Any history of a trainer that hypothesis generates reads each epoch once, or a refusal says why.
 
-Workers come, go and die in mid-step; they go on from the last token, an old one, a count of steps
-or nothing, as more or fewer workers, with another batch size, another order, or another dataset:
-moved, balanced, updated with files that came and went, with records left out. The model is a list
-of names and arithmetic on its length; what the run's ledger tells must be what was seen.
+Workers start, stop and die during a step. They resume from the last token, an old one, a number of
+steps or nothing, as more or fewer workers, with another batch size, order or dataset: moved,
+balanced, updated with added and removed files, or with excluded records. The model is a list of
+names and arithmetic on its length. The ledger of the run must match the records seen.
 """
 
 import shutil
@@ -28,23 +28,23 @@ from trainer_utils.order.ledger import InputLedger
 from trainer_utils.recording import LEDGER_FILE, InputRecorder
 
 QUICK, LONG = 100, 10_000  # histories
-STEPS_OF_A_LIFE = 25  # rules, at the most
+STEPS_OF_A_LIFE = 25  # maximum number of rules per history
 _FIRST_FILES = 13
 SETTINGS = {"splits": {"train": 1}, "target_shard_bytes": 256}
 
 
 class World(NamedTuple):
-    """A dataset: its folder, the names of its records, and what makes another one of its bytes."""
+    """A dataset: its folder, the names of its records, and the steps that changed its bytes."""
 
     uri: Path
     names: frozenset[str]
     content: tuple[str, ...]
-    conversion: Path  # that an update goes out from
+    conversion: Path  # the base of an update
     files: tuple[int, ...]
 
 
 class Worlds:
-    """Datasets by what was done to make them, each made once."""
+    """Datasets by the steps that created them, each created once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -86,20 +86,20 @@ class Worlds:
 
 
 class Place(NamedTuple):
-    """Where a run is, as the model has it."""
+    """The state of a run in the model."""
 
     world: World
     how: dict[str, Any]  # the settings
-    size: int  # records of a batch
-    step: int  # of all epochs
-    each: int  # steps of an epoch
-    seen: tuple[frozenset[str], ...]  # the records of this epoch's batches so far
-    first: int  # the run's number of the first step in the ledger
-    history: tuple[frozenset[str], ...]  # the records of each step in it
+    size: int  # records per batch
+    step: int  # step, counted over all epochs
+    each: int  # steps per epoch
+    seen: tuple[frozenset[str], ...]  # the records of the batches of this epoch so far
+    first: int  # the first step in the ledger, counted over the run
+    history: tuple[frozenset[str], ...]  # the records of each step in the ledger
 
 
 class Checkpoint(NamedTuple):
-    """What a trainer may go on from."""
+    """A checkpoint for a trainer to resume."""
 
     token: str
     ledger: InputLedger
@@ -119,7 +119,7 @@ OTHER_ORDERS = st.one_of(*(st.fixed_dictionaries({name: FIELDS[name]}) for name 
 
 
 class Life(RuleBasedStateMachine):
-    """A run of a trainer, beside its model in `place`."""
+    """A run of a trainer, with its model in `place`."""
 
     worlds: Worlds
 
@@ -147,7 +147,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(dying=st.integers(0, 3))
     def lose_a_worker_and_bring_it_back(self, dying: int) -> None:
-        """One dies in mid-step, while the others keep what they have of it."""
+        """Kill and restart a worker during a step, while the others keep their batches."""
         if self.workers:
             dying %= len(self.workers)
             batches = [self.next_of(worker) for worker in range(len(self.workers))]
@@ -175,13 +175,13 @@ class Life(RuleBasedStateMachine):
         order: dict[str, Any],
         ahead: int,
     ) -> None:
-        """All die when some have taken a batch more; they go on from a checkpoint that is left."""
+        """Kill all workers after some took one more batch; resume from a remaining checkpoint."""
         for worker in range(min(ahead, len(self.workers))):
             self.next_of(worker)
         self.stop()
         from_here = self.kept[-1 - which % len(self.kept)] if self.kept else None
         how = (self.how if from_here is None else from_here.place.how) | order
-        if batch_size == "as many rows":  # of single examples a batch of one for each worker
+        if batch_size == "as many rows":  # for single examples, a batch of one per worker
             how["batch_size"] = workers if from_here is None else from_here.place.size
         elif batch_size != "same":
             how["batch_size"] = batch_size
@@ -191,7 +191,7 @@ class Life(RuleBasedStateMachine):
         token, ledger, place = from_here
         is_same = how == place.how and self.worlds.of(*self.done).content == place.world.content
         if kind == "count" and is_same and (how["batch_size"] or workers) == place.size:
-            # A number says nothing of dataset and order; and it brings no ledger.
+            # A number of steps identifies neither dataset nor order, and has no ledger.
             place = place._replace(first=place.step, history=())
             self.start(workers, how, place, None, token=place.step)
         else:
@@ -199,7 +199,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(change=st.sampled_from(["moved", "balanced", "more", "fewer", "excluded"]))
     def change_the_dataset(self, change: str) -> None:
-        """Those who read go on with the old one; who begins after it gets the new one."""
+        """Change the dataset for readers started later; running ones keep the old one."""
         if len(self.done) < 3:
             self.done = (*self.done, change)
 
@@ -215,7 +215,7 @@ class Life(RuleBasedStateMachine):
         ledger: InputLedger | None,
         token: str | int | None = None,
     ) -> None:
-        """All workers begin, unless the model knows why they may not."""
+        """Start all workers, unless the model expects a refusal."""
         self.how = how
         world = self.worlds.of(*self.done)
         size = how["batch_size"] or workers
@@ -232,7 +232,7 @@ class Life(RuleBasedStateMachine):
             new = new._replace(first=place.first, history=place.history)
             reasons |= self.changes(place, new)
             new = new._replace(step=place.step // place.each * each + place.step % place.each)
-        # The same records in another dataset; single examples after batches, or before them.
+        # The same records in another dataset, or a change between single examples and batches.
         may_be_refused = place is not None and (
             place.world.content != world.content or (place.how["batch_size"] is None) != is_single
         )
@@ -255,7 +255,7 @@ class Life(RuleBasedStateMachine):
         self.recorder.begin(first)
 
     def changes(self, old: Place, new: Place) -> set[str]:
-        """What forbids to go on with a token."""
+        """Return the changes that forbid to resume from a token."""
         order = [name for name in old.how if name != "batch_size"]
         is_other = any(old.how[name] != new.how[name] for name in order)
         is_other |= old.world.names != new.world.names
@@ -269,7 +269,7 @@ class Life(RuleBasedStateMachine):
         )
 
     def next_of(self, worker: int) -> dict[str, Any]:
-        """A worker's next batch; without `repeat` there is another iterator for each epoch."""
+        """Return the next batch of a worker; without `repeat` each epoch has its own iterator."""
         found: dict[str, Any] | None = next(self.workers[worker], None)
         if found is None:
             assert not self.place.how["repeat"]
@@ -278,7 +278,7 @@ class Life(RuleBasedStateMachine):
         return found
 
     def take(self, batches: list[dict[str, Any]]) -> None:
-        """A step of all workers: the next of an epoch that has each record once."""
+        """Record a step of all workers, and check that the epoch has no record twice."""
         place = self.place
         rows = [names_in(batch) for batch in batches]
         names = frozenset(name for own in rows for name in own)
@@ -297,7 +297,7 @@ class Life(RuleBasedStateMachine):
         self.recorder.count_steps()
 
     def stop(self) -> None:
-        """All end; the ledger tells what they saw."""
+        """Stop all workers and compare the ledger with the records seen."""
         for worker in self.workers:
             worker.close()
         if self.workers and self.place.history:
@@ -311,7 +311,7 @@ class Life(RuleBasedStateMachine):
 
 
 def names_in(batch: dict[str, Any]) -> list[str]:
-    """The records of a worker's part of a batch, but for those that fill it up."""
+    """Return the names of the records of a worker's batch, without padding rows."""
     names = np.atleast_1d(batch["id"])
     weights = batch.get("mask", np.ones(len(names)))
     return [name.decode() for name, weight in zip(names, weights, strict=True) if weight]
@@ -323,7 +323,7 @@ def life(tmp_path_factory) -> type[Life]:
 
 
 @some_or_many(QUICK, LONG)
-def test_any_life_of_a_trainer_has_each_epoch_once_or_is_told_why_not(life, count, seed):
+def test_any_trainer_history_is_exactly_once_or_refused(life, count, seed):
     many = settings(
         max_examples=count, stateful_step_count=STEPS_OF_A_LIFE, derandomize=False, database=None
     )

@@ -1,7 +1,7 @@
-"""A machine that fails while inputs are listed and read rejects none of them.
+"""Faults of the machine while inputs are listed and read do not reject inputs.
 
-A fault that passes changes no byte of the dataset; one that stays ends the run, which names the
-file and the fault, and leaves no dataset.
+A transient fault changes no byte of the dataset. A permanent fault ends the run with an error that
+names the file and the fault, and no dataset is left.
 """
 
 import errno
@@ -22,7 +22,7 @@ FAULTS = (
     *("EIO", "ESTALE", "EMFILE", "ENFILE", "ENOMEM"),
     *("ENOSPC", "EDQUOT", "ETIMEDOUT", "EREMOTEIO", "ENOTCONN"),
 )
-QUICK = 2  # calls, of each of the inputs
+QUICK = 2  # failing calls per kind of input
 FOR_EVER = 1_000_000
 TIMES = (1, 3, FOR_EVER)
 ROWS = [{"text": f"words {number}", "label": "ab"[number % 2]} for number in range(12)]
@@ -41,7 +41,7 @@ COCO = {
 
 
 class Source(NamedTuple):
-    """What is converted, and what comes of it where nothing fails."""
+    """The input of a conversion, and its output without faults."""
 
     step: str
     base: Path
@@ -109,14 +109,14 @@ def sources(tmp_path_factory, engine) -> dict[str, Source]:
 def check(
     source: Source, engine: Engine, folder: Path, number: int, fault: str, *, times: int
 ) -> None:
-    """A run whose n-th call on the inputs fails, and so many after it."""
+    """Check a run whose n-th call on the inputs fails, and further calls up to `times` in all."""
     uri = folder / "out"
     said = f"call {number} of {source.calls}, {fault} {times} times"
     refused = (str(source.base), number, fault, times)
     run = engine.run(source.step, source.base, uri, refuse=refused, **source.settings)
     assert run.status == 0, said
     assert times == FOR_EVER or run.error == "", said
-    if not run.error:  # for ever as well, where the last calls are none that matter
+    if not run.error:  # also possible for a permanent fault, if the last calls do not matter
         check_whole(uri, source.content, source.folders)
         return
     assert "DatasetError" in run.kinds, f"{said}: {run.kinds} {run.error}"
@@ -128,7 +128,7 @@ def check(
 
 @some_of_any_or_all_of_each("times", TIMES)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_fault_of_the_machine_rejects_nothing(sources, engine, tmp_path, name, times, chance):
+def test_machine_fault_rejects_no_input(sources, engine, tmp_path, name, times, chance):
     source = sources[name]
     for number, how_often in drawn(chance, times, QUICK, range(1, source.calls + 1), TIMES):
         (own := tmp_path / f"{number}-{how_often}").mkdir()

@@ -1,7 +1,7 @@
-"""Any plan that hypothesis can think of: exactly once, equal steps, equal batches, however resumed.
+"""Any plan that hypothesis generates reads records exactly once, in equal steps and batches.
 
-Only what a trainer sees is asked for: the names of the records of a step. What they must be is
-worked out from the sizes of the shards alone.
+The tests use only the names of the records of a step, as seen by a trainer. The expected names
+follow from the sizes of the shards.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ Name = tuple[str, int]
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Workers, replicas of each, and after which part of all steps they are stopped."""
+    """Workers, replicas per worker, and the fraction of all steps after which they stop."""
 
     workers: int
     replicas: int
@@ -39,12 +39,12 @@ class Plan:
     settings: dict[str, Any]
     jobs: list[Job]
     epochs: int
-    record_bytes: int = 100  # in the mean, by which `shuffle=True` shuffles more or fewer together
+    record_bytes: int = 100  # the mean size, on which the block size of `shuffle=True` depends
 
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """A batch that one to eight workers can share, and three jobs that take turns at it."""
+    """Draw a batch size that one to eight workers can divide, and three successive jobs."""
     batch_size = draw(st.sampled_from([1, 2, 3, 4, 6, 8, 12, 15, 16, 20, 24]))
     jobs = []
     for _ in range(3):
@@ -67,7 +67,7 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 def batch_sizes(records: int, size: int, remainder: str | None, replicas: int) -> list[int] | None:
-    """Of an epoch, before echoing; None: the plan is to be refused."""
+    """Return the batch sizes of an epoch before echoing, or None if the plan is to be refused."""
     full, rest = divmod(records, size)
     if remainder == "drop":
         return [size] * full if full or not records else None
@@ -96,7 +96,7 @@ def orders_of(plan: Plan) -> list[InputOrder]:
 
 
 def steps_of(plan: Plan, job: Job, order: InputOrder, stop: int) -> list[list[list[Name]]]:
-    """Each worker's rows of each step from where the order begins, up to a step of all epochs."""
+    """Return the rows of each worker for each step up to `stop`, counted over all epochs."""
     each = order.steps_per_epoch
     begin = order.start.epoch * each + order.start.step
     return [
@@ -138,7 +138,7 @@ def check_plan(plan: Plan) -> None:
 
 
 def check_counts(plan: Plan, order: InputOrder, sizes: list[int]) -> None:
-    """The numbers that are told beforehand."""
+    """Check the numbers that are known before reading."""
     told, records = plan_workers(order), sum(plan.sizes)
     assert order.steps_per_epoch == told.steps == len(sizes) * plan.settings["echoing"]
     assert {worker.steps for worker in told.workers} == {told.steps}
@@ -150,7 +150,7 @@ def check_counts(plan: Plan, order: InputOrder, sizes: list[int]) -> None:
 
 
 def check_epochs(plan: Plan, steps: list[list[Name]], sizes: list[int]) -> None:
-    """Each epoch has every record once, but for those that are dropped, in batches as foretold."""
+    """Check that each epoch has every record once, except dropped ones, in the expected batches."""
     there = {(f"shard-{n}", k) for n, size in enumerate(plan.sizes) for k in range(size)}
     echoing = plan.settings["echoing"]
     for epoch in range(plan.epochs):
@@ -166,7 +166,7 @@ def check_epochs(plan: Plan, steps: list[list[Name]], sizes: list[int]) -> None:
 
 
 @some_or_many(QUICK, LONG)
-def test_any_plan_shows_every_record_once_in_equal_batches_however_resumed(count, seed):
-    """The seed is another one in the long part."""
+def test_any_plan_has_every_record_once_in_equal_batches(count, seed):
+    """Check random plans; the long part uses a new seed."""
     many = settings(max_examples=count, derandomize=False, database=None)
     hypothesis.seed(seed)(many(given(plans())(check_plan)))()

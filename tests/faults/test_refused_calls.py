@@ -1,6 +1,7 @@
-"""Every system call on an output fails, once or from then on, or is the process's last one.
+"""Every system call on an output fails, once or permanently, or the process dies at it.
 
-A clear error or the same files; nothing half-written that looks whole; and the next run is clean.
+The result is a clear error or the same files, never a partial output that looks complete, and the
+next run is not affected.
 """
 
 import errno
@@ -14,19 +15,19 @@ from tests.faults.counts import drawn, some_of_any_or_all_of_each
 from tests.faults.engine import Engine
 from tests.faults.outputs import MANIFEST, check_not_half, check_whole
 
-QUICK = 2  # calls of each step
+QUICK = 2  # failing calls per step
 FOR_EVER = 1_000_000
 ERRORS = ("ENOSPC", "EIO", "EACCES", "EMFILE", "ESTALE", "EDQUOT", "EROFS", "EINTR")
-UNSEEN = ("SHORT",)  # what a caller makes good
+UNSEEN = ("SHORT",)  # faults that callers handle without an error
 FATES = (*ERRORS, *UNSEEN, "KILL")
 LOSSES = ("torn", "gone")
-DURABLE = (*STEPS, "update", "exclude", "write")  # which make datasets
+DURABLE = (*STEPS, "update", "exclude", "write")  # steps that write datasets
 
 
 def refuse(
     plain: Undisturbed, engine: Engine, folder: Path, number: int, fate: str, times: int
 ) -> None:
-    """A run with a call that fails, or all from it on, and one without; both are checked."""
+    """Check a run with one or all later calls failing, and the next run without faults."""
     uri = folder / "out"
     said = f"call {number} of {plain.step}: {fate} {times} times"
     how = (str(uri), number, fate) if times == 1 else (str(uri), number, fate, times)
@@ -40,7 +41,7 @@ def refuse(
     elif fate != "KILL" and times == 1:
         check_whole(uri, plain.content, plain.folders)
     if plain.step == "write" and (fate == "KILL" or (uri / MANIFEST).exists()):
-        return  # a folder beside is left, or its place is taken
+        return  # a working folder is left, or the output folder is occupied
     again = plain.run(engine, uri)
     assert again.error == "", f"{said}: {again.error}"
     check_whole(uri, plain.content, plain.folders)
@@ -49,7 +50,7 @@ def refuse(
 def lose_power(
     plain: Undisturbed, engine: Engine, folder: Path, log: Path, number: int, loss: str
 ) -> None:
-    """A run that ends at a call, with the machine: what was not brought to the disk is lost."""
+    """Check a run with a power loss at a call: data that was not synced is lost."""
     uri, said = folder / "out", f"power lost at call {number} of {plain.step}, files {loss}"
     run = plain.run(engine, uri, refuse=(str(folder), number, "KILL"), log_syncs=log)
     assert run.status == -9 or number > plain.calls, said
@@ -63,16 +64,14 @@ def lose_power(
     check_not_half(uri, plain.content)
     if run.status == 0:
         check_whole(uri, plain.content, plain.folders)
-    elif plain.step != "write":  # which leaves a folder beside, and begins anew
+    elif plain.step != "write":  # `write` leaves a working folder and starts over
         assert plain.run(engine, uri).error == "", said
         check_whole(uri, plain.content, plain.folders)
 
 
 @some_of_any_or_all_of_each("loss", LOSSES)
 @pytest.mark.parametrize("step", DURABLE)
-def test_what_is_whole_stands_when_the_power_is_lost(
-    undisturbed, engine, tmp_path, step, loss, chance
-):
+def test_complete_datasets_survive_a_power_loss(undisturbed, engine, tmp_path, step, loss, chance):
     plain = undisturbed[step]
     calls = drawn(chance, loss, QUICK, range(1, plain.calls + 1), LOSSES)
     for number, how in [*calls, (FOR_EVER, "torn"), (FOR_EVER, "gone")]:
@@ -82,7 +81,9 @@ def test_what_is_whole_stands_when_the_power_is_lost(
 
 @some_of_any_or_all_of_each("fate", FATES)
 @pytest.mark.parametrize("step", [*STEPS, *OTHERS])
-def test_a_refused_call_is_an_error_and_no_loss(undisturbed, engine, tmp_path, step, fate, chance):
+def test_failed_system_call_is_an_error_without_loss(
+    undisturbed, engine, tmp_path, step, fate, chance
+):
     plain = undisturbed[step]
     for number, how in drawn(chance, fate, QUICK, range(1, plain.calls + 1), FATES):
         for times in (1, FOR_EVER) if how in ERRORS else (1,):

@@ -1,6 +1,6 @@
-"""Long work in one process: what it holds does not grow with the rounds.
+"""The resources of a process do not grow during long work.
 
-python -m tests.faults.test_soak global URI     # JSON of what it held after each of 50 epochs
+python -m tests.faults.test_soak global URI     # JSON of the resources after each of 50 epochs
 """
 
 import gc
@@ -19,8 +19,8 @@ import pytest
 from trainer_utils import DatasetWriter
 
 RECORDS = 320
-EPOCHS, WARM_UP, SECONDS = 50, 15, 450  # rounds, those of them that do not count, and at the most
-# Of memory a round, at most. TensorFlow keeps the functions of a pipeline, not what they work with.
+EPOCHS, WARM_UP, SECONDS = 50, 15, 450  # rounds, rounds of warm-up, the time limit
+# Maximum growth of memory per round. TensorFlow keeps the functions of a pipeline, not their data.
 EPOCH_BYTES, PIPELINE_BYTES = 64 << 10, 192 << 10
 _IMAGES: dict[str, Any] = {"batch_size": 32, "image_size": (32, 32), "features": ["image", "id"]}
 READINGS: dict[str, dict[str, Any]] = {
@@ -36,7 +36,7 @@ READINGS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory, photos) -> Path:
-    """Of some 2 MB of photos: what an epoch reads and does not give back is soon seen."""
+    """Write a dataset of about 2 MB of photos, so that leaked records are soon visible."""
     from PIL import Image
 
     uri = tmp_path_factory.mktemp("soak") / "out"
@@ -50,13 +50,13 @@ def dataset(tmp_path_factory, photos) -> Path:
 
 
 def _epochs(reading: str, uri: str) -> Iterator[int]:
-    """Reads a dataset again and again; how many batches each time."""
+    """Read a dataset repeatedly and yield the number of batches each time."""
     import tensorflow as tf
 
     from trainer_utils import input_fn, iterate
 
     options = tf.data.Options()
-    options.autotune.enabled = False  # it grows buffers as it sees fit
+    options.autotune.enabled = False  # autotuning would grow buffers
     read: Any = iterate if reading == "iterate" else input_fn
     settings: dict[str, Any] = {"repeat": False, **READINGS[reading]}
     found = read(uri, "train", **settings)
@@ -80,7 +80,7 @@ def _held() -> dict[str, int]:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("reading", READINGS)
-def test_fifty_epochs_leave_nothing_behind(dataset, tmp_path, reading):
+def test_fifty_epochs_leak_nothing(dataset, tmp_path, reading):
     with (tmp_path / "log").open("wb") as log:
         done = subprocess.run(
             [sys.executable, "-m", "tests.faults.test_soak", reading, str(dataset)],
@@ -93,7 +93,7 @@ def test_fifty_epochs_leave_nothing_behind(dataset, tmp_path, reading):
     rounds = json.loads(done.stdout)
     assert len(rounds) == EPOCHS
     late = {name: np.array([found[name] for found in rounds[WARM_UP:]]) for name in rounds[0]}
-    # The slope of a line through those after the warm-up.
+    # The slope of a line through the values after the warm-up.
     growth = {n: np.polyfit(np.arange(len(found)), found, 1)[0] for n, found in late.items()}
     print(growth, rounds[-1])
     assert growth["rss_bytes"] <= (PIPELINE_BYTES if reading == "input_fn anew" else EPOCH_BYTES)

@@ -1,7 +1,7 @@
-"""Every call to an object store fails, once or from then on, or is the process's last one.
+"""Every call to an object store fails, once or permanently, or the process dies at it.
 
-An error of ours that names the object, or the same objects; nothing that looks whole and is not; no
-input rejected; and the next run, without faults, gives the same objects.
+The result is one of our errors, which names the object, or the same objects. No partial dataset
+looks complete, no input is rejected, and the next run without faults writes the same objects.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from trainer_utils import ConfigError, DatasetError, DatasetWriter, iterate
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import LINEAGE_FILE
 
-QUICK = 15  # calls of each step
+QUICK = 15  # failing calls per step
 OUT = "data/out"
 
 
@@ -37,7 +37,7 @@ def _write() -> None:
 
 
 def _read(cache: str) -> None:
-    """An epoch by way of a cache, which begins anew in its midst, into an object."""
+    """Read an epoch through a cache, resuming in the middle, and write it to an object."""
     from trainer_utils import storage
 
     settings = {"batch_size": 4, "features": "filename", "cache": cache}
@@ -49,7 +49,7 @@ def _read(cache: str) -> None:
 
 
 class Damaged(DatasetError):
-    """What `verify` says of a dataset that is whole."""
+    """An error for problems that `verify` reports."""
 
 
 def _verify() -> None:
@@ -77,7 +77,7 @@ TASKS: dict[str, Task] = {
 
 @dataclasses.dataclass(frozen=True)
 class Undisturbed:
-    """What is there before a step and after it, and how many calls it makes."""
+    """The objects before and after an undisturbed step, and its number of calls."""
 
     before: dict[str, bytes]
     after: dict[str, bytes]
@@ -114,9 +114,9 @@ def world(tmp_path_factory, raw) -> Callable[[str], Undisturbed]:
 
 
 def disturb(plain: Undisturbed, task: Task, folder: Path, call: int, fate: str, ever: bool) -> None:
-    """A run with a call that fails, or all from it on, and one without; both are checked."""
+    """Check a run with one or all later calls failing, and the next run without faults."""
     store = SimulatedStore(plain.before)
-    print(call, fate, ever)  # of what fails, the last
+    print(call, fate, ever)  # the last line shows the failing case
     whole = plain.after
     said = f"call {call} ({plain.calls[call - 1]}): {fate}{' for ever' * ever}"
     caught: BaseException | None = None
@@ -138,18 +138,18 @@ def disturb(plain: Undisturbed, task: Task, folder: Path, call: int, fate: str, 
             assert not is_false or fate == "SHORT" or ever, f"{said}: {caught!r}"
             assert "s3://data/" in str(caught), f"{said}: {caught!r}"
         elif not ever and fate == "SHORT" and plain.calls[call - 1].endswith(LINEAGE_FILE):
-            lineage = f"{OUT}/{LINEAGE_FILE}"  # which is warned of, and begins with this step
+            lineage = f"{OUT}/{LINEAGE_FILE}"  # after a warning, the lineage starts at this step
             plain = dataclasses.replace(plain, after={**plain.after, lineage: found[lineage]})
             assert found == plain.after, said
         elif not ever:
             assert found == plain.after, said
         if f"{OUT}/manifest.json" in found:
             assert {key: found.get(key) for key in plain.after} == plain.after, said
-        was_killed = isinstance(caught, SimulatedDeath) or ever  # so that it could not tidy up
+        was_killed = isinstance(caught, SimulatedDeath) or ever  # so that it could not clean up
         refused: ConfigError | None = None
         try:
             task(folder)
-        except ConfigError as error:  # a writer's place is taken
+        except ConfigError as error:  # the output folder is occupied
             refused = error
         if refused is not None:
             assert refused.setting == "uri", f"{said}: {refused!r}"
@@ -164,7 +164,7 @@ def disturb(plain: Undisturbed, task: Task, folder: Path, call: int, fate: str, 
 
 @some_of_any_or_all_of_each("fate", FATES)
 @pytest.mark.parametrize("step", TASKS)
-def test_a_call_that_fails_is_an_error_and_no_loss(world, tmp_path, step, fate, chance):
+def test_failed_store_call_is_an_error_without_loss(world, tmp_path, step, fate, chance):
     plain = world(step)
     for call, how in drawn(chance, fate, QUICK, range(1, len(plain.calls) + 1), FATES):
         for ever in (False, True) if how not in ("DIE", "DIED") else (False,):

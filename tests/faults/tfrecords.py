@@ -1,4 +1,4 @@
-"""TFRecord files by the book, and nothing of ours: the oracle of the tests of faults.
+"""A TFRecord reader written from the specification, independent of our code, as an oracle.
 
 for start, payload in read_records(path): ...      # start: the byte at which the record begins
 frame(b"payload"), frame_length(2**40)   # see `tensorflow/core/lib/io/record_writer.h`
@@ -26,7 +26,7 @@ def frame(payload: bytes) -> bytes:
 
 
 def read_records(path: Path) -> list[tuple[int, bytes]]:
-    """Each record and where it begins in the (decompressed) file; an assertion where one is bad."""
+    """Return the offset (after decompression) and payload of each record; assert its checksums."""
     data = path.read_bytes()
     if path.name.endswith(".gz"):
         data = gzip.decompress(data)

@@ -1,10 +1,10 @@
 """The order of records in plain Python: a second implementation, the tests' oracle.
 
-It was written from docs/order.md alone, by somebody who had not seen the code of
-`trainer_utils.order`, and needs nothing but the standard library. It is to be read next to that
-page, in whose order it is: clarity goes before speed.
+The author wrote it from docs/order.md alone, without having seen the code of `trainer_utils.order`.
+It needs only the standard library. Read it next to that page, which has the same order of topics.
+Clarity comes before speed.
 
-`datasets` is a list of datasets, each a list of the sizes of its shards in records; `settings` is a
+`datasets` is a list of datasets, each a list of the sizes of its shards in records. `settings` is a
 dict with the names of the page: batch_size (None: single examples), shuffle, seed, remainder,
 weights, echoing, reshuffle_each_iteration, and mean_record_bytes, the `bytes` of `shuffle=True`.
 """
@@ -23,7 +23,7 @@ MASK = 2**64 - 1
 
 
 def number_of_records(datasets, weights):
-    """`n`, the records of an epoch: the order needs to know no more of the list that it reads."""
+    """Return `n`, the number of records of an epoch, on which the order depends."""
     totals = [sum(shards) for shards in datasets]
     if weights is None:
         return sum(totals)
@@ -35,10 +35,10 @@ def number_of_records(datasets, weights):
 
 
 class Batches(NamedTuple):
-    n: int  # the records of the list
+    n: int  # the number of records of the list
     batch_size: int
     full: int  # the number of full batches
-    last: list[int]  # the sizes of the batches after them: none, one or two
+    last: list[int]  # the sizes of the batches after them: zero, one or two batches
     remainder: str | None
 
     @property
@@ -73,7 +73,7 @@ def batches_of(datasets, settings, workers):
 
 
 def uint64(number):
-    """8 bytes, little endian; what is outside of 64 bits, negative numbers too, wraps around."""
+    """Return 8 bytes, little endian; numbers outside of 64 bits and negative ones wrap around."""
     return (number & MASK).to_bytes(8, "little")
 
 
@@ -93,7 +93,7 @@ def random(key, i):
 
 
 def permute(x, count, seed):
-    """Where a permutation of `0 … count` sends `x`."""
+    """Return the image of `x` under a permutation of `0 … count`."""
     return permutation_table(count, seed)[x] if count <= 65536 else feistel(x, count, seed)
 
 
@@ -104,7 +104,7 @@ def permutation_table(count, seed):
     ranks = [0] * count
     for rank, x in enumerate(
         sorted(range(count), key=numbers.__getitem__)
-    ):  # stable: of equal ones the first
+    ):  # stable: equal elements keep their order
         ranks[x] = rank
     return ranks
 
@@ -125,17 +125,17 @@ def feistel(x, count, seed):
 
 
 def records_per_block(settings):
-    """The `N` of `shuffle=N` or `shuffle=True`."""
+    """Return the `N` of `shuffle=N` or `shuffle=True`."""
     if settings["shuffle"] is True:
         return max(1, math.floor(2**28 / (settings["mean_record_bytes"] + 40)))
     return settings["shuffle"]
 
 
 def place_in_epoch(batches, blocks, key, batch, row):
-    """Blocks and strata: the place in the epoch's sequence that is the row of a batch."""
+    """Return the place in the sequence of the epoch for a row of a batch (blocks and strata)."""
     n, batch_size, full = batches.n, batches.batch_size, batches.full
 
-    # The block that has the batch; the last block has those that are not full.
+    # The block of the batch; batches that are not full belong to the last block.
     block = blocks - 1
     while batch < block * full // blocks:
         block -= 1
@@ -143,24 +143,24 @@ def place_in_epoch(batches, blocks, key, batch, row):
     base, height = (
         first * batch_size,
         stop - first,
-    )  # `height` is the page's `h`, the places of a stratum
+    )  # `height` is `h` on the page, the number of places of a stratum
     places = (n if block == blocks - 1 else stop * batch_size) - base
     over = places - height * batch_size
     over = [(2 * i + 1) * places // (2 * over) for i in range(over)]
 
-    if batch >= full:  # a last batch: all places that are over, or every second one
+    if batch >= full:  # a last batch: all remaining places, or every second one
         return base + over[batch - full :: len(batches.last)][row]
     # The j-th step has the place with the j-th smallest random number (no two are equal).
     block_key = key("block", block)
     shuffled = sorted(range(height), key=lambda q: random(block_key, row * height + q))
     index = row * height + shuffled[batch - first]
-    # That index is among the places that are not over. Before the i-th that is over are
-    # `over[i] - i` of them.
+    # The index counts only places that are not left over. There are `over[i] - i` of these before
+    # the i-th leftover place.
     return base + index + bisect_right([place - i for i, place in enumerate(over)], index)
 
 
 def position_of_place(n, chunk_size, key, place):
-    """Chunks: the position that has a place of the epoch's sequence."""
+    """Return the position of the record at a place in the sequence of the epoch (chunks)."""
     chunk, chunks = place // chunk_size, n // chunk_size
     if chunk < chunks:
         chunk = permute(chunk, chunks, key("chunks") // 2)
@@ -168,7 +168,7 @@ def position_of_place(n, chunk_size, key, place):
 
 
 def position(batches, settings, epoch, batch, row):
-    """The position of the record that is in a row of a global batch."""
+    """Return the position of the record in a row of a global batch."""
     n, shuffle = batches.n, settings["shuffle"]
 
     def key(purpose, number=0):
@@ -191,7 +191,7 @@ def position(batches, settings, epoch, batch, row):
 
 
 def whole_shares(weights):
-    """The smallest whole numbers of the same ratios, or those that are rounded to 10,000 parts."""
+    """Return the smallest integers with the ratios of the weights, or rounded to 10,000 parts."""
     exact = [Fraction(repr(float(weight))) for weight in weights]
     unit = math.lcm(*(weight.denominator for weight in exact))
     shares = [int(weight * unit) for weight in exact]
@@ -204,7 +204,7 @@ def whole_shares(weights):
 
 @lru_cache(maxsize=64)
 def turns(shares):
-    """Whose turn each of the rows is, after which it repeats."""
+    """Return the part of each row in one period of the mixture."""
     total, q = sum(shares), max(2, 2 * len(shares) - 2)
     come, rows = [0] * len(shares), []
     for row in range(total):
@@ -220,7 +220,7 @@ def turns(shares):
 
 
 def mixed_positions(datasets, settings, epoch, batch):
-    """The positions of all rows of a batch. One stage; parts have their numbers for names."""
+    """Return the positions of all rows of a batch, for one stage and parts named by number."""
     totals = [sum(shards) for shards in datasets]
     shares = whole_shares(settings["weights"])
     whose, batches = turns(tuple(shares)), batches_of(datasets, settings, settings["workers"])
@@ -248,7 +248,7 @@ def mixed_positions(datasets, settings, epoch, batch):
 
 
 def index_in_block(batches, settings, epoch, step):
-    """The block of a step whose batch is a single record, and the index of that record in it."""
+    """Return the block of a step with a batch of one record, and the index of the record in it."""
     blocks = max(1, batches.full // records_per_block(settings))
     block = max(k for k in range(blocks) if k * batches.full // blocks <= step)
     first, stop = block * batches.full // blocks, (block + 1) * batches.full // blocks
@@ -257,16 +257,16 @@ def index_in_block(batches, settings, epoch, step):
     return block, shuffled[step - first]
 
 
-# What is asked for
+# Results
 
 
 def steps_per_epoch(datasets, settings, workers):
-    """The number of steps of an epoch."""
+    """Return the number of steps of an epoch."""
     return batches_of(datasets, settings, workers).count * settings.get("echoing", 1)
 
 
 def positions(datasets, settings, workers, epoch, step, worker):
-    """The positions of the records that are a worker's rows of a step, in the rows' order."""
+    """Return the positions of the records of a worker in a step, in the order of rows."""
     if not settings.get("reshuffle_each_iteration", True):
         epoch = 0
     batches = batches_of(datasets, settings, workers)

@@ -1,4 +1,4 @@
-"""The order that is shipped, the one written from the page alone and the vectors agree."""
+"""The shipped order, the reference implementation and the test vectors agree."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def name(case) -> str:
     return f"{case['datasets']}-" + ",".join(f"{key}={value}" for key, value in options.items())
 
 
-def test_the_reference_and_the_input_order_give_the_vectors():
+def test_reference_and_input_order_match_the_vectors():
     for case in CASES:
         arguments = case["datasets"], case["settings"], case["workers"]
         order = input_order(case)
@@ -67,14 +67,14 @@ def cases(draw):
             "weights": draw(st.none() | weights),
             "echoing": draw(st.integers(1, 3)),
             "reshuffle_each_iteration": draw(st.booleans()),
-            # Of shuffle=True: from a single record in a block to all of them.
+            # For shuffle=True: blocks from a single record to all records.
             "mean_record_bytes": draw(st.floats(1, 1e9) | st.floats(5e5, 1e8)),
         },
     }
 
 
 def may_be_refused(case) -> bool:
-    """Whether an epoch has no batches at all, or `balance` cannot give each worker a row."""
+    """Return whether an epoch has no batches, or `balance` cannot give each worker a row."""
     batches = reference.batches_of(case["datasets"], case["settings"], case["workers"])
     balance = batches.remainder == "balance" and min(batches.last, default=64) < case["workers"]
     return batches.count == 0 or balance
@@ -82,7 +82,7 @@ def may_be_refused(case) -> bool:
 
 @settings(max_examples=200, deadline=None)
 @given(cases(), st.data())
-def test_both_agree(case, data):
+def test_reference_and_input_order_agree(case, data):
     try:
         order = input_order(case)
     except ConfigError:
@@ -93,7 +93,7 @@ def test_both_agree(case, data):
     assert order.steps_per_epoch == steps
     epoch = data.draw(st.integers(0, 1000), label="epoch")
     any_step = data.draw(st.integers(0, max(0, steps - 1)), label="step")
-    # The last steps are unlike the others. (Fewer single examples than workers: no steps at all.)
+    # The last steps differ from the others. (Fewer single examples than workers: no steps at all.)
     for step in {0, any_step, steps - 2, steps - 1} & set(range(steps)):
         for worker in range(case["workers"]):
             expected = reference.positions(*arguments, epoch, step, worker)

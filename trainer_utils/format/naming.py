@@ -65,9 +65,10 @@ _SHARD_PATH = re.compile(
 )
 _SHARD_OF_RUN = re.compile(rf"(artifacts/[^/]+/[^/]+/\d+/)?{SPLIT_PREFIX}[^/]+/{SHARD_PREFIX}-")
 _BESIDE_BARE = (".json", ".pbtxt", ".labels.txt")
-_EVAL = ("eval", "evaluation", "val", "valid", "validation", "validate", "dev")
+_EVAL = ("eval", "evaluation", "val", "valid", "validation", "validate", "dev", "vld")
 _CANONICAL = {
-    **{"train": "train", "training": "train", "test": "test", "testing": "test"},
+    **dict.fromkeys(("train", "training", "trn"), "train"),
+    **dict.fromkeys(("test", "testing", "tst"), "test"),
     **dict.fromkeys(_EVAL, "eval"),
 }
 SPLIT_SPELLINGS = tuple(_CANONICAL)

@@ -147,10 +147,11 @@ def _keras_class() -> Any:
 def _is_end_of_pass() -> bool:
     """Return whether the caller of `on_epoch_end` has trained on each step of a pass.
 
-    Keras's `EpochIterator` calls it at the end of each of its epochs, and also from `reset`, after
-    it took batches to build the model or to learn their shapes. The calls look the same to a
-    dataset: with one step in an epoch, Keras takes that step before either. Only the iterator
-    knows, whose count of steps is 0 after the last step of a pass. Anyone else who calls ends it.
+    Keras's `EpochIterator` calls it at the end of each of its epochs. It also calls it from
+    `reset`, after it took batches to build the model or to learn their shapes. The calls look the
+    same to a dataset: with one step in an epoch, Keras takes that step before either. Only the
+    iterator can tell: its count of steps is 0 after the last step of a pass. Any other caller ends
+    the pass.
     """
     frame: types.FrameType | None = sys._getframe(1)
     for _ in range(_FRAMES_TO_KERAS):

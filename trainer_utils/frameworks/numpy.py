@@ -192,7 +192,13 @@ class Input(Batches):
 
 
 def import_framework(name: str, *, shown: str, of: str) -> Any:
-    """Import a framework, or raise a ConfigError that explains how to install it."""
+    """Import a framework, or raise a ConfigError that explains how to install it.
+
+    Args:
+        name: the module to import.
+        shown: the framework's name for people.
+        of: the function that needs it.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:

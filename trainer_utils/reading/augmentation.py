@@ -152,10 +152,13 @@ class Augmentation:
         ]
 
     def change(self, pixels: Pixels, key: np.uint64, *, label_map: bool = False) -> Pixels:
-        """Change one image, `(height, width, channels) uint8`; equal keys change images alike.
+        """Change one image; equal keys change images alike.
 
-        A `label_map` of class ids is moved like its image. Its values are never interpolated, and
-        pixels from outside the image are 0.
+        Args:
+            pixels: `(height, width, channels) uint8`.
+            key: the seed of the image's random numbers.
+            label_map: whether the pixels are class ids. They are moved like their image, never
+                interpolated, and 0 where they come from outside the image.
 
         Raises:
             ConfigError: a function of the chain returned another shape or dtype.

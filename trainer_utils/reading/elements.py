@@ -148,8 +148,11 @@ def arrange(options: "InputOptions", tensors: dict[str, Any]) -> Any:
 def call_hook(hook: Any, tensors: dict[str, Any], keep: str | None = None) -> dict[str, Any]:
     """Call a callback with an example or a batch, and return the result as a dict.
 
-    A result that is not a dict is stored as `MADE`, next to the feature `keep`. A tuple returned by
-    the previous callback is passed as positional arguments.
+    Args:
+        hook: the callback, or None to return the tensors.
+        tensors: the features by name. A tuple returned by a previous callback is passed as
+            positional arguments.
+        keep: a feature to keep if the result is not a dict; such a result is stored as `MADE`.
 
     Raises:
         ConfigError: the callback returned None.

@@ -137,9 +137,16 @@ def are_mirrored(keys: Keys) -> npt.NDArray[np.bool_]:
 
 
 def draw_uniforms(keys: Keys, *, count: int, purpose: int = 0) -> npt.NDArray[np.float64]:
-    """Draw `(images, count)` numbers in [0, 1), multiples of 2**-53, equal on every machine.
+    """Draw numbers in [0, 1), multiples of 2**-53, equal on every machine.
 
-    The purpose, from 0, is part of the state. An offset into one sequence would overlap.
+    Args:
+        keys: `(images,) uint64`, the seeds.
+        count: the number of draws for each key.
+        purpose: a number from 0 that separates independent draws. It is part of the state, since an
+            offset into one sequence would overlap.
+
+    Returns:
+        `(images, count) float64`.
     """
     state = splitmix64(
         keys ^ splitmix64(np.zeros(1, np.uint64), np.array([purpose + 1], np.uint64))
@@ -243,7 +250,14 @@ def plain_jpeg_size(data: Data) -> tuple[int, int] | None:
 def decode_jpeg_part(
     data: Data, size: tuple[int, int], plan: ImagePlan, *, channels: int
 ) -> Pixels | None:
-    """Decode the planned part of a plain JPEG at its scale, or return None to decode it fully."""
+    """Decode the planned part of a plain JPEG at its scale, or return None to decode it fully.
+
+    Args:
+        data: the encoded JPEG.
+        size: its height and width.
+        plan: the part and the scale.
+        channels: 1 or 3.
+    """
     import simplejpeg
 
     (height, width), ratio = size, plan.ratio

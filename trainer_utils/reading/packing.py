@@ -252,7 +252,13 @@ class Packs:
     def decode(
         self, rows: PackRows, sizes: Sequence[int] | None, keys: None = None
     ) -> list[dict[str, Array]]:
-        """Return one dict of arrays per batch of `sizes` packs; without sizes, one per pack."""
+        """Return one dict of arrays per batch, or per pack.
+
+        Args:
+            rows: the documents and pieces, as returned by `read`.
+            sizes: the number of packs of each batch, or None for single packs.
+            keys: unused, since packs are never random.
+        """
         arrays = self._arrays(rows)
         if sizes is None:
             return [{name: own[n] for name, own in arrays.items()} for n in range(rows.num_packs)]

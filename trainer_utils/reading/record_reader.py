@@ -83,7 +83,16 @@ class Rows:
     def documents(
         self, name: str, column: Column, spec: TokenSpec
     ) -> tuple[Positions, npt.NDArray[Any]]:
-        """Return the number of tokens of each record, and all tokens, for token bytes."""
+        """Return the number of tokens of each record, and all tokens, for token bytes.
+
+        Args:
+            name: the name of the feature, for errors.
+            column: its parsed values.
+            spec: the type of its tokens.
+
+        Raises:
+            DatasetError: a record has several values, or bytes that are no whole tokens.
+        """
         values = column.values.tolist()
         sizes, lengths = np.fromiter(map(len, values), np.int64, len(values)), column.counts.copy()
         is_bad = column.counts > 1
@@ -96,7 +105,14 @@ class Rows:
         return lengths, spec.decode(b"".join(values))
 
     def error(self, row: int, *, expected: str, got: str, advice: str = "") -> DatasetError:
-        """Return the error of a record that differs from its dataset's description."""
+        """Return the error of a record that differs from its dataset's description.
+
+        Args:
+            row: the row of the record.
+            expected: the description of a correct record.
+            got: the difference found.
+            advice: how to fix it.
+        """
         path, record = self.name(row)
         return DatasetError.at(path, expected=expected, got=got, record=record, advice=advice)
 

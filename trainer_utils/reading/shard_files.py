@@ -247,7 +247,12 @@ class ShardFiles:
     def gather(
         self, indices: Positions, begins: Positions, ends: Positions
     ) -> tuple[Any, Positions]:
-        """Return the bytes between begins and ends, and the offset of each row in them.
+        """Return the bytes of ranges, and the offset of each row in them.
+
+        Args:
+            indices: `(rows,) int64`, the shards.
+            begins: `(rows,) int64`, the begin of each range in its shard.
+            ends: `(rows,) int64`, the end of each range.
 
         Raises:
             CorruptShardError: a shard was changed, even if damage is skipped.

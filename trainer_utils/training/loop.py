@@ -49,8 +49,8 @@ def fit(
     """Train a model on one worker or many, and resume a run that was killed.
 
     On one worker the losses equal `model.fit`'s to the last bit. (tf-keras's dropout draws other
-    masks each time it traces a step.) On several workers they equal the losses of one worker except
-    for the order of additions, if all replicas get equally many rows: full batches,
+    masks each time it traces a step.) Several workers give the losses of one worker, except for the
+    order of additions. This needs equally many rows on all replicas: full batches,
     `remainder="drop"` or `"pad"`. For a smaller last batch, each replica's mean has the same
     weight, as in Keras.
 

@@ -38,7 +38,7 @@ def test_example_has_audio_sizes_name_and_label(tmp_path):
     assert found["train/a/1.wav"]["audio"] == files["train/a/1.wav"]
 
 
-def test_sample_rate_makes_all_alike(tmp_path):
+def test_sample_rate_resamples_all_clips(tmp_path):
     rates = [8000, 16_000, 44_100, 22_050]
     files = {f"{rate}.wav": wav(1, rate=rate, frames=rate // 10) for rate in rates}
     manifest = convert(files, tmp_path, sample_rate=16_000)

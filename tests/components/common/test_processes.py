@@ -49,7 +49,7 @@ INTERRUPTED = """
 
 
 @pytest.mark.parametrize("reaches", ["the parent", "the group"])
-def test_an_interrupt_ends_a_pool_with_many_queued_tasks(reaches):
+def test_interrupt_ends_a_pool_with_many_queued_tasks(reaches):
     with run_script(INTERRUPTED) as parent:
         assert parent.stderr is not None
         for _ in range(5):
@@ -67,23 +67,23 @@ def test_an_interrupt_ends_a_pool_with_many_queued_tasks(reaches):
     assert members_of(parent.pid) == []
 
 
-def test_an_error_among_many_queued_tasks_is_raised_at_once(pool):
+def test_error_among_many_queued_tasks_is_raised_at_once(pool):
     with pytest.raises(ZeroDivisionError):
         pool.map(work.divide, [*QUEUED[:2], 0, *QUEUED], 2)
     assert pool.map(work.square, [3, 4], 2) == [9, 16]
 
 
-def test_a_result_that_cannot_be_pickled_is_an_error(pool):
+def test_unpicklable_result_raises(pool):
     with pytest.raises(RuntimeError, match="pickle"):
         pool.map(work.give_a_lock, [1, 2], 2)
 
 
-def test_results_larger_than_a_pipe_come_back(pool):
+def test_results_larger_than_a_pipe_are_returned(pool):
     sizes = [10_000_000, 0, 20_000_000, 5]
     assert [len(data) for data in pool.map(bytes, sizes, 2)] == sizes
 
 
-def test_work_sees_the_folder_and_environment_of_its_caller(pool, tmp_path, monkeypatch):
+def test_workers_have_the_callers_folder_and_environment(pool, tmp_path, monkeypatch):
     assert pool.map(work.square, [1, 2], 1) == [1, 4]
     pool.end()
     pool.start_early()
@@ -93,7 +93,7 @@ def test_work_sees_the_folder_and_environment_of_its_caller(pool, tmp_path, monk
     assert (folder, value, threads) == (str(tmp_path), "yes", "1")
 
 
-def test_a_server_that_is_killed_is_an_error(pool):
+def test_killed_server_raises(pool):
     pool.map(work.square, [1, 2], 2)
     os.kill(pool._server._process.pid, signal.SIGKILL)
     with pytest.raises(Exception, match="SIGKILL"):
@@ -160,7 +160,7 @@ HOST = """
 """
 
 
-def test_a_conversion_leaves_the_program_as_it_was(tmp_path, photos):
+def test_conversion_leaves_the_calling_program_unchanged(tmp_path, photos):
     from PIL import Image
 
     for name in "ab":

@@ -106,7 +106,7 @@ def test_worker_that_does_not_see_the_folder_raises(tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_result_that_would_run_code_is_not_read(tmp_path):
+def test_result_that_would_run_code_is_not_read(tmp_path):
     class Hostile:
         def __reduce__(self):
             return os.system, ("true",)
@@ -126,7 +126,7 @@ def test_result_of_plain_values_arrays_and_results_is_read(tmp_path):
     assert (read["one"], read["shard"]) == (2.0, value["shard"])
 
 
-def test_every_named_type_of_results_exists():
+def test_each_listed_result_type_exists():
     for module, names in tasks._RESULT_TYPES.items():
         for name in names:
             found = getattr(importlib.import_module(module), name)
@@ -144,7 +144,7 @@ def test_other_class_of_this_package_is_not_read(tmp_path):
             read_plain(str(path))
 
 
-def test_replaced_result_of_a_task_is_not_read(workspace):
+def test_replaced_task_file_is_not_read(workspace):
     call = tasks.Call(work.square, workspace, frozenset(), None)
     written = call.write_task(Task("a", 3))
     Path(workspace, "tasks/a").write_bytes(pickle.dumps(Task("a", 4)))
@@ -152,7 +152,7 @@ def test_replaced_result_of_a_task_is_not_read(workspace):
         call.make_named(written)
 
 
-def test_an_error_of_a_task_that_succeeded_later_is_not_reported(workspace, tmp_path):
+def test_error_of_a_task_that_succeeded_later_is_not_reported(workspace, tmp_path):
     call = tasks.Call(work.fail_once, workspace, frozenset(), None)
     first, second = call.write_task(Task("a", str(tmp_path))), call.write_task(Task("b", "none"))
     with pytest.raises(DatasetError, match="the first time"):
@@ -212,7 +212,7 @@ def wait_until_none_is_there(ids: list[int]) -> None:
     pytest.fail(f"still there: {[p for p in ids if is_there(p)]}")
 
 
-def test_results_come_in_the_order_of_arguments(pool, capfd):
+def test_pool_results_are_in_the_order_of_arguments(pool, capfd):
     assert pool.map(work.square, range(20), 3) == [n * n for n in range(20)]
     out, _ = capfd.readouterr()
     assert "what a library prints" not in out

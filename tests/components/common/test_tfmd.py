@@ -30,7 +30,7 @@ OTHERS = (
 )
 
 
-def test_schemas_come_back_from_datums_json():
+def test_schemas_round_trip_through_datums_json():
     schema = schema_pb2.Schema()
     for number, parts in enumerate(itertools.product(KINDS, SHAPES, PRESENCES, OTHERS)):
         if "value_count" not in parts[3] or not parts[1]:  # at most one of each kind

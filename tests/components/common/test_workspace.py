@@ -114,7 +114,7 @@ def unlocked(request, tmp_path, monkeypatch) -> str:
     return f"memory://{uuid.uuid4().hex}/out" if request.param == "store" else str(tmp_path / "out")
 
 
-def test_a_second_run_is_refused_and_the_first_loses_nothing(tmp_path):
+def test_second_run_is_refused_and_the_first_loses_nothing(tmp_path):
     uri = str(tmp_path / "out")
     with another_run(uri) as first:
         before = sorted(tmp_path.rglob("*"))
@@ -186,7 +186,7 @@ def test_results_of_a_finished_run_with_the_same_key_are_reused(tmp_path):
         assert (tmp_path / "4/.tfx-shards-tmp/results/a").exists()
 
 
-def test_a_disk_that_fails_to_keep_a_file_leaves_no_manifest(tmp_path, monkeypatch):
+def test_failed_fsync_leaves_no_manifest(tmp_path, monkeypatch):
     def fail(descriptor):
         raise OSError(5, "Input/output error")
 

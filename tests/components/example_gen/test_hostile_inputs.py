@@ -97,7 +97,7 @@ def test_text_table_replaced_after_listing_is_a_reject(tmp_path, into, kind):
     if kind == "parquet":
         pyarrow.parquet.write_table(pa.table({"text": ["one"]}), base / name)
     files = FileTable.of(list_files(str(base)))
-    inputs = LayoutInputs(base=str(base), root="", files=files)
+    inputs = LayoutInputs(base=str(base), root="", files=files, media="text")
     settings = TextSettings(layout=kind)
     (piece,), _ = find_pieces(inputs, settings, folder=str(tmp_path))
     change(base / name)

@@ -63,7 +63,7 @@ def test_second_run_into_the_same_uri_writes_the_same_bytes(folder, reference, t
     ],
     ids=["in memory", "a thread a core", "processes"],
 )
-def test_the_runner_and_its_workers_do_not_change_a_byte(
+def test_bytes_do_not_depend_on_runner_and_workers(
     folder, reference, tmp_path, monkeypatch, arguments
 ):
     monkeypatch.setattr(sys, "argv", sys.argv[:1])  # TFX would parse it with Beam's arguments

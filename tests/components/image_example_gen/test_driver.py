@@ -220,12 +220,12 @@ def run_in_notebook(driver_class: type, properties: dict, root: Path) -> tuple:
     assert examples.mlmd_artifact.custom_properties.pop(utils.FINGERPRINT_PROPERTY_NAME)
     assert Path(examples.uri).is_dir()
     properties = examples.mlmd_artifact.custom_properties
-    # TFX also sets a name and a producer, but only for its own ExampleGens.
+    # TFX also sets a name and a producer, except for its own ExampleGens.
     return examples.uri, {n: properties[n] for n in ("span", "version") if n in properties}
 
 
 @pytest.mark.parametrize("has_list", [False, True])
-def test_a_pipeline_root_among_the_inputs_is_refused(tmp_path, has_list):
+def test_pipeline_root_among_the_inputs_is_refused(tmp_path, has_list):
     base = write_photos(tmp_path / "in", *(f"{c}/{n}.jpg" for c in "ab" for n in range(2)))
     given = base
     if has_list:
@@ -247,7 +247,7 @@ def test_a_pipeline_root_among_the_inputs_is_refused(tmp_path, has_list):
     assert driver.run(info).exec_properties
 
 
-def test_an_output_that_no_pattern_selects_is_allowed(tmp_path):
+def test_output_that_no_pattern_matches_is_allowed(tmp_path):
     base = write_photos(tmp_path / "in", *(f"a/{n}.jpg" for n in range(2)))
     properties = properties_of(base, input_config(train="a/*"), None)
     driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]

@@ -135,14 +135,14 @@ ODD_NAMES = {
 
 
 @pytest.mark.parametrize("folder", ["", "train/a/"], ids=["at the top", "in a class"])
-def test_a_file_may_have_any_name(tmp_path, folder):
+def test_file_may_have_any_name(tmp_path, folder):
     names = [f"{folder}{name}" for name in ODD_NAMES.values()]
     convert(write_photos(tmp_path / "in", *names), tmp_path / "out", layout="folder")
     stored = {value(e, "filename"): value(e, "image") for e in flat(tmp_path / "out")}
     assert stored == {os.fsencode(name): photo(n) for n, name in enumerate(names)}
 
 
-def test_a_class_may_have_any_name_of_one_line(tmp_path):
+def test_class_may_have_any_single_line_name(tmp_path):
     names = ["  a b ", "ünï-日本", 'it\'s "b", c', "a\u2028b\x85c", "[x]*?"]
     convert(write_photos(tmp_path / "in", *(f"{name}/1.jpg" for name in names)), tmp_path / "out")
     assert labels_of(tmp_path / "out") == {f"{name}/1.jpg": name for name in names}
@@ -171,7 +171,7 @@ def test_missing_or_taken_name_is_refused(tmp_path):
             convert(base, tmp_path / "out", feature_names=names)
 
 
-def test_a_reject_quotes_no_bytes_of_a_file_elsewhere(tmp_path):
+def test_reject_quotes_no_bytes_of_files_outside_the_base(tmp_path):
     for folder in ("in", "elsewhere"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"{folder}.jpg").write_bytes(b"root:*:2:secret's")
@@ -187,7 +187,7 @@ def test_a_reject_quotes_no_bytes_of_a_file_elsewhere(tmp_path):
     }
 
 
-def test_a_reader_of_labels_refuses_records_without_one(tmp_path):
+def test_reading_labels_raises_for_records_without_label(tmp_path):
     base = write_photos(tmp_path / "in", *(f"{number}.jpg" for number in range(4)))
     rows = "0.jpg,cat,train\n1.jpg,dog,train\n2.jpg,,test\n3.jpg,-1,test\n"
     (base / "list.csv").write_text(f"image,label,split\n{rows}")

@@ -48,7 +48,7 @@ def base(tmp_path) -> tuple[Path, Path]:
     return folder, tmp_path / "base"
 
 
-def test_additions_cost_themselves(base, tmp_path, monkeypatch):
+def test_only_added_files_are_encoded(base, tmp_path, monkeypatch):
     folder, uri = base
     write_tree(folder, tree(range(60, 64)))
     encoded = []
@@ -76,7 +76,7 @@ def test_additions_cost_themselves(base, tmp_path, monkeypatch):
             assert updated["splits"][split][name] == facts[name]
 
 
-def test_changes_removals_and_rejects(base, tmp_path):
+def test_changed_removed_and_rejected_files_are_updated(base, tmp_path):
     folder, uri = base
     settings = {**SMALL, "max_reject_fraction": 0.5}
     shutil.rmtree(uri)
@@ -103,7 +103,7 @@ def test_changes_removals_and_rejects(base, tmp_path):
     assert inodes(tmp_path / "again") == inodes(tmp_path / "new")
 
 
-def test_ids_do_not_move(base, tmp_path):
+def test_label_ids_stay_the_same(base, tmp_path):
     folder, uri = base
     write_tree(folder, {"aa/new.jpg": photo(80)})
     shutil.rmtree(folder / "b")

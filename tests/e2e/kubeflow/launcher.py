@@ -1,12 +1,13 @@
-"""Runs a compiled pipeline as open-source Kubeflow Pipelines does, without a cluster.
+"""Run a compiled pipeline as open-source Kubeflow Pipelines does, without a cluster.
 
-A driver resolves each task's inputs; a launcher copies artifacts from the store to the pod, fills
-placeholders, runs the container's command, reads its output file and copies outputs to the store.
+A driver resolves the inputs of each task. A launcher copies artifacts from the store to the pod,
+fills placeholders, runs the command of the container, reads its output file and copies outputs to
+the store.
 
-Source, followed branch by branch: `backend/src/v2/driver/{driver,container}.go`,
+Source, reproduced branch by branch: `backend/src/v2/driver/{driver,container}.go`,
 `component/launcher_v2.go`, `objectstore/object_store.go`, `metadata/{client,converter}.go` and
-`cacheutils/cache.go` of Kubeflow Pipelines 2. The store keeps objects by key, as a bucket does: it
-knows no folders.
+`cacheutils/cache.go` of Kubeflow Pipelines 2. The store keeps objects by key, like a bucket, and
+has no folders.
 """
 
 import copy
@@ -33,11 +34,11 @@ _MOUNTS = {"gs://": "gcs/", "minio://": "minio/", "s3://": "s3/"}
 
 
 class StepFailed(Exception):
-    """A container's command ended with another status than 0; the message is its log."""
+    """The command of a container failed; the message is its log."""
 
 
 class WarmPython:
-    """A process of `warm_python.py`, with the environment that the image sets."""
+    """A process of `warm_python.py`, with the environment variables of the image."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -73,7 +74,7 @@ class WarmPython:
 
 @dataclasses.dataclass
 class Pod:
-    """A pod: an empty disk, on which `/minio`, `/gcs`, `/s3` and `/tmp` lie below `folder`."""
+    """A pod: an empty disk, with `/minio`, `/gcs`, `/s3` and `/tmp` stored in `folder`."""
 
     folder: Path
 
@@ -82,7 +83,7 @@ class Pod:
         return self.folder / "log.txt"
 
     def local_path(self, uri: str) -> Path | None:
-        """`LocalPathForURI`; None for what it does not know."""
+        """Return the local path of a uri, or None for an unknown scheme (`LocalPathForURI`)."""
         for scheme, mount in _MOUNTS.items():
             if uri.startswith(scheme):
                 return self.folder / mount / uri.removeprefix(scheme)
@@ -90,13 +91,13 @@ class Pod:
 
 
 class Cluster:
-    """A store, a metadata store, and what runs pods.
+    """A store, a metadata store, and the pods.
 
     Args:
-        folder: for the disks of the pods.
-        python: what runs the containers' commands.
-        generation: `mlmd`: input artifacts come without a type; `api`: with the bare title that
-            versions without ML Metadata give.
+        folder: the folder for the disks of the pods.
+        python: the process that runs the commands of containers.
+        generation: `mlmd`: input artifacts have no type; `api`: they have only the title, as in
+            versions without ML Metadata.
     """
 
     def __init__(self, folder: Path, python: WarmPython, *, generation: str = "mlmd") -> None:
@@ -105,18 +106,22 @@ class Cluster:
         self.generation = generation
         self.objects: dict[str, bytes] = {}
         self.pods = itertools.count()
-        self.numbers = itertools.count(1)  # of artifacts, as ML Metadata gives them
+        self.numbers = itertools.count(1)  # ids of artifacts, as in ML Metadata
         self.cache: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
 
     def run(self, package: Path, parameters: Mapping[str, Any]) -> "Run":
-        """Runs a package to its end.
+        """Run a package to its end.
+
+        Args:
+            package: the compiled package.
+            parameters: values of the parameters of the run.
 
         Raises:
-            StepFailed: a step did not work.
+            StepFailed: a step failed.
         """
         spec = pipeline_spec_pb2.PipelineSpec()
         document = next(yaml.safe_load_all(package.read_text()))
-        json_format.ParseDict(document, spec)  # what Kubeflow's API server does first
+        json_format.ParseDict(document, spec)  # the first check of Kubeflow's API server
         run = Run(self, json_format.MessageToDict(spec), document["defaultPipelineRoot"])
         run.run_root(parameters)
         return run
@@ -139,7 +144,7 @@ class Cluster:
                 target.write_bytes(self.objects[key])
 
     def below(self, uri: str) -> dict[str, bytes]:
-        """The files of an artifact, by path relative to it."""
+        """Return the files of an artifact by relative path."""
         return {
             key.removeprefix(f"{uri}/"): data
             for key, data in self.objects.items()
@@ -148,7 +153,7 @@ class Cluster:
 
 
 class Run:
-    """One run: the artifacts and parameters that each task gave."""
+    """A run: the output artifacts and parameters of each task."""
 
     def __init__(self, cluster: Cluster, spec: Mapping[str, Any], root: str) -> None:
         self.cluster = cluster
@@ -210,7 +215,7 @@ class Run:
         return copy.deepcopy((artifacts, values))
 
     def _take(self, name: str, artifacts: dict[str, Any], values: dict[str, Any]) -> None:
-        """`reuseCachedOutputs`: whether any file is still there is not looked at."""
+        """Reuse cached outputs without checking that their files exist (`reuseCachedOutputs`)."""
         self.artifacts |= {(name, output): kept for output, kept in artifacts.items()}
         self.parameters |= {(name, output): kept for output, kept in values.items()}
 
@@ -222,7 +227,7 @@ class Run:
         task: Mapping[str, Any],
         given: Mapping[str, Any],
     ) -> None:
-        """`ImporterLauncher`: an artifact of a uri, which nothing is read from."""
+        """Create an artifact for a uri without reading it (`ImporterLauncher`)."""
         (output,) = component["outputDefinitions"]["artifacts"]
         uri = importer["artifactUri"].get("constant")
         if uri is None:
@@ -276,7 +281,7 @@ class Run:
                 "name": output,
             }
             artifacts[output] = {"artifacts": [artifact]}
-        log = {"schemaTitle": "system.Artifact"}  # where Kubeflow is told to publish logs
+        log = {"schemaTitle": "system.Artifact"}  # exists if Kubeflow is set to publish logs
         uri = f"{self.root}/{name}/{salt}/{LOGS}"
         artifacts[LOGS] = {"artifacts": [{"uri": uri, "type": log, "metadata": {}, "name": LOGS}]}
         parameters = {
@@ -304,7 +309,7 @@ class Run:
         command = [
             _fill(part, filled) for part in [*container["command"], *container.get("args", [])]
         ]
-        if command[0] == "sh" and _EXECUTOR in command[2]:  # of a component of kfp
+        if command[0] == "sh" and _EXECUTOR in command[2]:  # a component of kfp
             program = pod.folder / "ephemeral_component.py"
             program.write_text(command[3])
             path = ["--component_module_path", str(program)]
@@ -319,7 +324,7 @@ class Run:
     def _publish(self, name: str, executor_input: Mapping[str, Any], pod: Pod) -> None:
         outputs = executor_input["outputs"]
         given = pipeline_spec_pb2.ExecutorOutput()
-        if os.path.exists(outputs["outputFile"]):  # unknown fields are errors, as to protojson
+        if os.path.exists(outputs["outputFile"]):  # unknown fields are errors, as in protojson
             json_format.Parse(Path(outputs["outputFile"]).read_text(), given)
         document = json_format.MessageToDict(given)
         for output, group in outputs["artifacts"].items():
@@ -354,7 +359,7 @@ class Run:
 def _cache_key(
     component: Mapping[str, Any], container: Mapping[str, Any], inputs: Mapping[str, Any]
 ) -> str:
-    """`GenerateCacheKey`: no variable, volume or uri is a part of it."""
+    """Return the cache key of a task, without variables, volumes and uris (`GenerateCacheKey`)."""
     names = {
         name: [one["name"] for one in g["artifacts"]] for name, g in inputs["artifacts"].items()
     }
@@ -366,7 +371,7 @@ def _cache_key(
 
 
 def placeholders(executor_input: Mapping[str, Any], pod: Pod) -> dict[str, str]:
-    """`getPlaceholders`."""
+    """Return the values of placeholders (`getPlaceholders`)."""
     filled = {"{{$}}": json.dumps(executor_input)}
     for side in ("inputs", "outputs"):
         for name, group in executor_input[side]["artifacts"].items():
@@ -389,7 +394,7 @@ def _fill(text: str, filled: Mapping[str, str]) -> str:
 
 
 def _kept(value: Any) -> Any:
-    """A metadata value as ML Metadata gives it back (`structValueToMLMDValue`)."""
+    """Return a metadata value as ML Metadata returns it (`structValueToMLMDValue`)."""
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, list):
@@ -398,7 +403,7 @@ def _kept(value: Any) -> Any:
 
 
 def _as_go_writes(value: Any) -> Any:
-    """A value as it comes through protobuf's Struct, all float64, and Go's JSON: 1000, not 1e3."""
+    """Return a value after protobuf's Struct, with all numbers float64, and Go's JSON: 1000."""
     if isinstance(value, dict):
         return {key: _as_go_writes(part) for key, part in sorted(value.items())}
     if isinstance(value, list):
@@ -409,7 +414,7 @@ def _as_go_writes(value: Any) -> Any:
 
 
 def _in_order(tasks: Mapping[str, Any]) -> list[str]:
-    """Tasks, each after those that it depends on."""
+    """Return the tasks in topological order."""
     done: list[str] = []
     while len(done) < len(tasks):
         ready = [

@@ -1,4 +1,4 @@
-"""Pipelines as their authors write them: what `PATH.py:FUNCTION` names."""
+"""Pipelines as users write them, for `PATH.py:FUNCTION`."""
 
 from kfp import dsl
 from tfx import v1 as tfx
@@ -19,7 +19,7 @@ RUNNER = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
 
 
 def stock(pipeline_root: str) -> tfx.dsl.Pipeline:
-    """A stock ExampleGen whose input pattern has a span, which TFX's driver resolves."""
+    """Return a stock ExampleGen with a span in its input pattern, which TFX's driver resolves."""
     config = tfx.proto.Input(
         splits=[tfx.proto.Input.Split(name="all", pattern="span-{SPAN}/*.csv")]
     )
@@ -34,7 +34,7 @@ def stock(pipeline_root: str) -> tfx.dsl.Pipeline:
 
 
 def imported_examples() -> tfx.dsl.Pipeline:
-    """TFX's Importer, of a dataset that lies in the store."""
+    """Return TFX's Importer of a dataset in the store."""
     examples = tfx.dsl.Importer(
         source_uri=tfx.dsl.experimental.RuntimeParameter(name="dataset", ptype=str),
         artifact_type=tfx.types.standard_artifacts.Examples,
@@ -51,7 +51,7 @@ def imported_examples() -> tfx.dsl.Pipeline:
 
 
 def latest() -> tfx.dsl.Pipeline:
-    """A resolver, which Vertex AI has and open-source Kubeflow has not."""
+    """Return a resolver, which Vertex AI supports and open-source Kubeflow does not."""
     model = tfx.dsl.Resolver(
         strategy_class=tfx.dsl.experimental.LatestArtifactStrategy,
         model=tfx.dsl.Channel(type=tfx.types.standard_artifacts.Model),
@@ -67,7 +67,7 @@ def large_seed() -> tfx.dsl.Pipeline:
 
 
 def module_file() -> tfx.dsl.Pipeline:
-    """TFX would pack the file into a wheel in the store, which it cannot write to."""
+    """Return a pipeline with a module file, for which TFX would write a wheel to the store."""
     images = ImageExampleGen(input_base="/photos")
     trainer = tfx.components.Trainer(
         module_file=__file__,
@@ -94,11 +94,11 @@ def no_pipeline() -> dict:
 
 @dsl.component(base_image=default_image(), install_kfp_package=False)
 def count(dataset: dsl.Input[dsl.Dataset], findings: int, metrics: dsl.Output[dsl.Metrics]):
-    """A component of the pipeline's author, in our image."""
+    """Count the records of a dataset, in a component of the user with our image."""
     import trainer_utils
 
     metrics.log_metric("findings", findings)
-    uri = dataset.metadata.get("dataset_uri", dataset.path)  # where the shards are kept elsewhere
+    uri = dataset.metadata.get("dataset_uri", dataset.path)  # set if shards are stored elsewhere
     for split, batches in trainer_utils.load(uri, batch_size=None, features="label").items():
         metrics.log_metric(split, len(batches))
 
@@ -107,7 +107,7 @@ def count(dataset: dsl.Input[dsl.Dataset], findings: int, metrics: dsl.Output[ds
 def native(
     input_base: str, num_shards: int, dataset_root: str = "", max_reject_fraction: float = 0.01
 ):
-    """What the LocalDagRunner's pipeline of the tests does, natively, and some more."""
+    """Run the steps of the LocalDagRunner's pipeline as native components, and a few more."""
     examples = image_example_gen(
         input_base=input_base, max_reject_fraction=max_reject_fraction, dataset_root=dataset_root
     ).outputs["examples"]
@@ -122,14 +122,14 @@ def native(
 
 @dsl.pipeline(name="imported")
 def imported(photos: str):
-    """Raw data that lies in an object store, which Kubeflow's launcher fetches."""
+    """Import raw data from an object store, which Kubeflow's launcher downloads."""
     raw = dsl.importer(artifact_uri=photos, artifact_class=dsl.Artifact, reimport=False)
     image_example_gen(source=raw.output, max_reject_fraction=0.1, splits={"all": 1})
 
 
 @dsl.pipeline(name="texts")
 def texts(input_base: str, version: str):
-    """Two tables as one dataset; the first may be taken from Kubeflow's cache."""
+    """Merge two tables into one dataset; the first one may be cached by Kubeflow."""
     first = text_example_gen(input_base=input_base, input_version=version, columns={"n": "int"})
     second = text_example_gen(input_base=input_base, seed=1, splits={"test": 1, "train": 3})
     shard_balancer(
@@ -140,7 +140,7 @@ def texts(input_base: str, version: str):
 
 
 def cached_tfx() -> tfx.dsl.Pipeline:
-    """A TFX pipeline that says that its steps may be taken from the cache."""
+    """Return a TFX pipeline with caching enabled."""
     table = tfx.dsl.experimental.RuntimeParameter(name="table", ptype=str)
     texts = TextExampleGen(input_base=table)
     balanced = ShardBalancer(examples=texts.outputs["examples"], num_shards=1)
@@ -155,7 +155,7 @@ def cached_tfx() -> tfx.dsl.Pipeline:
 
 @dsl.pipeline(name="cached")
 def cached(input_base: str, dataset_root: str):
-    """The same natively."""
+    """Define the same pipeline with native components."""
     version = input_fingerprint(input_base=input_base, siblings=False).output
     examples = text_example_gen(
         input_base=input_base, input_version=version, dataset_root=dataset_root

@@ -1,7 +1,7 @@
-"""A Python that has imported TFX once and forks for each command: a step costs no 10 s of imports.
+"""A Python process that imports TFX once and forks for each command, which saves 10 s per step.
 
-Reads one JSON request a line (`module`, `arguments`, `environment`, `folder`, `log`), runs it as
-`python -m module arguments` would in a process of its own, and answers with its exit status.
+It reads one JSON request per line (`module`, `arguments`, `environment`, `folder`, `log`), runs
+`python -m module arguments` in a forked process, and replies with the exit status.
 """
 
 import json
@@ -13,7 +13,7 @@ import traceback
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what imports print is no answer
+    os.dup2(2, 1)  # output of imports must not mix with the replies
     import tensorflow_data_validation  # noqa: F401
     from tfx import v1  # noqa: F401
     from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor  # noqa: F401
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def run(request: dict) -> None:
-    """What the child does: never returns."""
+    """Run a request in the child process and exit."""
     status = 1
     try:
         log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -51,7 +51,7 @@ def run(request: dict) -> None:
 
 
 def mount_below(pod: str) -> None:
-    """Lets kfp's own executor find `/minio` and the like below the folder that stands for a pod."""
+    """Make kfp's executor find `/minio`, `/gcs` and `/s3` in the folder that simulates the pod."""
     import kfp.dsl.types.artifact_types as types
 
     for name in ("_GCS_LOCAL_MOUNT_PREFIX", "_MINIO_LOCAL_MOUNT_PREFIX", "_S3_LOCAL_MOUNT_PREFIX"):

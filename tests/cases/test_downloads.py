@@ -1,0 +1,322 @@
+"""Datasets as their authors publish them, small: read correctly, or refused with a cure that works.
+
+A case with `advice` is refused by a message that contains it, and is right with `settings`.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipelines
+from tests.cases.examples import all_of, counts, read_examples
+from tests.cases.inputs import CATS_AND_DOGS, csv_text, voc_document
+from tests.make import jpeg, photo, wav, write_files
+from trainer_utils.format import InputError
+
+Files = dict[str, bytes | str]
+BOX = "0.5 0.5 0.25 0.5\n"
+SIZE = (32, 24)
+
+
+@dataclasses.dataclass(frozen=True)
+class Download:
+    """Files, the examples of each split, and one feature of all examples, sorted."""
+
+    files: Callable[[], Files]
+    splits: Mapping[str, int]
+    feature: str
+    values: Sequence[Any]
+    advice: Sequence[str] = ()
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def photos(folders: Sequence[str], count: int = 3) -> Files:
+    """Return photos in folders, all of different names and pixels."""
+    return {
+        f"{folder}/{place}{n}.jpg": jpeg(10 * place + n)
+        for place, folder in enumerate(folders)
+        for n in range(count)
+    }
+
+
+def yolo_with_lists(prefix: str, folder: str = "images", labels: str = "labels") -> Files:
+    files: Files = {}
+    for n in range(6):
+        files |= {f"{folder}/im{n}.jpg": jpeg(n), f"{labels}/im{n}.txt": f"{n % 2} {BOX}"}
+    files["train.txt"] = csv_text(*(f"{prefix}{folder}/im{n}.jpg" for n in range(4)))
+    files["val.txt"] = csv_text(*(f"{prefix}{folder}/im{n}.jpg" for n in range(4, 6)))
+    return files
+
+
+def yolo_of_ultralytics(prefix: str) -> Files:
+    yaml = "train: train.txt\nval: val.txt\nnames: [cat, dog]\n"
+    return yolo_with_lists(prefix) | {"data.yaml": yaml}
+
+
+def yolo_of_darknet() -> Files:
+    data = "classes = 2\ntrain = data/train.txt\nvalid = data/val.txt\nnames = data/obj.names\n"
+    files = yolo_with_lists("data/", "obj_train_data", "obj_train_data")
+    return files | {"obj.data": data, "obj.names": "cat\ndog\n"}
+
+
+def open_images() -> Files:
+    files: Files = {"class-descriptions-boxable.csv": csv_text("/m/1,Cat", "/m/2,Dog")}
+    for place, (split, count) in enumerate((("train", 4), ("validation", 2))):
+        ids = [f"{split[0]}{n:05x}" for n in range(count)]
+        files |= {f"{split}/{name}.jpg": jpeg(10 * place + n) for n, name in enumerate(ids)}
+        rows = (f"{name},/m/{n},0.1,0.5,0.25,0.75" for name in ids for n in (1, 2))
+        files[f"{split}-annotations-bbox.csv"] = csv_text(
+            "ImageID,LabelName,XMin,XMax,YMin,YMax", *rows
+        )
+    return files
+
+
+def kaggle_with_test_list() -> Files:
+    files: Files = {f"train_images/{n:05d}.png": photo(n, "PNG") for n in range(6)}
+    files |= {f"test_images/{n:05d}.png": photo(n, "PNG") for n in (50, 51)}
+    rows = (f"{n:05d},{CATS_AND_DOGS[n % 2]}" for n in range(6))
+    files["train.csv"] = csv_text("id_code,label", *rows)
+    return files | {"test.csv": csv_text("id_code", "00050", "00051")}
+
+
+def oxford_pets() -> Files:
+    files: Files = {}
+    for n in range(4):
+        name = f"pet_{n}"
+        files[f"images/{name}.jpg"] = jpeg(n)
+        files[f"annotations/trimaps/{name}.png"] = photo(n, "PNG", "L")
+        files[f"annotations/xmls/{name}.xml"] = voc_document(
+            f"{name}.jpg", SIZE, {CATS_AND_DOGS[n % 2]: (1, 2, 10, 12)}
+        )
+    return files
+
+
+def stanford_dogs() -> Files:
+    files: Files = {}
+    for n in range(4):
+        place = f"n02-{CATS_AND_DOGS[n % 2]}/n02_{n}"
+        files[f"Images/{place}.jpg"] = jpeg(n)
+        files[f"Annotation/{place}"] = voc_document(
+            f"n02_{n}", SIZE, {CATS_AND_DOGS[n % 2]: (1, 2, 10, 12)}
+        )
+    return files
+
+
+def voc_of_two_years() -> Files:
+    files: Files = {}
+    for place, year in enumerate(("VOC2007", "VOC2012")):
+        for n in range(3):
+            name, base = f"{year[3:]}_{n}", f"VOCdevkit/{year}"
+            files[f"{base}/JPEGImages/{name}.jpg"] = jpeg(10 * place + n)
+            files[f"{base}/Annotations/{name}.xml"] = voc_document(
+                f"{name}.jpg", SIZE, {"cat": (1, 2, 10, 12)}
+            )
+        files[f"{base}/ImageSets/Main/train.txt"] = f"{year[3:]}_0\n{year[3:]}_1\n"
+        files[f"{base}/ImageSets/Main/val.txt"] = f"{year[3:]}_2\n"
+    return files
+
+
+def transcripts(*lists: str) -> Files:
+    files: Files = {f"wavs/utt_{n}.wav": wav(n) for n in range(6)}
+    size = 6 // len(lists)
+    for place, name in enumerate(lists):
+        own = range(place * size, (place + 1) * size)
+        files[name] = csv_text(*(f'utt_{n}|He said "{n}, and so' for n in own))
+    return files
+
+
+def tables(*names: str) -> Files:
+    return {name: csv_text("text,label", f"{name} 1,p", f"{name} 2,n") for name in names}
+
+
+def reviews() -> Files:
+    folders = ("train/pos", "train/neg", "train/unsup", "test/pos", "test/neg")
+    return {f"{folder}/{n}.txt": f"{folder} {n}" for folder in folders for n in range(2)}
+
+
+def document_with_rows() -> Files:
+    rows = [{"text": f"t {n}", "label": "pn"[n % 2]} for n in range(4)]
+    return {"train.json": json.dumps({"version": "1.1", "data": rows})}
+
+
+def img2dataset() -> Files:
+    from tests.make import archive
+
+    files: Files = {}
+    for shard in range(6):
+        key = f"{shard:05d}0000"
+        files[f"{shard:05d}.tar"] = archive({f"{key}.jpg": jpeg(shard), f"{key}.txt": f"c {shard}"})
+        files[f"{shard:05d}_stats.json"] = json.dumps({"count": 1})
+    return files
+
+
+CATS = ["cat"] * 3
+SAID = [f'He said "{n}, and so' for n in range(6)]
+DETECTED = [["cat"]] * 3 + [["dog"]] * 3
+DOWNLOADS: Mapping[str, Download] = {
+    "yolo-lists": Download(
+        lambda: yolo_of_ultralytics("./"), {"train": 4, "eval": 2}, "labels", DETECTED
+    ),
+    "yolo-lists-of-another-machine": Download(
+        lambda: yolo_of_ultralytics("/home/ann/"), {"train": 4, "eval": 2}, "labels", DETECTED
+    ),
+    "yolo-lists-without-yaml": Download(
+        lambda: yolo_with_lists("./"), {"train": 4, "eval": 2}, "labels", [[0]] * 3 + [[1]] * 3
+    ),
+    "yolo-darknet": Download(yolo_of_darknet, {"train": 4, "eval": 2}, "labels", DETECTED),
+    "open-images": Download(
+        open_images,
+        {"train": 4, "eval": 2},
+        "labels",
+        [["/m/1", "/m/2"]] * 6,
+        advice=["'train-annotations-bbox.csv' and 'validation-annotations-bbox.csv' alone"],
+        settings={"ignore": ["class-descriptions-boxable.csv"]},
+    ),
+    "kaggle-test-list": Download(
+        kaggle_with_test_list, {"train": 6, "test": 2}, "label", [None] * 2 + DETECTED
+    ),
+    "oxford-pets": Download(
+        oxford_pets,
+        {"train": 4, "eval": 0},
+        "labels",
+        [["cat"]] * 2 + [["dog"]] * 2,
+        advice=["trimaps/pet_0.png", "images/pet_0.jpg"],
+        settings={"ignore": ["annotations/trimaps/*"]},
+    ),
+    "stanford-dogs": Download(
+        stanford_dogs,
+        {"train": 4, "eval": 0},
+        "labels",
+        [["cat"]] * 2 + [["dog"]] * 2,
+        advice=["layout='voc' (--layout voc)"],
+        settings={"layout": "voc"},
+    ),
+    "voc-of-two-years": Download(
+        voc_of_two_years,
+        {"train": 2, "eval": 1},
+        "labels",
+        [["cat"]] * 3,
+        advice=["Convert each on its own, such as", "VOCdevkit/VOC2007"],
+        settings={"ignore": ["VOCdevkit/VOC2012/*"]},
+    ),
+    "ljspeech-txt": Download(
+        lambda: transcripts("transcripts.txt"), {"train": 4, "eval": 2}, "text", SAID
+    ),
+    "ljspeech-list-per-split": Download(
+        lambda: transcripts("metadata_train.csv", "metadata_val.csv"),
+        {"train": 3, "eval": 3},
+        "text",
+        SAID,
+    ),
+    "short-names-of-splits": Download(
+        lambda: photos(["trn/cat", "trn/dog", "tst/cat", "tst/dog"]),
+        {"train": 6, "test": 6},
+        "label",
+        [*CATS * 2, *["dog"] * 6],
+    ),
+    "tables-with-short-names": Download(
+        lambda: tables("trn.csv", "vld.csv", "tst.csv"),
+        {"train": 2, "eval": 2, "test": 2},
+        "label",
+        ["n"] * 3 + ["p"] * 3,
+    ),
+    "splits-in-classes": Download(
+        lambda: photos(["cat/train", "cat/test", "dog/train", "dog/test"]),
+        {"train": 6, "test": 6},
+        "label",
+        [*CATS * 2, *["dog"] * 6],
+    ),
+    "dates-above-classes": Download(
+        lambda: photos(["2024-01-01/cat", "2024-01-01/dog", "2024-01-02/cat", "2024-01-02/dog"]),
+        {"train": 10, "eval": 2},
+        "label",
+        [*CATS * 2, *["dog"] * 6],
+    ),
+    "dates-alone": Download(
+        lambda: photos(["2024-01-01", "2024-01-02"]), {"train": 6, "eval": 0}, "label", [None] * 6
+    ),
+    "unlabelled-folder": Download(
+        reviews,
+        {"train": 4, "test": 4},
+        "label",
+        ["neg"] * 4 + ["pos"] * 4,
+        advice=["'unsup', whose files have none"],
+        settings={"ignore": ["train/unsup/*"]},
+    ),
+    "rows-within-json": Download(document_with_rows, {"train": 4}, "label", [*"nnpp"]),
+    "img2dataset": Download(
+        img2dataset,
+        {"train": 4, "eval": 2},
+        "text",
+        [f"c {n}" for n in range(6)],
+        advice=["ignore=['*.json'] (--ignore '*.json')"],
+        settings={"ignore": ["*.json"]},
+    ),
+}
+
+
+@pytest.mark.parametrize("download", DOWNLOADS.values(), ids=DOWNLOADS)
+def test_download_is_right_or_refused_with_a_cure(download: Download, tmp_path: Path) -> None:
+    source = str(write_files(tmp_path / "in", download.files()))
+    if download.advice:
+        with pytest.raises(InputError) as refused:
+            pipelines.convert(source, str(tmp_path / "refused"))
+        missing = [advice for advice in download.advice if advice not in str(refused.value)]
+        assert not missing, refused.value
+    result = pipelines.convert(source, str(tmp_path / "out"), **download.settings)
+    examples = read_examples(result)
+    assert counts(examples) == download.splits
+    found = (example.get(download.feature) for example in all_of(examples))
+    assert sorted(found, key=str) == sorted(download.values, key=str)
+
+
+def folds(below: str) -> Files:
+    return photos([f"fold_{n}{below}" for n in range(3)])
+
+
+@pytest.mark.parametrize("below", ["", "/cat"])
+def test_folds_are_refused_with_the_commands_that_name_splits(below: str, tmp_path: Path) -> None:
+    import re
+    import subprocess
+
+    files = folds(below) | (photos([f"fold_{n}/dog" for n in range(3)]) if below else {})
+    source = write_files(tmp_path / "in", files)
+    with pytest.raises(InputError, match="the folds 'fold_0', 'fold_1', 'fold_2'") as refused:
+        pipelines.convert(str(source), str(tmp_path / "out"))
+    commands = re.search(r"mv .* && mkdir .*?(?=\. If )", str(refused.value))
+    assert commands is not None
+    subprocess.run(commands.group(), shell=True, check=True)
+    examples = read_examples(pipelines.convert(str(source), str(tmp_path / "out")))
+    assert counts(examples) == ({"train": 12, "eval": 6} if below else {"train": 6, "eval": 3})
+    assert {e.get("label") for e in all_of(examples)} == ({"cat", "dog"} if below else {None})
+
+
+@pytest.mark.parametrize("strange", ["notes.yaml", "boxes.json", "yes/0.xml"])
+def test_annotations_next_to_lists_of_splits_end_the_run(strange: str, tmp_path: Path) -> None:
+    files = photos(["yes", "no"]) | {"test_list.txt": "no/10.jpg\n", strange: "a: 1\n"}
+    with pytest.raises(InputError, match=strange):
+        pipelines.convert(str(write_files(tmp_path / "in", files)), str(tmp_path / "out"))
+
+
+def test_archive_next_to_its_list_is_refused_with_unzip(tmp_path: Path) -> None:
+    import io
+    import zipfile
+
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for n in range(4):
+            archive.writestr(f"images/{n}.jpg", jpeg(n))
+    rows = (f"{n}.jpg,{CATS_AND_DOGS[n % 2]}" for n in range(4))
+    files: Files = {"labels.csv": csv_text("filename,label", *rows)}
+    source = write_files(tmp_path / "in", files | {"images.zip": stream.getvalue()})
+    with pytest.raises(InputError, match=r"unzip \S+images\.zip -d \S+/images && rm "):
+        pipelines.convert(str(source), str(tmp_path / "out"))
+    with zipfile.ZipFile(source / "images.zip") as archive:
+        archive.extractall(source / "images")
+    (source / "images.zip").unlink()
+    examples = all_of(read_examples(pipelines.convert(str(source), str(tmp_path / "out"))))
+    assert sorted(e["label"] for e in examples) == ["cat", "cat", "dog", "dog"]
