@@ -99,9 +99,9 @@ class Engine:
             kill_after: seconds until SIGKILL.
             whole_group: kill the processes of the pool too; otherwise they must end by themselves.
             refuse: (folder, n, fate): the n-th system call on the folder (from 1; 0: none) gets the
-                fate: the name of an errno, `SHORT` or `KILL`. With a fourth item `times`, calls that
-                only stat, list and read count too, and `times` calls in a row get the fate. The
-                fate `MEMORY` applies to large allocations, independent of the folder.
+                fate: the name of an errno, `SHORT` or `KILL`. With a fourth item `times`, calls
+                that only stat, list and read count too, and `times` calls in a row get the fate.
+                `MEMORY` applies to large allocations, independent of the folder.
             log_syncs: a file to write the inodes of synced files to.
             beam_args: arguments for Beam, such as a runner and its settings.
             settings: settings of the step; for a conversion also `splits`, shares by name.
