@@ -96,5 +96,5 @@ document_constructor(
     DatasetAudit,
     AuditSettings,
     examples="an Examples channel.",
-    against="an earlier dataset, that this one is compared with.",
+    against="an earlier dataset to compare with.",
 )

@@ -90,7 +90,7 @@ class DatasetReport(DatasetComponent):
 document_constructor(
     DatasetReport,
     DatasetReportSettings,
-    examples="an Examples artifact: ours, Datum's, or a stock ExampleGen's.",
-    statistics="TFX's ExampleStatistics of them, which the page shows beside its own.",
-    schema="TFX's Schema of them; where the two disagree the page says so.",
+    examples="an Examples artifact written by tfx-shards, Datum or a stock ExampleGen.",
+    statistics="TFX's ExampleStatistics of the examples, which the page shows next to its own.",
+    schema="TFX's Schema of the examples. The page reports where the two disagree.",
 )

@@ -105,9 +105,9 @@ class SchemaExport(DatasetComponent):
 document_constructor(
     SchemaExport,
     SchemaExportSettings,
-    examples="an Examples artifact: ours, Datum's, or a stock ExampleGen's.",
-    schema="TFX's Schema of them; where the two disagree the run fails and names the feature. "
-    "Default: made from the examples.",
-    statistics="TFX's ExampleStatistics of them; where the two disagree the run fails and names "
-    "the feature.",
+    examples="an Examples artifact written by tfx-shards, Datum or a stock ExampleGen.",
+    schema="TFX's Schema of the examples. If the two disagree, the run fails and names the "
+    "feature. Default: inferred from the examples.",
+    statistics="TFX's ExampleStatistics of the examples. If the two disagree, the run fails and "
+    "names the feature.",
 )

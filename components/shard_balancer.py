@@ -158,11 +158,11 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
 document_constructor(
     ShardBalancer,
     BalancerSettings,
-    examples="one or several Examples artifacts, or a list of channels of them: ours, Datum's, "
-    "TFDS's, a stock ExampleGen's, or ones that ImportExampleGen brought in. A split gets what all "
-    "of them have of it. Those of a Transform keep the vocabularies of its own input, for features "
-    "of ids that it passes on, and take the ones that it makes itself under a feature's name "
-    "(`vocab_filename='label'`).",
+    examples="one or several Examples artifacts, or a list of channels of them, written by "
+    "tfx-shards, Datum, TFDS or a stock ExampleGen, or imported by ImportExampleGen. Each output "
+    "split merges the split of that name from all inputs. Examples of a Transform keep the "
+    "vocabularies of its input for id features that it passes through, and use the vocabularies "
+    "that it writes under a feature's name (`vocab_filename='label'`).",
 )
 
 

@@ -19,7 +19,7 @@ OPENINGS = re.compile(
     r"(What|Of|Has|Whose|Who|Where|Which|Those|So (many|much)|Says|None|And|As|By|In (what|which)"
     r"|To|That|Such|It)\b"
 )
-# Words with a standard replacement, and clauses that stand in for a noun.
+# Words with a standard replacement, and clauses used in place of a noun.
 WORDS = re.compile(
     r"\b(anew|mend(s|ed|ing)?|told|tells of|beside|of ours|of its own|of one's own|stands?|lies|lie"
     r"|whatever|whoever|whomever|none of|is none|are none|has none|there is none|of which|of whose"

@@ -82,8 +82,8 @@ class ImageOptions(Settings):
     resize: str = setting(
         "stretch",
         one_of("stretch", "crop", "pad"),
-        "how an image of another aspect ratio gets that size: `stretch`, `crop` (the largest part "
-        "in the middle) or `pad` (the whole, black around it). All bilinear.",
+        "how to resize an image whose aspect ratio differs: `stretch`, `crop` (the largest centre "
+        "part) or `pad` (the whole image, with black borders). All bilinear.",
     )
     normalize: str | Sequence[Any] | None = setting(
         None,
@@ -92,8 +92,9 @@ class ImageOptions(Settings):
             f"{', '.join(NORMALIZATIONS)}, a pair of mean and standard deviation (each a number, "
             "or one for each channel), or None",
         ),
-        "pixel values. None: uint8. Else floats: `unit` 0 to 1, `symmetric` -1 to 1, `imagenet`, "
-        "or `(mean, standard deviation)` of values of 0 to 255, each a number or one a channel.",
+        "range of the pixel values. None: uint8. Otherwise floats: `unit` 0 to 1, `symmetric` "
+        "-1 to 1, `imagenet`, or `(mean, standard deviation)` of values of 0 to 255, each one "
+        "number or one per channel.",
     )
     dtype: str = setting(
         "float32",
@@ -103,14 +104,15 @@ class ImageOptions(Settings):
     channels: int | None = setting(
         None,
         where(lambda value: is_int(value) and value in (1, 3), "1, 3 or None"),
-        "channels of images: 1 grey, 3 RGB; None: as the dataset says.",
+        "number of image channels: 1 for grey, 3 for RGB. None: as in the dataset.",
     )
     dct_scaling: bool = setting(
         True,
         flag,
-        "decode JPEGs at 1/2, 1/4 or 1/8 of their size where `image_size` is less than that in "
-        "both directions: faster, and free of the aliasing of a bilinear resize to less than half. "
-        "False: the pixels that `tf.image.resize` makes of the whole image, within a level.",
+        "decode JPEGs at 1/2, 1/4 or 1/8 of their size where `image_size` is smaller than that in "
+        "both dimensions. This is faster, and avoids the aliasing of a bilinear resize to less "
+        "than half. False: the same pixels as `tf.image.resize` of the whole image, within one "
+        "level.",
     )
     crop_area: tuple[float, float] = setting(
         (0.08, 1.0),
@@ -130,21 +132,21 @@ class LabelOptions(Settings):
     """Settings of the label and the sample weights."""
 
     one_hot: bool = setting(
-        False, flag, "the label comes as `(batch, classes) float32`, 1 for its class."
+        False, flag, "return the label as `(batch, classes) float32`, with 1 for its class."
     )
     smoothing: float = setting(
-        0.0, number(0, 1, kind=float), "a share of that 1 which is spread over all classes."
+        0.0, number(0, 1, kind=float), "share of that 1 to spread evenly over all classes."
     )
     num_classes: int | None = setting(
         None,
         number(1),
-        "of a label that is made one-hot, as `mixup` and `cutmix` do too; None: as the dataset's "
-        "features or vocabulary say.",
+        "number of classes of a one-hot label, which `mixup` and `cutmix` also return. None: taken "
+        "from the dataset's features or vocabulary.",
     )
     sample_weight: str | None = setting(
         None,
         text,
-        "the feature that is yielded third, as the weight of each example; with `label` only.",
+        "feature to return third, as the weight of each example. Requires `label`.",
     )
 
 
@@ -159,13 +161,14 @@ class CacheOptions(Settings):
             lambda value: isinstance(value, str) and bool(value) and not is_remote(value),
             "a local folder",
         ),
-        "which must be this user's own. None: one of mode 700 beside other temporary files.",
+        "local folder for the copies, owned by this user. None: a folder with mode 700 in the "
+        "system's temporary folder.",
     )
     max_bytes: int | None = setting(
         None,
         number(0),
-        "what it takes at the most, of all processes of this machine together. None: half of what "
-        "is free there.",
+        "maximum size in bytes, for all processes of this machine together. None: half of the "
+        "free space there.",
     )
 
 
@@ -224,16 +227,16 @@ class InputOptions(OrderOptions):
         None,
         where(_are_names, "a name or names, or None"),
         "None: a dict of all features; a name: that feature's tensor; a list of names: a dict of "
-        "these. Features that are not asked for are not parsed.",
+        "these. Other features are not parsed.",
     )
     default_values: Mapping[str, Any] | None = setting(
         None,
         where(lambda value: isinstance(value, Mapping), "values by feature"),
-        "by feature, what stands in records that lack it: it then has one shape in all records, "
-        "that of a single value or of its lists, all of one length, and is not padded.",
+        "by feature, the value for records that lack it. Such a feature must have the same shape "
+        "in all records, a single value or lists of one length, and is not padded.",
     )
     label: str | None = setting(
-        None, text, "the feature that is yielded as the second of a pair, as Keras wants it."
+        None, text, "feature to return as the second element of a pair, as Keras expects."
     )
     labels: LabelOptions = setting(
         LabelOptions(),
@@ -243,16 +246,16 @@ class InputOptions(OrderOptions):
     image_size: tuple[int, int] | None = setting(
         None,
         _image_size,
-        "`(height, width)` in pixels to resize images to; needed for batches of images that "
-        "differ in size.",
+        "`(height, width)` in pixels to resize images to. Required to batch images of different "
+        "sizes.",
     )
     augment: Chain = setting(
         None,
         _chain,
-        "a different change of each image every epoch: `random_resized_crop`, which mirrors half "
-        "of them too, or a list of operations, each a name, a tuple of it and its numbers, or a "
-        "function `f(image, rng) -> image` of numpy: "
-        '`["random_resized_crop", "flip", ("colour", 0.4), ("mixup", 0.2)]`. There are '
+        "random changes of each image, new in every epoch: `random_resized_crop`, which also "
+        "mirrors half of the images, or a list of operations. Each is a name, a tuple of a name "
+        "and its numbers, or a function `f(image, rng) -> image` of numpy arrays: "
+        '`["random_resized_crop", "flip", ("colour", 0.4), ("mixup", 0.2)]`. The operations are '
         "`random_resized_crop`, `flip`, `colour`, `rotation`, `grey`, `blur`, `cutout`, "
         "`randaugment`, `mixup` and `cutmix`.",
     )
@@ -267,47 +270,48 @@ class InputOptions(OrderOptions):
         where(
             lambda value: _are_positive([value]) and value <= _DAY, "seconds above 0, up to a day"
         ),
-        "length that sounds are cut or padded with silence to; None keeps theirs.",
+        "length in seconds. Longer clips are cut, shorter ones padded with silence. None: keep "
+        "each clip's length.",
     )
     ragged: bool = setting(
-        False, flag, "features of variable length come as `tf.RaggedTensor`; else they are padded."
+        False, flag, "return features of variable length as `tf.RaggedTensor`, not padded."
     )
     mask: str = setting(
         "mask",
         text,
-        'with `remainder="pad"`, the name of the float32 feature that is 0 in rows to ignore, '
-        "else 1. With `label` it is the third of a triple instead, as Keras takes sample weights; "
-        "beside a single tensor it is the second of a pair.",
+        'with `remainder="pad"`, the name of the float32 feature that is 0 in rows to ignore and '
+        "1 in others. With `label` it is the third element of a triple instead, as Keras expects "
+        "sample weights. With a single tensor it is the second element of a pair.",
     )
     cache: CacheOptions | str | None = setting(
         None,
         _cache,
-        "a folder that keeps what was read, for slow storage, or "
-        "`CacheOptions(folder=, max_bytes=)`. What is in an object store is kept on the disk "
-        "in any case.",
+        "a folder for local copies of the shards, for slow storage, or "
+        "`CacheOptions(folder=, max_bytes=)`. Shards in an object store are always copied to the "
+        "disk.",
     )
     pre_batching_callback: Callback | Mapping[str, Callback] | None = setting(
         None,
         _FUNCTIONS,
-        "takes and returns a dict of one example's features, before they are batched; run in "
-        "parallel. It may change the dict that it takes, and make features that the dataset has "
-        "not, a `label` among them: then all of the dataset's are parsed. A tuple that it returns, "
-        "such as `(x, y)`, is what the trainer gets as it is. "
-        'Or such callables by split: `{"train": augment}`.',
+        "function that takes and returns a dict of one example's features, before batching. It "
+        "runs in parallel. It may change its argument, and add features that the dataset lacks, "
+        "such as `label`; all of the dataset's features are then parsed. A returned tuple, "
+        "such as `(x, y)`, is passed to the trainer unchanged. "
+        'Or such functions by split: `{"train": augment}`.',
     )
     post_batching_callback: Callback | Mapping[str, Callback] | None = setting(
         None,
         _FUNCTIONS,
-        "the same for a dict of a batch's features, after batching; of a tuple of the callback "
-        "before, it takes the parts.",
+        "the same for a dict of a batch's features, after batching. If the callback before "
+        "returns a tuple, its elements are the arguments.",
     )
     prefetch: int = setting(2, number(0, 1 << 16), "batches prepared ahead of the trainer.")
     processes: int = setting(
         0,
         number(0, 1 << 16),
-        "so many processes make the batches, in memory that they share with the trainer; 0: its "
-        "threads do, which a few thousand photos a second are too many for. Functions of "
-        "`augment` and callbacks are then such as another process can import.",
+        "number of processes that make batches, in memory shared with the trainer. 0: threads of "
+        "the trainer make them, which is too slow for a few thousand photos a second. With "
+        "processes, functions in `augment` and callbacks must be importable by another process.",
     )
 
     def __post_init__(self) -> None:

@@ -104,7 +104,7 @@ class BalancerSettings(Sharding, ComponentSettings):
         for name in ("num_shards", "shard_multiple", "balance", "stratify_by"):
             value = getattr(self, name)
             if self.keep_shards and value != getattr(BalancerSettings, name):
-                rule = f"False with {name}={value!r}, since shards that stay cannot be divided anew"
+                rule = f"False with {name}={value!r}, since reused shards cannot be divided again"
                 raise ConfigError.of("keep_shards", True, allowed=rule)
 
     @property

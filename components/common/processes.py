@@ -275,20 +275,18 @@ def _environment() -> dict[str, str]:
 
 
 def _lost(process: int, code: int | None) -> DatasetError:
-    how = "how it ended is not known"
+    how = "its exit status is unknown"
     if code is not None:
-        how = f"it ended with status {code}. What it printed says why"
+        how = f"exited with status {code}. See its output for the cause"
     if code is not None and code < 0:
-        how = f"{signal.Signals(-code).name} ended it"
+        how = f"killed by {signal.Signals(-code).name}"
     if code == -signal.SIGKILL:
         how += (
-            ", as the system does where memory runs out. Give it more memory, or start no "
-            "processes: beam_pipeline_args=['--direct_num_workers=1'] "
+            ", which usually means that memory ran out. Give it more memory, or run without "
+            "worker processes: beam_pipeline_args=['--direct_num_workers=1'] "
             "(--beam-arg=--direct_num_workers=1)"
         )
-    return DatasetError(
-        f"worker process {process}: expected its work to be done, got no answer: {how}."
-    )
+    return DatasetError(f"worker process {process} died before finishing its work: {how}.")
 
 
 class _Reply(NamedTuple):

@@ -317,7 +317,7 @@ def _list(
     except OSError as error:
         raise InputError(
             f"{setting} {display_path(given)!r}: expected a folder that can be looked into, "
-            f"got {error.strerror or error}. Mend its permissions, or name another."
+            f"got {error.strerror or error}. Fix its permissions, or name another folder."
         ) from error
 
 

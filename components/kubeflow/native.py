@@ -109,21 +109,21 @@ _EXAMPLE_GEN = """
     dataset_root: str = "",
 """
 _DATASET_ROOT = """
-        dataset_root: a folder on a volume that all pods share, or a bucket, to keep the shards in
-            instead of the artifact, so that no pod copies them.
+        dataset_root: a folder on a volume that all pods share, or a bucket. The shards are stored
+            there instead of in the artifact, so that no pod copies them.
 """
 _OF_EXAMPLE_GEN = f"""
-    All parameters that are not named here are the settings of the component of TFX.
+    All other parameters are settings of the TFX component of the same name.
 
     Args:
-        source: the inputs as an artifact of another step; or else
-        input_base: where they are: a folder, a table or an archive, on a volume or in a bucket.
-        input_version: of what is at input_base, such as input_fingerprint gives; where it is
-            given and equal, Kubeflow may take the step from its cache. Without one the step
-            always runs.
-        input_patterns: patterns by split, for inputs that lie by split.
+        source: the inputs as an artifact of another step. Pass either this or input_base.
+        input_base: path of the inputs: a folder, a table or an archive, on a volume or in a bucket.
+        input_version: version of the inputs at input_base, such as the output of
+            input_fingerprint. Kubeflow may take the step from its cache if the version is
+            unchanged. Without a version the step always runs.
+        input_patterns: file patterns by split, for inputs that are stored by split.
         splits: shares by split, for inputs that are split by a hash.
-        split_by: the column that is hashed; empty: the name of each file, or the id of each row.
+        split_by: name of the column to hash. Empty: the name of each file, or the id of each row.
         {_DATASET_ROOT.strip()}
 
     Returns:
@@ -134,21 +134,21 @@ image_example_gen = _make(
     "image_example_gen",
     ImageSettings,
     _EXAMPLE_GEN,
-    f"""Turns images, in whatever layout they lie, into a sharded and verified dataset.
+    f"""Convert images in any supported layout to a sharded, verified dataset.
 {_OF_EXAMPLE_GEN}""",
 )
 text_example_gen = _make(
     "text_example_gen",
     TextSettings,
     _EXAMPLE_GEN,
-    f"""Turns texts and tables into a sharded and verified dataset.
+    f"""Convert text files and tables to a sharded, verified dataset.
 {_OF_EXAMPLE_GEN}""",
 )
 audio_example_gen = _make(
     "audio_example_gen",
     AudioSettings,
     _EXAMPLE_GEN,
-    f"""Turns sounds, in folders or tables, into a sharded and verified dataset.
+    f"""Convert audio files, in folders or tables, to a sharded, verified dataset.
 {_OF_EXAMPLE_GEN}""",
 )
 shard_balancer = _make(
@@ -161,14 +161,14 @@ shard_balancer = _make(
     shards_by_split: dict = {},
     dataset_root: str = "",
     """,
-    f"""Writes datasets anew, as one in shards of equal size and in random order.
+    f"""Rewrite one or two datasets as one, in shards of equal size and in random order.
 
-    All parameters that are not named here are the settings of ShardBalancer.
+    All other parameters are settings of ShardBalancer.
 
     Args:
-        examples: a dataset: ours, Datum's, TFDS's or a stock ExampleGen's.
-        more_examples: another, that becomes one with it.
-        shards_by_split: numbers by split, in place of num_shards.
+        examples: a dataset written by tfx-shards, Datum, TFDS or a stock ExampleGen.
+        more_examples: another dataset, to merge with the first.
+        shards_by_split: number of shards by split, in place of num_shards.
         {_DATASET_ROOT.strip()}
 
     Returns:
@@ -185,17 +185,17 @@ schema_export = _make(
     schema: dsl.Input[dsl.Artifact] = None,
     statistics: dsl.Input[dsl.Artifact] = None,
     """,
-    """Writes what a dataset holds: schema.pbtxt for TFX, two JSON files for Datum, a JSON Schema.
+    """Write a dataset's schema: schema.pbtxt for TFX, two JSON files for Datum, a JSON Schema.
 
     Args:
         examples: a dataset.
-        schema: a schema.pbtxt in a folder, that must agree with it.
-        statistics: TFX's statistics of it, that must agree with it.
-        tfds: write TFDS's two JSON files too, beside the others.
+        schema: a folder with a schema.pbtxt, which must agree with the dataset.
+        statistics: TFX's statistics of the dataset, which must agree with it.
+        tfds: also write TFDS's two JSON files.
 
     Returns:
-        datum_schema: schema.pbtxt alone, as TFX's components take it.
-        datum_dataset: all of the files, which Datum opens.
+        datum_schema: schema.pbtxt alone, as TFX's components expect it.
+        datum_dataset: all of the files, in a folder that Datum can open.
     """,
 )
 dataset_audit = _make(
@@ -207,17 +207,17 @@ dataset_audit = _make(
     num_findings: dsl.OutputPath(int),
     against: dsl.Input[dsl.Dataset] = None,
     """,
-    """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
+    """Find duplicates, leakage between splits, conflicting labels, shifts and unusual images.
 
-    All parameters that are not named here are the settings of DatasetAudit.
+    All other parameters are settings of DatasetAudit.
 
     Args:
         examples: a dataset.
-        against: an earlier one, that it is compared with.
+        against: an earlier dataset to compare with.
 
     Returns:
         anomalies: findings.json, and TFX's anomalies of each split; num_findings in its metadata.
-        num_findings: how much was found, for a `dsl.If`.
+        num_findings: number of findings, for a `dsl.If`.
     """,
 )
 dataset_report = _make(
@@ -229,13 +229,14 @@ dataset_report = _make(
     statistics: dsl.Input[dsl.Artifact] = None,
     schema: dsl.Input[dsl.Artifact] = None,
     """,
-    """Writes one page that shows what is in a dataset, which Kubeflow shows beside the run.
+    """Write a page that shows the contents of a dataset. Kubeflow shows it with the run.
 
     Args:
-        examples: a dataset: ours, Datum's, TFDS's or a stock ExampleGen's.
-        statistics: TFX's statistics of it, which the page shows beside its own.
-        schema: a schema.pbtxt in a folder; where the two disagree the page says so.
-        sample_records: most records of each split that are read; counts are the manifest's.
+        examples: a dataset written by tfx-shards, Datum, TFDS or a stock ExampleGen.
+        statistics: TFX's statistics of the dataset, which the page shows next to its own.
+        schema: a folder with a schema.pbtxt. The page reports where it and the dataset disagree.
+        sample_records: maximum number of records to read from each split. Record counts come from
+            the manifest.
 
     Returns:
         report: the page.

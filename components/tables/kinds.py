@@ -279,7 +279,7 @@ def decide_column(
         rules = dict.fromkeys(("text", "too_large", "float"), of_kind)
     for what, rule in rules.items():
         if wrong := first(what):
-            cure = f"Mend it, or say what the column is: {texts}"
+            cure = f"Fix it, or set the column's kind: {texts}"
             raise InputError(f"column {name!r}: expected {rule}, got {wrong}. {cure}.")
     if missing:
         logging.warning(

@@ -180,7 +180,7 @@ def _named(source: str, kind: str) -> Iterator[None]:
             raise
         got = f"one that no library reads: {type(error).__name__}: {error}"
         raise InputError.at(
-            source, expected=f"a table ({kind}) that is whole", got=got, advice="Write it anew."
+            source, expected=f"a complete table ({kind})", got=got, advice="Write it again."
         ) from error
 
 

@@ -49,22 +49,24 @@ TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # same meaning
 
 TFX_ARGUMENTS = {
     "input_base": (
-        "a folder, a table of images, sounds or texts (CSV, TSV, JSON lines, Parquet) or an "
-        "archive; a local path or one in a bucket."
+        "a folder, a table of images, audio files or text (CSV, TSV, JSON lines, Parquet) or an "
+        "archive, on a local path or in a bucket."
     ),
     "input_config": (
-        "TFX's: patterns by split; the folders below a pattern's literal part are classes. They "
-        "may hold {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all files."
+        "file patterns by split, as in TFX. The folders below a pattern's literal part are "
+        "classes. Patterns may contain {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all "
+        "files."
     ),
     "output_config": (
-        "TFX's: hash splits with their shares, over each example's name or, by "
-        "`partition_feature_name`, a column. Default: the splits that folders, files or rows name, "
-        "else train and eval 2:1."
+        "splits and their shares, as in TFX. Examples are assigned by a hash of their name, or of "
+        "the column `partition_feature_name`. Default: the splits that folders, files or rows "
+        "name, else train and eval 2:1."
     ),
-    "range_config": "TFX's: which span to take. Default: the latest.",
+    "range_config": "the span to read, as in TFX. Default: the latest.",
     "splits": (
-        "shares of splits that a hash assigns, such as {'train': 8, 'eval': 2}, or of one, "
-        "{'train': 0.8, 'eval': 0.2}; short for an `output_config` of the same."
+        "shares of the splits, assigned by a hash: relative, such as {'train': 8, 'eval': 2}, or "
+        "adding up to 1, such as {'train': 0.8, 'eval': 0.2}. Short for an `output_config` with "
+        "the same splits."
     ),
 }
 

@@ -98,7 +98,7 @@ def compile_pipeline(
 
     Args:
         pipeline: `image` or `text` for a ready pipeline; or `PATH.py:FUNCTION` for a function
-            that returns a TFX pipeline (its parameter `pipeline_root` is optional), or that
+            that returns a TFX pipeline (it may have a parameter `pipeline_root`), or that
             `kfp.dsl.pipeline` decorates.
         output: the path of the `.yaml` file. An existing file is replaced at the end.
         image: the image of every container of a TFX pipeline; it needs this package. In a pipeline

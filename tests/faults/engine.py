@@ -33,9 +33,13 @@ SOURCE = Path(__file__).with_name("refused_calls.c")
 class Run:
     """The result of a run.
 
-    The status, which is 0 even if the run raised an error; the message of the
-    error, and the names of its class and base classes; the number of system calls seen by the shim,
-    if it was armed; the duration; the processes left behind.
+    Args:
+        status: the exit status, which is 0 even if the run raised an error.
+        error: the message of the error.
+        kinds: the names of the class of the error and its base classes.
+        calls: number of system calls counted by the shim, if it was armed.
+        seconds: the duration.
+        left: the processes left behind.
     """
 
     status: int
@@ -95,9 +99,9 @@ class Engine:
             kill_after: seconds until SIGKILL.
             whole_group: kill the processes of the pool too; otherwise they must end by themselves.
             refuse: (folder, n, fate): the n-th system call on the folder (from 1; 0: none) gets the
-                fate, an errno name, `SHORT` or `KILL`. With a fourth number, also that many of the
-                calls that only stat, list and read. The fate `MEMORY` applies to large allocations
-                anywhere.
+                fate: the name of an errno, `SHORT` or `KILL`. With a fourth item `times`, calls
+                that only stat, list and read count too, and `times` calls in a row get the fate.
+                `MEMORY` applies to large allocations, independent of the folder.
             log_syncs: a file to write the inodes of synced files to.
             beam_args: arguments for Beam, such as a runner and its settings.
             settings: settings of the step; for a conversion also `splits`, shares by name.

@@ -1,11 +1,11 @@
-/* Refuses the n-th system call on a file below a folder: LD_PRELOAD of tests/faults/engine.py.
+/* Fail the n-th system call on a file in a folder; tests/faults/engine.py sets it as LD_PRELOAD.
  *
- *     arm("/tmp/out", 7, "", ENOSPC, 0);    the 7th call from now on fails so
- *     arm("/tmp/in", 7, "", EIO, 2);        of those that look, list and read as well, the 7th and 8th
+ *     arm("/tmp/out", 7, "", ENOSPC, 0);    the 7th call from now fails with ENOSPC
+ *     arm("/tmp/in", 7, "", EIO, 2);        the 7th and 8th, counting calls that stat, list and read too
  *     arm("", 7, "MEMORY", 4096, 1);        the 7th allocation of 4096 bytes or more
- *     disarm();                             how many calls there were
+ *     disarm();                             return the number of calls
  *
- * "SHORT" lets a write take half of what it is given, "KILL" ends the process before the call.
+ * "SHORT" makes a write accept half of its data, "KILL" ends the process before the call.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -26,9 +26,9 @@
 static char folder[PATH_MAX];
 static long calls, refused_call, last_refused;
 static int refusal, is_short, is_kill, is_of_inputs;
-static volatile size_t least; /* of an allocation that counts; 0: none does */
+static volatile size_t least; /* minimum size of an allocation to count; 0: count none */
 static volatile int is_armed;
-static int syncs; /* the file that has the inode of all that was synced */
+static int syncs; /* the file for the inodes of synced files */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void arm(const char *where, long number, const char *fate, int error, long times) {
@@ -66,7 +66,7 @@ static int is_at_below(int at, const char *path) {
   return is_below(path) || (at != AT_FDCWD && path && path[0] != '/' && is_file_below(at));
 }
 
-/* 1: this call is the one. */
+/* Return 1 if this is the call to fail. */
 static int is_turn(void) {
   pthread_mutex_lock(&lock);
   int is_it = ++calls >= refused_call && calls <= last_refused && refused_call;
@@ -127,7 +127,7 @@ ssize_t read(int descriptor, void *data, size_t size) {
   return REAL(read)(descriptor, data, size);
 }
 
-/* What only looks, lists and reads by place. */
+/* Calls that only stat, list and read at an offset. */
 #define LOOK(below, failed)                             \
   if (is_armed && is_of_inputs && (below) && is_turn()) { \
     errno = refusal;                                    \
@@ -199,7 +199,7 @@ int rmdir(const char *path) {
   return REAL(rmdir)(path);
 }
 
-/* Allocations: of numpy, Arrow (whose pool is the system's), Pillow, OpenCV and Python. */
+/* Allocations by numpy, Arrow (with the system's pool), Pillow, OpenCV and Python. */
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 #define ALLOCATE(size, call) \

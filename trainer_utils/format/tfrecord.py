@@ -227,12 +227,19 @@ def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) 
     if len(frame) < RECORD_OVERHEAD_BYTES or frame[:HEADER_BYTES] != header:
         _check_header(frame, path, record, offset)
         size = max(len(frame) - RECORD_OVERHEAD_BYTES, 0)
-        expected, got = f"a whole record of {size} bytes", "another, or the end of the file"
+        got = "a record of another size, or the end of the file"
+        problem = f"expected a whole record of {size} bytes, got {got}"
     elif frame[-FOOTER_BYTES:] != footer:
-        expected, got = "the payload's checksum to agree", "another one"
+        problem = _mismatch("payload", frame[-FOOTER_BYTES:], footer)
     else:
         return payload
-    raise _damage(path, record, offset, expected, got)
+    raise _damage(path, record, offset, problem)
+
+
+def _mismatch(what: str, stored: bytes, computed: bytes) -> str:
+    """Return a message with both checksums, masked as in the file."""
+    numbers = [f"0x{int.from_bytes(crc, 'little'):08x}" for crc in (stored, computed)]
+    return f"{what} CRC mismatch: stored {numbers[0]}, computed {numbers[1]}"
 
 
 def _check_header(data: bytes, path: str, record: int | None, offset: int) -> None:
@@ -241,27 +248,22 @@ def _check_header(data: bytes, path: str, record: int | None, offset: int) -> No
         if not offset and begins_with_zlib(data):
             raise CorruptShardError.at(
                 path,
-                expected="records that are not compressed, by the name of a remote file",
+                expected="uncompressed records, since the name of the remote file has no .zlib",
                 got="a zlib stream",
                 record=record,
                 offset=offset,
                 advice="Give it a name that ends in .zlib, or copy it to this machine.",
             )
-        expected = "the length's checksum to agree"
-        raise _damage(path, record, offset, expected, "another one")
+        raise _damage(path, record, offset, "length CRC mismatch")
 
 
 def _damage(
-    path: str, record: int | None, offset: int, expected: str, got: str, what: str = "damaged"
+    path: str, record: int | None, offset: int, problem: str, what: str = "damaged"
 ) -> CorruptShardError:
-    return CorruptShardError.at(
-        path,
-        expected=expected,
-        got=got,
-        record=record,
-        offset=offset,
-        advice=f"The file is {what}: write it again, or run convert with --verify-output.",
-    )
+    place = f"byte {offset}" if record is None else f"record {record}, byte {offset}"
+    cure = f"The file is {what}: write it again, or run convert with --verify-output."
+    message = f"{path!r}: {problem} ({place}). {cure}"
+    return CorruptShardError(message, path=path, record=record, offset=offset)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -387,7 +389,8 @@ def _whole_frames(
             pending = pending[end:]
     if pending:
         _check_header(pending, path, records, offset)
-        raise _damage(path, records, offset, "a whole record", "the end of the file", "truncated")
+        problem = "expected a whole record, got the end of the file"
+        raise _damage(path, records, offset, problem, "truncated")
 
 
 def _frame_bounds(data: bytes) -> Positions:

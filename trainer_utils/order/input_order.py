@@ -92,7 +92,7 @@ class InputState:
     def __post_init__(self) -> None:
         if self.version != _VERSION:
             rule = f"a token of version {_VERSION}, since after others other records come"
-            cure = "Begin the epoch anew, with state=None, or go on with the tfx-shards it is of"
+            cure = "Restart the epoch with state=None, or resume with the tfx-shards that wrote it"
             raise ConfigError.of("state", self.version, allowed=rule, advice=cure)
         for name, least in (("epoch", 0), ("step", 0), ("batch_size", 1)):
             value = getattr(self, name)
@@ -290,7 +290,7 @@ class InputOrder:
             return self.state(state or 0)
         here = self.state(0)
         cure = "It is of another dataset, split, or of other settings of the order (shuffle, "
-        cure += "remainder, echoing): begin anew, with state=None"
+        cure += "remainder, echoing). Start again with state=None"
         _check_same("digest", token.digest, here.digest, cure)
         _check_same("seed", token.seed, here.seed, "Set that seed")
         if token.step:

@@ -57,19 +57,19 @@ class OrderOptions(Settings):
     batch_size: int | None = setting(
         64,
         number(1),
-        "size of the GLOBAL batch: each replica gets its share. None: single examples, not "
-        "batched.",
+        "size of the GLOBAL batch, which is divided among the replicas. None: single examples, "
+        "not batched.",
     )
     shuffle: bool | int | str = setting(
         True,
         where(_is_shuffle, "True, False, a number of records, or 'global'"),
-        "a number: so many records at the least are shuffled together, in blocks of chunks that "
-        "come in a new order each epoch. True: as many as 256 MiB hold. "
+        "a number: shuffle at least this many records together, in blocks of chunks whose order "
+        "changes each epoch. True: as many records as 256 MiB hold. "
         '`"global"`: a true permutation of all records, a new one each epoch (records are read at '
         "random, so use local disks, and no gzip). False: the order of the files.",
     )
     reshuffle_each_iteration: bool = setting(
-        True, flag, "False: the order of each epoch is that of the first."
+        True, flag, "False: every epoch has the order of the first."
     )
     seed: int = setting(0, where(is_int, "an int"), "seed of all random orders.")
     repeat: bool | int = setting(
@@ -80,44 +80,45 @@ class OrderOptions(Settings):
     remainder: str | None = setting(
         None,
         one_of(*REMAINDERS),
-        'what becomes of the records that fill no whole batch. `"drop"`: they are dropped, others '
-        'each epoch, and all shapes are static. `"pad"`: the last batch is filled up with rows of '
-        'weight 0, marked by `mask`. `"balance"`: the last two batches are made equally large. '
+        'how to handle records that do not fill a whole batch. `"drop"`: drop them, different ones '
+        'each epoch; all shapes are static. `"pad"`: fill the last batch with rows of weight 0, '
+        'which `mask` marks. `"balance"`: make the last two batches equally large. '
         "None: the last batch is smaller; with fewer records than replicas, some replicas get an "
-        "empty one. Of single examples, fewer than there are workers are dropped.",
+        "empty one. With single examples, fewer are dropped than there are workers.",
     )
     weights: Weights | None = setting(
         None,
         where(_are_weights, "a number above 0 for each dataset"),
-        "how often records of each of several datasets come, in any unit; datasets that run out "
-        "begin their next epoch, and an epoch lasts until every record of all of them has come. A "
-        "`Recipe` in place of the uri says more. None: every record comes once.",
+        "relative frequency of each dataset's records. A dataset that runs out starts its next "
+        "epoch, and an epoch lasts until every record of every dataset has been read. For more "
+        "control, pass a `Recipe` in place of the uri. None: every record is read once.",
     )
     pack: PackOptions | None = setting(
         None,
         settings_or_dict(PackOptions),
-        "`PackOptions(length=, strategy=, eos=)`, or a dict of these: rows are packs of documents "
-        "of tokens, and what is said of records holds for packs. Batches have `tokens`, `targets`, "
+        "`PackOptions(length=, strategy=, eos=)`, or a dict of these: rows are packs of tokenized "
+        "documents, and settings for records apply to packs. Batches have `tokens`, `targets`, "
         "`segment_ids` and `positions`, `(batch, length) int32`, and `loss_mask`, float32. "
         "None: rows are records.",
     )
     echoing: int = setting(
         1,
         number(1, 1 << 16),
-        "how often each batch is repeated in a row, for inputs slower than the trainer.",
+        "number of times to repeat each batch in a row, for inputs slower than the trainer.",
     )
     on_corrupt: str = setting(
         "raise",
         one_of("raise", "skip"),
-        '`"raise"`: a bad record ends the epoch, with its file and offset. `"skip"`: the next good '
-        "one stands in its place; it is counted, and reported at the end of the epoch.",
+        '`"raise"`: a corrupt record raises an error with its file and offset. `"skip"`: replace '
+        "it by the next intact record; skipped records are counted, and reported at the end of "
+        "the epoch.",
     )
     state: Any = setting(
         None,
         where(_is_state, "a token of state(step), or the number of a step"),
-        "where to begin: a token of `state(step)`, with any number of workers, refused if the "
-        "dataset or the order differs; or the number of a step, counted over all epochs. What "
-        "comes before is not read.",
+        "where to start: a token of `state(step)`, with any number of workers, rejected if the "
+        "dataset or the order differs; or the number of a step, counted over all epochs. Records "
+        "before that step are not read.",
     )
 
     def __post_init__(self) -> None:

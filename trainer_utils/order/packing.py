@@ -41,17 +41,17 @@ Numbers = npt.NDArray[np.int64]
 class PackOptions(Settings):
     """The settings of packing documents of tokens into rows of one length."""
 
-    length: int = setting(2048, number(2, 2**31 - 1), "tokens of a row.")
+    length: int = setting(2048, number(2, 2**31 - 1), "number of tokens in a row.")
     strategy: str = setting(
         "concat",
         one_of(*STRATEGIES),
-        '`"concat"`: one document after the other, cut where a row is full; only the last row is '
-        'padded. `"best_fit"`: a document is cut only where it is longer than a row; what is left '
-        "goes where it fits best, among neighbouring documents of some thousand rows. "
+        '`"concat"`: concatenate the documents and cut them where a row is full; only the last row '
+        'is padded. `"best_fit"`: cut only documents longer than a row, and place the pieces where '
+        "they fit best, among neighbouring documents of some thousand rows. "
         '`"one_document"`: each row has one document, or a part of one.',
     )
     eos: int | None = setting(
-        None, number(0, MOST_TOKEN), "a token that is put after every document. None: none is."
+        None, number(0, MOST_TOKEN), "token to append to every document. None: no token."
     )
     feature: str = setting("tokens", text, "the feature that holds the tokens.")
 

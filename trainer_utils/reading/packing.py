@@ -326,7 +326,7 @@ class Packs:
                 row,
                 expected=f"{rows.lengths[row]} tokens, as when the packs were made",
                 got=str(lengths[row]),
-                advice="The dataset was changed: begin anew.",
+                advice="The dataset has changed since it was opened. Open it again.",
             )
         if self._pack.eos is not None:
             tokens = np.insert(tokens.astype(np.int32), np.cumsum(lengths), self._pack.eos)

@@ -443,7 +443,7 @@ def naming_what_went(path: str) -> Iterator[None]:
             path,
             expected="a shard that is there as long as it is read",
             got="something else of that name" if is_other else "no such file",
-            advice="It was removed, or the dataset is being written anew: open it again.",
+            advice="It was removed, or the dataset is being rewritten. Open the dataset again.",
         ) from error
 
 

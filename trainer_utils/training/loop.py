@@ -284,7 +284,9 @@ class _RunBackup:
     def _load(self) -> None:
         content = io.BytesIO(read_bytes(self._path))
         with (
-            reading(self._path, "a whole file that fit wrote", advice="Remove it to begin anew."),
+            reading(
+                self._path, "a complete file written by fit", advice="Remove it to start over."
+            ),
             zipfile.ZipFile(content) as archive,
         ):
             meta = json.loads(archive.read(_META))

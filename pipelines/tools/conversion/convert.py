@@ -301,7 +301,7 @@ def _updating(conversion: Conversion, out: str) -> Conversion:
     try:
         BalancerSettings.from_arguments(balancer)
     except ConfigError as error:
-        rule = "False with settings that divide shards anew"
+        rule = "False with settings that change how records are divided into shards"
         raise ConfigError.of("update", True, allowed=rule, advice=str(error)) from error
     return dataclasses.replace(conversion, example_gen=example_gen, balancer=balancer)
 

@@ -75,7 +75,7 @@ def test_verify_exits_1_and_names_the_place(invoke, dataset):
     shard.write_bytes(data)
     result = invoke("verify", dataset)
     assert result.exit_code == 1
-    assert f"{shard}': expected the payload's checksum" in result.stdout
+    assert f"{shard}': payload CRC mismatch: stored 0x" in result.stdout
     facts = json_of(invoke("verify", dataset, "--json"))
     assert not facts["good"]
     assert facts["problems"][0]["record"] == 4

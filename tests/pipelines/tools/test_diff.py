@@ -105,7 +105,7 @@ def test_counts_equal_multiset_differences(
     assert len(found.changes) == sum(found.counts.values()) - found.counts["unchanged"]
 
 
-def test_the_command(write):
+def test_diff_command_prints_text_and_json(write):
     uris = [write({"train": [example("a\x1b[31m", value)]}) for value in "xy"]
     text = CliRunner().invoke(app, ["diff", *uris])
     assert text.exit_code == 0

@@ -222,7 +222,7 @@ def test_earlier_resume_token_is_refused(tmp_path):
         trainer_utils.iterate(uri, batch_size=2, shuffle=False, state=token)
 
 
-def test_a_root_that_is_a_link_to_a_dataset(tmp_path):
+def test_root_may_be_a_link_to_a_dataset(tmp_path):
     uri = write(tmp_path / "data")
     (tmp_path / "latest").symlink_to("data")
     assert take_out([NAME], [tmp_path / "latest"])["complete"]
@@ -246,7 +246,7 @@ def invoke(*arguments, **settings):
     return CliRunner().invoke(app, ["forget", *map(str, arguments)], **settings)
 
 
-def test_the_command(tmp_path):
+def test_forget_command_asks_and_writes_a_certificate(tmp_path):
     root, certificate = tmp_path / "root", tmp_path / "certificate.json"
     write(root / "a")
     before = everything(root)

@@ -34,7 +34,7 @@ def invoke(*arguments: str):
     return CliRunner().invoke(app, ["ledger", *arguments])
 
 
-def test_the_command(run):
+def test_ledger_command_finds_steps_and_records(run):
     batch = json.loads(invoke(run, "--step", "3", "--json").stdout)
     assert (batch["step"], batch["epoch"], batch["step_in_epoch"]) == (3, 1, 0)
     assert [row["record"]["number"] for row in batch["rows"]] == list(range(8))
@@ -52,7 +52,7 @@ def test_the_command(run):
     assert invoke(run).stdout.startswith("5 steps of ")
 
 
-def test_a_dataset_that_moved_is_named(run, tmp_path, write_dataset):
+def test_moved_dataset_is_found_with_the_dataset_flag(run, tmp_path, write_dataset):
     (tmp_path / "data").rename(tmp_path / "moved")
     moved = str(tmp_path / "moved")
     found = invoke(run, "--step", "0", "--dataset", moved, "--json")

@@ -41,8 +41,8 @@ def change(name, how):
     ("damage", "path", "expected"),
     [
         # damage                               file               message
-        (lambda d: flip(d / TRAIN, 40), TRAIN, "payload's checksum .*record 0, byte 0"),
-        (lambda d: flip(d / TRAIN, 2), TRAIN, "length's checksum .*record 0, byte 0"),
+        (lambda d: flip(d / TRAIN, 40), TRAIN, "payload CRC mismatch.*record 0, byte 0"),
+        (lambda d: flip(d / TRAIN, 2), TRAIN, "length CRC mismatch .*record 0, byte 0"),
         (lambda d: cut(d / TRAIN, 3), TRAIN, r"end of the file \(record 9, byte \d+\)"),
         (lambda d: cut(d / EVAL, 5), EVAL, r"end of the file \(record 4, byte \d+\)"),
         (lambda d: (d / EVAL).unlink(), EVAL, "is missing"),
