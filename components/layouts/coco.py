@@ -16,6 +16,7 @@ from typing import Any, TypeGuard
 
 from absl import logging
 
+from components.common.advice import how_to_set
 from components.common.entry import (
     Blob,
     Column,
@@ -36,7 +37,7 @@ from components.layouts.list_splits import splits_of_files
 from components.layouts.registry import Detection, Layout, register
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.json_text import Json, JsonObject
-from trainer_utils.storage import persist, problem_of
+from trainer_utils.storage import display_path, persist, problem_of
 from trainer_utils.storage.file_system import encode_path
 
 _KEYS = ("images", "annotations", "categories")
@@ -88,10 +89,22 @@ def read(inputs: LayoutInputs) -> InputTable:
     contents = read_some([path for path in paths if path not in others])
     if not contents:  # files of keypoints have boxes as well
         contents = read_some([p for p in others if not _is_captions(p)]) or read_some(others)
-    logging.info("%d of %d files are read, others are passed by", len(contents), len(paths))
+    unread = sorted({*paths} - {content.path for content in contents})
+    shown = ", ".join(map(repr, map(display_path, unread[:_HEADS])))
     if not contents:
-        rule = f"a JSON file with {', '.join(_KEYS)}"
-        raise InputError.at(inputs.base, expected=rule, got="none")
+        raise InputError.at(
+            inputs.base,
+            expected=f"a JSON file with {', '.join(_KEYS)}, and a `bbox` or a `caption` for each "
+            "annotation",
+            got=shown,
+            advice=f"Other tasks, such as panoptic segmentation, are not read. To leave them out: "
+            f"{how_to_set(ignore=unread)}",
+        )
+    if unread:
+        logging.warning(
+            "%s are not read: an example has the annotations of one task, here those of %r",
+            *(shown, contents[0].path),
+        )
     return with_excluded(join_inputs(_tables(contents)), excluded)
 
 

@@ -19,7 +19,7 @@ from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import display_path
 
 _SYSTEM_NAMES = (
-    *("Thumbs.db", "desktop.ini", "__MACOSX", "@eaDir", "$RECYCLE.BIN"),
+    *("Thumbs.db", "ehthumbs.db", "Icon\r", "desktop.ini", "__MACOSX", "@eaDir", "$RECYCLE.BIN"),
     *("System Volume Information", "lost+found"),
 )
 _SYSTEM = frozenset(_SYSTEM_NAMES)

@@ -15,16 +15,18 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow.compute as pc
+from absl import logging
 
 from components.common.advice import how_to_set
 from components.common.entry import InputTable, blob_paths
 from components.common.layout_inputs import FileTable, LayoutInputs
 from components.layouts.file_kinds import kind_of_bytes
+from components.layouts.junk import is_clutter
 from components.layouts.registry import Layout
 from trainer_utils.format import InputError
 from trainer_utils.format.media_formats import EXTENSIONS, is_other_image, packing_of
 from trainer_utils.storage import display_path, is_remote, problem_of
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.file_system import decode_path, encode_path
 
 # Image and audio formats that are not supported: such files are rejected one by one.
 _OTHER_MEDIA = {
@@ -114,6 +116,42 @@ def refuse_unread_files(inputs: LayoutInputs, layout: Layout, table: InputTable)
         raise _refused(inputs, found, expected, patterns=_patterns_within(inputs, found, used))
 
 
+def warn_of_unread_folders(inputs: LayoutInputs, layout: Layout, table: InputTable) -> None:
+    """Log a warning if no file of a folder with images, or audio files, is in an example.
+
+    Such a folder may have the test images, or masks, that a list does not name.
+    """
+    if inputs.media == "text" or inputs.root in inputs.files:
+        return
+    files = inputs.files.below(inputs.root).ending(EXTENSIONS[inputs.media])
+    if not len(files):
+        return
+    is_read = np.zeros(len(files), np.bool_)
+    for name in table.rows.column_names:
+        if name.startswith("blob:"):
+            is_read |= np.asarray(pc.is_in(files.paths, value_set=blob_paths(table.rows, name)))
+    folders = files.folders()
+    places = folders.indices.to_numpy()
+    counts = np.bincount(places, minlength=len(folders.dictionary))
+    unread = counts * (np.bincount(places[is_read], minlength=len(counts)) == 0)
+    excluded = {posixpath.dirname(left.name) for left in table.excluded}
+    patterns = re.compile("|".join(map(fnmatch.translate, layout.known)) or r"(?!)")
+    found: dict[str, int] = {}
+    for place in np.flatnonzero(unread).tolist():
+        folder = decode_path(folders.dictionary[place].as_py())
+        parts = inputs.parts_of(folder) if folder != inputs.root else ()
+        if folder in excluded or is_clutter(parts) or patterns.match("/".join((*parts, "a"))):
+            continue
+        found[folder] = int(unread[place])
+    if found:
+        shown = ", ".join(repr(display_path(folder) or ".") for folder in [*found][:_MOST_SHOWN])
+        more = ", …" if len(found) > _MOST_SHOWN else ""
+        logging.warning(
+            "%d %s in %s%s are not read: layout %r found nothing that names them",
+            *(sum(found.values()), _NOUNS[inputs.media], shown, more, layout.name),
+        )
+
+
 def _patterns_within(inputs: LayoutInputs, found: Sequence[str], read: Sequence[str]) -> list[str]:
     """Return patterns that match the files found: many of one folder and ending by one pattern.
 
@@ -121,15 +159,14 @@ def _patterns_within(inputs: LayoutInputs, found: Sequence[str], read: Sequence[
     """
     by_pattern: dict[str, list[str]] = {}
     for path in found:
-        *folder, name = inputs.parts_of(path)
+        *folder, name = path.split("/")
         ending = posixpath.splitext(name)[1]
         pattern = "/".join((*folder, f"*{ending}")) if ending else "/".join((*folder, name))
         by_pattern.setdefault(pattern, []).append("/".join((*folder, name)))
-    names = ["/".join(inputs.parts_of(path)) for path in read]
     patterns = []
     for pattern, paths in by_pattern.items():
         anywhere = pattern if "/" in pattern else f"*{pattern}"
-        is_general = len(paths) > _FEW and not fnmatch.filter(names, anywhere)
+        is_general = len(paths) > _FEW and not fnmatch.filter(read, anywhere)
         patterns += [pattern] if is_general else paths
     return patterns
 

@@ -11,7 +11,7 @@ from absl import logging
 from components.common.entry import InputTable
 from components.common.layout_inputs import LayoutInputs
 from components.layouts.boxes import SIZE_COLUMNS
-from components.layouts.meaningful import refuse_unread_files
+from components.layouts.meaningful import refuse_unread_files, warn_of_unread_folders
 from components.layouts.refusals import check_no_columns, refuse_layout
 from components.layouts.registry import locate_layout
 from components.media.options import DESCRIPTIONS
@@ -36,6 +36,7 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
         refuse_layout(inputs, found.name, f"files such as {', '.join(found.tree.splitlines())}")
     if found.name != "folder":
         refuse_unread_files(inputs, found, listing)
+        warn_of_unread_folders(inputs, found, listing)
     return listing if found.keeps_sizes else without_reserved(listing)
 
 

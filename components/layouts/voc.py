@@ -184,9 +184,11 @@ def _refuse_several_years(inputs: LayoutInputs) -> None:
         {folder[: -len(name.split("/"))] for folder in inputs.folders if folder_ends(folder, name)}
         for name in (image_dir, annotation_dir)
     ]
-    found = sorted("/".join(above) for above in by_name[0] & by_name[1] if above)
+    found = sorted(
+        posixpath.join(inputs.root, *above) for above in by_name[0] & by_name[1] if above
+    )
     if len(found) > 1:
-        paths = [posixpath.join(inputs.base, inputs.root, place) for place in found]
+        paths = [posixpath.join(inputs.base, place) for place in found]
         raise InputError.at(
             inputs.base,
             expected=f"one folder with {image_dir}/ and {annotation_dir}/",

@@ -200,7 +200,7 @@ DOWNLOADS: Mapping[str, Download] = {
         {"train": 2, "eval": 1},
         "labels",
         [["cat"]] * 3,
-        advice=["Convert each on its own, such as", "VOCdevkit/VOC2007"],
+        advice=["VOCdevkit/VOC2007'", "ignore=['VOCdevkit/VOC2012/*']"],
         settings={"ignore": ["VOCdevkit/VOC2012/*"]},
     ),
     "ljspeech-txt": Download(
@@ -320,3 +320,26 @@ def test_archive_next_to_its_list_is_refused_with_unzip(tmp_path: Path) -> None:
     (source / "images.zip").unlink()
     examples = all_of(read_examples(pipelines.convert(str(source), str(tmp_path / "out"))))
     assert sorted(e["label"] for e in examples) == ["cat", "cat", "dog", "dog"]
+
+
+def test_images_that_a_list_does_not_name_are_reported(
+    tmp_path: Path, our_messages: Callable[[], list[str]]
+) -> None:
+    files = photos(["train", "test"]) | {"train.csv": "image,label\n00.jpg,a\n01.jpg,b\n02.jpg,a\n"}
+    pipelines.convert(str(write_files(tmp_path / "in", files)), str(tmp_path / "out"))
+    message = "3 images in 'test' are not read: layout 'csv' found nothing that names them"
+    assert message in our_messages()
+
+
+def test_advice_for_files_in_a_wrapper_matches_them(tmp_path: Path) -> None:
+    files: Files = {"set/JPEGImages/1.jpg": jpeg(1), "set/JPEGImages/2.jpg": jpeg(2)}
+    files |= {
+        f"set/Annotations/{n}.xml": voc_document(f"{n}.jpg", SIZE, {"cat": (1, 2, 10, 12)})
+        for n in (1, 2)
+    }
+    files |= {f"set/notes/{n}.json": "{}" for n in range(9)}
+    source = str(write_files(tmp_path / "in", files))
+    with pytest.raises(InputError, match=r"ignore=\['set/notes/\*\.json'\]"):
+        pipelines.convert(source, str(tmp_path / "out"))
+    result = pipelines.convert(source, str(tmp_path / "out"), ignore=["set/notes/*.json"])
+    assert len(all_of(read_examples(result))) == 2

@@ -189,9 +189,10 @@ def check_session(place, command, expected, folder, *, is_fixed):
 
 
 def plain(line, folder):
-    """Return a line without numbers, column widths, and the folder of its files."""
+    """Return a line without numbers, checksums, column widths and the folder of its files."""
     for home in (os.path.realpath(folder / "photos/.."), str(folder), "/home/you"):
         line = line.replace(home, "HOME")
+    line = re.sub("0x[0-9a-f]{8}", "0x…", line)
     return " ".join(re.sub(r"\d[\d.,:TZ-]*( [kMG]B)?", "#", re.sub(r"-{2,}", "", line)).split())
 
 
