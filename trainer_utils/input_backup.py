@@ -73,7 +73,7 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
         """Raise if the model was not restored, or Keras would cut the first epoch short."""
         if self._step % max(self._dataset.input_steps, 1) and not self.params.get("steps"):
             rule = f"{self._dataset.input_steps} in fit, and repeat=epochs in input_fn, since the "
-            rule += "input goes on within an epoch"
+            rule += "input resumes within an epoch"
             raise ConfigError.of("steps_per_epoch", None, allowed=rule)
         self._check_restored()
         self._is_begun = False

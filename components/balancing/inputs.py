@@ -64,8 +64,8 @@ class Inputs:
                 found[f"{number}: {source.uri}"] = features_of_facts(facts[number])
         if not found:
             raise DatasetError(
-                "examples: expected at least one record, since nothing else says what the features "
-                f"are, got none ({self.name})."
+                "examples: expected at least one record to infer the features from, got none "
+                f"({self.name})."
             )
         return merge_features(found)
 
@@ -83,7 +83,7 @@ class Inputs:
                 if list(merged.setdefault(name, values)) != list(values):
                     raise DatasetError(
                         f"vocabulary of feature {name!r}: expected the same in all inputs, since "
-                        f"records are moved as they are, got {_few(merged[name])} and "
+                        f"records are copied unchanged, got {_few(merged[name])} and "
                         f"{_few(values)} ({source.uri}). Give both runs the same `vocabulary`."
                     )
         return {**self.carried, **merged}
@@ -129,7 +129,7 @@ def check_apart(uris: Sequence[str], output: str) -> None:
     """Raise ConfigError if the output would overwrite an input."""
     for uri in uris:
         if is_within(uri, output):
-            rule = f"a folder apart from the input {uri!r}, which writing there would destroy"
+            rule = f"a folder other than the input {uri!r}, which would be overwritten"
             raise ConfigError.of("balanced_examples", output, allowed=rule)
 
 

@@ -316,7 +316,7 @@ def _read(descriptor: int, size: int, offset: int) -> bytes:
 
 def changed_meanwhile(path: str) -> DatasetError:
     """Return the error for a file that has more or fewer records than planned."""
-    rule = "a file that stays as it is while it is read"
+    rule = "a file that does not change while it is read"
     return DatasetError.at(
         path, expected=rule, got="one that was changed meanwhile", advice="Run it again."
     )

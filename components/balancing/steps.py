@@ -292,6 +292,6 @@ def _check_records(
         wrote, moved = manifest.content_of(split), combine_checksums(one.kept for one in own)
         if wrote != moved:
             raise DatasetError(
-                f"split {split!r}: expected the records that were read ({moved:016x}), wrote "
-                f"others ({wrote}). Report this as a defect."
+                f"split {split!r}: the records written differ from the records read: expected "
+                f"checksum {moved:016x}, got {wrote}. Please report this as a bug."
             )

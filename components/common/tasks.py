@@ -28,7 +28,7 @@ _TASKS, _RESULTS, _ERRORS = "tasks", RESULTS_FOLDER, "errors"
 _POLL_SECONDS = {False: 0.5, True: 10.0}  # by whether the folder is remote: listing costs money
 _LOG_SECONDS = 60.0
 _NOT_AGAIN = (storage.MachineError, PermissionError)
-_SHARE = "Give an absolute path on a file system that is mounted alike on all of them, or a bucket"
+_SHARE = "Pass an absolute path on a file system that all of them mount at that path, or a bucket"
 # The types of results and errors, by module. Reading a result must not run foreign code, nor create
 # objects of other classes.
 _RESULT_TYPES = {
@@ -332,7 +332,7 @@ class Call:
         where = f"on {socket.gethostname()} there is no {self.workspace!r}"
         return ConfigError(
             f"pipeline_root: expected storage that all workers share, but {where}, which the "
-            f"executor made. {_SHARE}",
+            f"executor created. {_SHARE}",
             setting="pipeline_root",
         )
 

@@ -113,7 +113,7 @@ def run_in(uri: str, *, restarts: bool = False) -> Iterator[None]:
         try:
             _end_failed(own, error)
         except Exception as problem:  # the error that made the run fail is more useful
-            logging.warning("%s: what the run wrote is left there: %s", printable(uri), problem)
+            logging.warning("%s: files of the failed run remain: %s", printable(uri), problem)
         raise
     finally:
         _current.reset(token)
@@ -203,7 +203,7 @@ def start_working(uri: str, *, key: str = "", keeps_dataset: bool = False) -> No
     own = _own(uri)
     if own is not None and not own.lock():
         rule, got = "no other run that writes there", _named(_run_at(uri))
-        advice = "Wait for its end, or stop it, and run again."
+        advice = "Wait until it ends, or stop it, and run again."
         raise DatasetError.at(uri, expected=rule, got=got, advice=advice)
     _refuse_others(uri)
     restarts = own is not None and own.restarts
@@ -236,8 +236,8 @@ def check_own(uri: str) -> None:
     """Raise DatasetError if another run has begun to write there since."""
     own = _own(uri)
     if own and own.folder is None and (run := _run_at(uri)).get("run") != own.name:
-        advice = "It began later, and what is there is its own: use that."
-        rule = "that this run alone writes there"
+        advice = "That run started later and owns the files there. Use its result."
+        rule = "no other run that writes there"
         raise DatasetError.at(uri, expected=rule, got=_named(run), advice=advice)
 
 

@@ -101,8 +101,8 @@ class EncodedPart:
         if (found := extend_crc32c(0, data)) != self.crc32c:
             raise CorruptShardError.at(
                 self.path,
-                expected=f"the bytes with checksum {self.crc32c:08x} that were written",
-                got=f"others, with {found:08x}",
+                expected=f"the bytes that were written, with checksum {self.crc32c:08x}",
+                got=f"other bytes, with {found:08x}",
                 advice="The disk or file system lost data: run it again elsewhere.",
             )
         return data

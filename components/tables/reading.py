@@ -178,7 +178,7 @@ def _named(source: str, kind: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, (TfxShardsError, OSError)) or is_fault(error):
             raise
-        got = f"one that no library reads: {type(error).__name__}: {error}"
+        got = f"one that cannot be read: {type(error).__name__}: {error}"
         raise InputError.at(
             source, expected=f"a complete table ({kind})", got=got, advice="Write it again."
         ) from error

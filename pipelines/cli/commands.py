@@ -438,12 +438,13 @@ def forget(
     if not dry_run:
         if not yes and not is_terminal():
             raise click.UsageError(
-                "Nothing was changed: datasets would be rewritten, and nobody can be asked here. "
-                "Add --yes to rewrite them, or --dry-run to list what would be taken out."
+                "Nothing was changed: datasets would be rewritten, and there is no terminal to "
+                "confirm that. Add --yes to rewrite them, or --dry-run to list what would be "
+                "removed."
             )
         if not yes:
             print_messages(*str(found).split("\n"))
-            if not click.confirm("Take them out?", err=True):
+            if not click.confirm("Remove them?", err=True):
                 raise click.ClickException("Nothing was changed.")
         with show_progress("Rewriting") as advance:
             found.carry_out(advance=advance)
@@ -704,16 +705,16 @@ def runs(where: Annotated[str | None, "[METADATA]"] = None, *, metadata: _Store 
 
 
 _STEP_FLAGS = {  # for all steps, or for the named one; each may be repeated
-    "gpu": ("--gpu", "[STEP=]N", "How many GPUs."),
-    "gpu_type": ("--gpu-type", "[STEP=]NAME", "Resource that is a GPU. Default: nvidia.com/gpu."),
-    "cpu": ("--cpu", "[STEP=]N", "Cores, such as 4 or 500m."),
+    "gpu": ("--gpu", "[STEP=]N", "Number of GPUs."),
+    "gpu_type": ("--gpu-type", "[STEP=]NAME", "GPU resource name. Default: nvidia.com/gpu."),
+    "cpu": ("--cpu", "[STEP=]N", "CPU cores, such as 4 or 500m."),
     "memory": ("--memory", "[STEP=]N", "Memory, such as 8Gi."),
-    "retries": ("--retries", "[STEP=]N", "How often a failed step runs again. Default: 2 of ours."),
-    "tolerations": ("--toleration", "[STEP=]KEY[=VALUE][:EFFECT]", "Taint that is tolerated."),
+    "retries": ("--retries", "[STEP=]N", "Retries of a step. Default: 2 for tfx-shards' steps."),
+    "tolerations": ("--toleration", "[STEP=]KEY[=VALUE][:EFFECT]", "Taint to tolerate."),
     "secrets": ("--secret", "[STEP=]NAME:FOLDER", "Secret to mount, or NAME:KEY:VARIABLE."),
-    "env": ("--env", "[STEP=]NAME=VALUE", "Variable of the environment."),
-    "volumes": ("--volume", "[STEP:]CLAIM:PATH", "Volume claim, and where it is mounted."),
-    "scratch": ("--scratch", "[STEP=]PATH[:SIZE]", "Empty folder of the pod, as /tmp:20Gi."),
+    "env": ("--env", "[STEP=]NAME=VALUE", "Environment variable."),
+    "volumes": ("--volume", "[STEP:]CLAIM:PATH", "Volume claim and its mount path."),
+    "scratch": ("--scratch", "[STEP=]PATH[:SIZE]", "Empty folder of the pod, such as /tmp:20Gi."),
 }
 
 

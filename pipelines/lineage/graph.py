@@ -232,12 +232,12 @@ class Lineage:
             lines += [f"  {line}" for line in _settings(own)]
             lines += [f"  used again by {_execution(maker)}" for maker in makers[1:]]
         else:
-            lines.append("Made by nothing that this store knows of")
-        for title, is_back in (("Made from", True), ("Made of it", False)):
+            lines.append("Made by an unknown run: not in this store")
+        for title, is_back in (("Made from", True), ("Used to make", False)):
             tree = _branches(self, found, {found}, is_back=is_back)
             lines += ["", title, *(_drawn(tree) if tree else ["  nothing"])]
         if self.models:
-            lines += ["", "Models that came of it"]
+            lines += ["", "Models trained on it"]
             lines += [f"  {_artifact(model)}" for model in self.models]
         if self.record is not None:
             source = self.source or "a file that the store does not name"

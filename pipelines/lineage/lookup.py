@@ -98,9 +98,7 @@ def _search(artifact: Id, uri: str, name: str) -> RecordStep:
                     detail += f"; {skipped} inputs were skipped by a setting, which are not listed"
             else:
                 wanted = " nor ".join(sorted(NAME_FEATURES))
-                detail = (
-                    f"its records have no feature that says what they are from: neither {wanted}"
-                )
+                detail = f"its records have no feature that names their source: neither {wanted}"
     except (ValueError, OSError) as error:
         detail, rejects = f"it cannot be read: {error}", []
     return RecordStep(

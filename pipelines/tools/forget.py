@@ -66,13 +66,13 @@ _IN_SCOPE = (
     "copies of changed shards in caches of input_fn that were searched",
 )
 _OUT_OF_SCOPE = (
-    "whatever lies outside of the folders: backups, versions that a bucket keeps, freed blocks "
-    "of a disk, caches of other machines, copies of datasets that lie elsewhere",
-    "what other files say: raw files whose path does not end with a name, tables, archives, "
-    "reports, statistics, exported schemas, TFRecords of other programs",
-    "other features of other records that hold a name, and names of classes",
-    "records of other names whose content is the same: tfx-shards audit finds copies",
-    "trained models, and the rows of ML Metadata: tfx-shards lineage and ledger tell of them",
+    "everything outside the folders: backups, versions that a bucket keeps, freed blocks of a "
+    "disk, caches of other machines, copies of datasets in other places",
+    "contents of other files: raw files whose path does not end with a name, tables, archives, "
+    "reports, statistics, exported schemas, TFRecords written by other programs",
+    "other features of other records that contain a name, and names of classes",
+    "records with other names but the same content: tfx-shards audit finds duplicates",
+    "trained models, and the rows of ML Metadata: tfx-shards lineage and ledger list them",
 )
 
 

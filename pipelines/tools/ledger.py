@@ -304,9 +304,9 @@ class RunLedger:
         if order.digest != segment.digest:
             uris = ", ".join(repr(source.dataset.uri) for source in sources)
             raise DatasetError(
-                f"dataset {uris}: expected what the run read, of digest {segment.digest}, got "
-                f"another, of digest {order.digest}. Say with --dataset where it lies now; of one "
-                "that `tfx-shards forget` rewrote, its certificate says which records the run saw."
+                f"dataset {uris}: expected the dataset of the run, with digest {segment.digest}, "
+                f"got one with digest {order.digest}. Pass its current location with --dataset. If "
+                "`tfx-shards forget` rewrote it, the certificate lists the records the run saw."
             )
         return order
 

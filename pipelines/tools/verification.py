@@ -287,7 +287,7 @@ def _check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Prob
     named |= manifest.published.keys()
     for path in sorted(set(files.sizes) - named):
         if path.startswith(_OWN_FOLDERS) or path in _KNOWN_FILES:
-            message = "is no part of the dataset by its manifest. Remove it."
+            message = "is not in the dataset's manifest. Remove it."
             yield Problem(path, f"{files.path(path)!r}: {message}")
     for split, accounting in manifest.accounting.items():
         records = sum(shard.records for shard in manifest.shards_of(split))
@@ -333,8 +333,8 @@ def _check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
     if own:
         yield Problem(
             MANIFEST_FILE,
-            f"{files.path(MANIFEST_FILE)!r}: is missing, though {own[0]!r} is of a dataset that "
-            "has one. What it should hold is unknown: write the dataset again.",
+            f"{files.path(MANIFEST_FILE)!r}: is missing, though {own[0]!r} belongs to a dataset "
+            "that has one. Its content is unknown: write the dataset again.",
         )
 
 
@@ -459,7 +459,7 @@ def _whole_but_wrong(
         expected = f"a file with checksum {entry.crc32c:08x} as the manifest says"
         return {
             "expected": expected,
-            "got": f"{summed.crc:08x}: its records are whole, but are others",
+            "got": f"{summed.crc:08x}: its records are intact, but they are other records",
         }
     if entry is not None and entry.content not in (None, content):
         expected = f"records with the sum {entry.content:016x} as the manifest says"

@@ -158,8 +158,8 @@ class Dataset(DatasetLayout):
         for name, kinds in facts.settle_mixed().items():
             counts = ", ".join(f"{kind} in {count:,} examples" for kind, count in kinds.items())
             _logger.warning(
-                "%r: feature %r is %s. The former is taken; for the others, leave the feature out, "
-                "features=[…], or have other records stand in, on_corrupt='skip'.",
+                "%r: feature %r is %s. The first is used; for the other records, leave the feature "
+                "out, features=[…], or replace the records, on_corrupt='skip'.",
                 *(self.uri, name, counts),
             )
         features = self.features if self.says_features else features_of_facts(facts)
@@ -272,7 +272,7 @@ def _shard(files: DatasetFiles, shard: ShardFile, named_in: str) -> ShardFile:
 def check_count(shard: ShardFile, records: int) -> None:
     """Raise DatasetError if a shard's number of records differs from the metadata."""
     if shard.records not in (None, records):
-        said = f"{shard.records} records as the dataset says"
+        said = f"{shard.records} records as in the dataset's metadata"
         advice = "The dataset was changed: write it again."
         raise DatasetError.at(shard.path, expected=said, got=str(records), advice=advice)
 
@@ -334,11 +334,11 @@ class _ZlibStream:
         found = bytearray()
         while len(found) < most and not self._unpacker.eof:
             if not self._given and not (data := self._stream.read(_PACKED_AT_ONCE)):
-                raise EOFError("it ends before its checksum")
+                raise EOFError("the stream ends before its checksum")
             found += self._unpacker.decompress(self._given or data, most - len(found))
             self._given = self._unpacker.unconsumed_tail
         if self._unpacker.eof and (self._unpacker.unused_data or self._stream.read(1)):
-            raise zlib.error("other bytes follow its end")
+            raise zlib.error("more bytes follow the end of the stream")
         return bytes(found)
 
 

@@ -128,7 +128,7 @@ def without_twins(pairs: list[tuple[str, Json]]) -> JsonObject:
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r} stands twice")
+        raise ValueError(f"duplicate name {twice!r}")
     return value
 
 
@@ -143,7 +143,7 @@ _HOOKS: Mapping[str, Any] = {"object_pairs_hook": without_twins, "parse_int": _i
 
 def _finite(digits: str) -> float:
     if not math.isfinite(number := float(digits)):
-        raise ValueError(f"the number {digits[:_MOST_DIGITS]} is none that floats hold")
+        raise ValueError(f"the number {digits[:_MOST_DIGITS]} does not fit in a float")
     return number
 
 

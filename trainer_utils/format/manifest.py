@@ -307,9 +307,9 @@ class Manifest:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DatasetError.at(
                 path,
-                expected="a manifest as it was written",
-                got=f"another ({type(error).__name__}: {error})",
-                advice="The dataset was not written whole, or was changed: write it again.",
+                expected="a valid, unchanged manifest",
+                got=f"an invalid one ({type(error).__name__}: {error})",
+                advice="The dataset is incomplete or was changed: write it again.",
             ) from error
 
     @classmethod

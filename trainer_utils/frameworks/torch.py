@@ -159,7 +159,7 @@ class TorchDataset:
         first = self._input.input_start.epoch
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < first:
             raise ConfigError.of(
-                "epoch", epoch, allowed=f"an int of at least {first}, that of `state`"
+                "epoch", epoch, allowed=f"an int of at least {first}, the epoch of `state`"
             )
         if self._reporter is not None:
             self._reporter.report(int(self._epoch))

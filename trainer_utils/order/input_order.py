@@ -91,7 +91,7 @@ class InputState:
 
     def __post_init__(self) -> None:
         if self.version != _VERSION:
-            rule = f"a token of version {_VERSION}, since after others other records come"
+            rule = f"a token of version {_VERSION}, since other versions have another order"
             cure = "Restart the epoch with state=None, or resume with the tfx-shards that wrote it"
             raise ConfigError.of("state", self.version, allowed=rule, advice=cure)
         for name, least in (("epoch", 0), ("step", 0), ("batch_size", 1)):
@@ -235,7 +235,7 @@ class InputOrder:
             (found,) = self._files.locate(np.array([(position + ahead) % total]))
             if is_good(found):
                 return found
-        raise CorruptShardError("records: expected one at least that can be read, got none")
+        raise CorruptShardError("records: expected at least one that can be read, got none")
 
     def state(self, step: int) -> InputState:
         """Return the token to resume from after `step` steps, counted over all epochs."""
@@ -296,7 +296,7 @@ class InputOrder:
         if token.step:
             cure = "Set that batch_size, or change it at the start of an epoch"
             if self.options.batch_size is None:
-                cure = "Single examples go on with as many workers within an epoch"
+                cure = "Within an epoch, single examples resume only on the same number of workers"
             _check_same("batch_size", token.batch_size, here.batch_size, cure)
             if token.step >= self.steps_per_epoch:
                 rule = f"a step below {self.steps_per_epoch}, the steps of an epoch"

@@ -232,7 +232,7 @@ class Batches:
         """Log a warning with the number and the reasons of unreadable records, if any."""
         if self.unreadable:
             _logger.warning(
-                "epoch %d: %d of %d records could not be read, and others stand in for them: %s",
+                "epoch %d: %d of %d records could not be read and were replaced by others: %s",
                 epoch,
                 len(self.unreadable),
                 self.order.layout.num_records,
@@ -289,9 +289,9 @@ class Batches:
                 found = self._error_of_record(error, rows, keys, None if sizes is None else [1])
                 if is_fault(found) and not isinstance(found, MachineError):
                     raise MachineError(
-                        "a batch: expected the memory and the libraries to decode it, got "
-                        f"{type(found).__name__}: {found}. No record is to blame: read smaller "
-                        "batches, or give the process more memory."
+                        f"a batch could not be decoded: {type(found).__name__}: {found}. No record "
+                        "is to blame: memory or a library is missing. Read smaller batches, or "
+                        "give the process more memory."
                     ) from found
                 self._reader.leave_out(found)
 

@@ -89,8 +89,8 @@ class BatchProcesses:
             idle.put(None)
             if isinstance(error, _ProcessEndedError):
                 raise RuntimeError(
-                    f"a process that makes batches ended with exit status {error.code}; if the "
-                    "system ended it for want of memory, give the input fewer than "
+                    f"a process that makes batches ended with exit status {error.code}. If the "
+                    "system killed it because memory ran out, use fewer than "
                     f"processes={self._count}"
                 ) from error
             raise

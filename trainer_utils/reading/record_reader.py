@@ -228,7 +228,7 @@ class RecordReader:
                 tried += 1
                 if tried > self._num_records:
                     first = next(iter(self.unreadable.values()))
-                    rule = f"records: expected one at least that can be read, got {first}"
+                    rule = f"records: expected at least one that can be read, got {first}"
                     raise CorruptShardError(rule)
                 part = self._ranges[int(self._positions.places_of(np.array([place]))[0][0])]
                 place += part.skip + part.take - record[1] if is_behind else 1
@@ -272,10 +272,10 @@ class RecordReader:
             else:
                 raise CorruptShardError.at(
                     path,
-                    expected="the record that its dataset says",
-                    got="another, which is whole",
+                    expected="the record that the dataset's index describes",
+                    got="another, intact record",
                     record=number,
-                    advice="The file is of another dataset or run: put the right one back, or "
+                    advice="The file belongs to another dataset or run. Restore the right file, or "
                     "write the dataset again.",
                 )
         return None

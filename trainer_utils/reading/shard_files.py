@@ -49,7 +49,7 @@ from trainer_utils.storage.open_files import (
 if TYPE_CHECKING:
     from trainer_utils.reading.remote_files import CachedFile, RemoteParts
 
-CHANGED = "It was written to since its dataset was opened: open the dataset again."
+CHANGED = "It has been modified since its dataset was opened. Open the dataset again."
 _UNPACKED_AT_ONCE = 64 << 10  # bytes before the damage in a gzip file that may be lost
 _LONG_BYTES = 8 << 10  # bytes; longer records are read with a call each
 _PADDING = bytes(16)  # after the last record, so that parsers may read past its end
@@ -441,8 +441,8 @@ def naming_what_went(path: str) -> Iterator[None]:
         is_other = isinstance(error, (IsADirectoryError, FileRefusedError))
         raise CorruptShardError.at(
             path,
-            expected="a shard that is there as long as it is read",
-            got="something else of that name" if is_other else "no such file",
+            expected="a shard that exists while it is read",
+            got="something else with that name" if is_other else "no such file",
             advice="It was removed, or the dataset is being rewritten. Open the dataset again.",
         ) from error
 

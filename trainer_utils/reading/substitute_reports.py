@@ -39,9 +39,9 @@ class SubstituteReports:
             self._log.append(json.dumps([*name, why]) for name, why in new.items())
         except OSError as error:
             _logger.warning(
-                "%d records could not be read, and others stand in for them, but %r, which reports "
+                "%d records could not be read and were replaced by others, but %r, which reports "
                 "them to the main process, cannot be written to: %s. `unreadable` and the ledger "
-                "lack them: %s",
+                "do not include them: %s",
                 *(len(new), self._log.path, error, "; ".join([*new.values()][:3])),
             )
 

@@ -252,9 +252,8 @@ def machine_error(
     name = errno.errorcode.get(number, number)
     place = "" if offset is None else f" (byte {offset})"
     return MachineError(
-        f"{path!r}: expected the system to serve it, got {name}: {said}{place}. It is not the "
-        "file's fault, and nothing was rejected for it: fix the disk, the network or the limit, "
-        "and run it again.",
+        f"{path!r}: the system failed with {name}: {said}{place}. The file is not at fault and was "
+        "not rejected. Fix the disk, the network or the limit, and run it again.",
         path=path,
         errno=number,
         offset=offset,

@@ -248,8 +248,8 @@ class _RunBackup:
         if not self._is_saved:
             return
         if self._keras != steps.keras:
-            rule = f"one of {steps.keras}, as the model is, not of {self._keras} in {self._path}"
-            cure = "Train on with that (TF_USE_LEGACY_KERAS), or give another folder"
+            rule = f"a backup of {steps.keras}, like the model, not {self._keras} in {self._path}"
+            cure = "Resume with that version (TF_USE_LEGACY_KERAS), or pass another folder"
             raise ConfigError.of("backup_dir", self._keras, allowed=rule, advice=cure)
         variables = steps.variables()
         for own, saved in itertools.zip_longest(variables, self._arrays, fillvalue=("none", None)):
@@ -259,9 +259,9 @@ class _RunBackup:
                 if one is not None
             ]
             if kinds[1:] != kinds[:1]:
-                rule = f"the backup of this model, whose {len(variables)} variables are otherwise "
-                rule += f"than the {len(self._arrays)} there, first at {own[0]}, there {saved[0]}"
-                cure = f"They are {kinds}. Give another folder, or remove it"
+                rule = f"a backup of this model, whose {len(variables)} variables differ from the "
+                rule += f"{len(self._arrays)} saved ones, first {own[0]}, saved as {saved[0]}"
+                cure = f"They are {kinds}. Pass another folder, or remove it"
                 raise ConfigError.of("backup_dir", self._path, allowed=rule, advice=cure)
         for (_, variable), (_, array) in zip(variables, self._arrays, strict=True):
             variable.assign(array)

@@ -77,8 +77,8 @@ def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> N
     if (size, crc) != (shard.bytes, shard.crc32c):
         raise CorruptShardError.at(
             path,
-            expected=f"the {shard.bytes} bytes with checksum {shard.crc32c:08x} that were written",
-            got=f"{size} with {crc:08x}",
+            expected=f"the {shard.bytes} bytes written, with checksum {shard.crc32c:08x}",
+            got=f"{size} bytes with {crc:08x}",
             offset=min(size, shard.bytes),
             advice="The disk or file system lost data: run it again elsewhere.",
         )
@@ -230,17 +230,15 @@ def _check_is_free(uri: str, *, claim: str) -> None:
     names = [uri] if storage.exists(uri) else []
     if storage.is_folder(uri):
         names = storage.list_names(uri, may_lack=True)
-    rule, advice = "a place where nothing is", "Remove what is there, or name another"
+    rule, advice = "an empty or new folder", "Remove what is there, or pass another folder"
     if naming.WORKING_FOLDER in names and storage.is_remote(uri):
         folder, owner = storage.join(uri, _CLAIMS), ""
         others = sorted({*storage.list_names(folder, may_lack=True)} - {claim})
         if others:
             with contextlib.suppress(FileNotFoundError):  # it ended in the meantime
                 owner = f" ({storage.read_text(storage.join(folder, others[0]))})"
-            rule = f"a place where no other writer is{owner}"
-            advice = (
-                "Name another place; if that writer was killed, remove what it left there first"
-            )
+            rule = f"a folder that no other writer uses{owner}"
+            advice = "Pass another folder; if that writer was killed, remove its files first"
         elif len(names) == 1 and (claim or not storage.list_files(uri)):
             return  # after a failed upload to a store with real folders
     if names:

@@ -174,7 +174,7 @@ def _alone(folder: str) -> Iterator[None]:
         yield
         return
     make_folder(folder)
-    with folder_lock(folder, waiting="another run writes there: waiting for its end"):
+    with folder_lock(folder, waiting="another run writes there: waiting until it ends"):
         yield
 
 
@@ -292,7 +292,7 @@ class _Record:
         used = {path for outputs in self.runs.values() for path in outputs.values()}
         for path in set(self.unfinished.values()) - used:
             uri = join(self.folder, path)
-            logging.warning("%s is removed: the run that wrote it did not end well", uri)
+            logging.warning("%s is removed: the run that wrote it did not finish", uri)
             remove_tree(uri)
         if self.unfinished:
             self.unfinished.clear()

@@ -62,11 +62,11 @@ REJECTED: dict[str, tuple[str, bytes | str, set[int], dict[int, tuple[str, str]]
     ),
     "a field twice in a line of JSON": (
         *("t.jsonl", '{"a": 1, "a": 2}\n{"a": 3}\n{"b": {"c": 1, "c": 1}}\n', {2}),
-        {1: ("BAD_JSON", "'a' stands twice"), 3: ("BAD_JSON", "'c' stands twice")},
+        {1: ("BAD_JSON", "duplicate name 'a'"), 3: ("BAD_JSON", "duplicate name 'c'")},
     ),
     "two fields that become one feature": (
         *("t.jsonl", '{"a": {"b": 1}, "a.b": 2}\n{"a": {"b": 3}}\n', {2}),
-        {1: ("BAD_JSON", "'a.b' stands twice")},
+        {1: ("BAD_JSON", "duplicate name 'a.b'")},
     ),
     "half of a surrogate pair": (
         "t.jsonl",
@@ -78,7 +78,7 @@ REJECTED: dict[str, tuple[str, bytes | str, set[int], dict[int, tuple[str, str]]
         "t.json",
         keyed('"1": {"text": "a", "label": {"text": "b"}}', '"2": {"text": "c", "label": {}}'),
         {2},
-        {1: ("BAD_JSON", "'text' stands twice")},
+        {1: ("BAD_JSON", "duplicate name 'text'")},
     ),
     "half of a surrogate pair in an entry": (
         "t.json",
@@ -253,7 +253,7 @@ ERRORS: dict[str, tuple[dict[str, bytes | str], str]] = {
     "JSON cut short": ({"t.json": '{"1": {"text": "a"'}, r"'t\.json': expected JSON"),
     "a key of JSON twice": (
         {"t.json": keyed('"1": {"text": "a"}', '"2": {"text": "b"}', '"1": {"text": "c"}')},
-        r"'t\.json': expected JSON, got '1' stands twice",
+        r"'t\.json': expected JSON, got duplicate name '1'",
     ),
     "JSON that is no UTF-8": ({"t.json": b'{"1":\n{"text": "\xff"}}'}, r"'t\.json'.*byte 16"),
     "JSON nested past all measure": ({"t.json": "[" * 200_000}, r"'t\.json': expected JSON"),

@@ -61,7 +61,7 @@ def test_moved_dataset_is_found_with_the_dataset_flag(run, tmp_path, write_datas
     other = write_dataset(tmp_path / "other", {"train": [[{"label": [1]}]]}, {})
     refused = invoke(run, "--step", "0", "--dataset", other)
     assert refused.exit_code == 1
-    assert "expected what the run read" in refused.stderr
+    assert "expected the dataset of the run" in refused.stderr
     assert invoke(run, "--step", "0", "--dataset", moved, "--dataset", moved).exit_code == 2
 
 

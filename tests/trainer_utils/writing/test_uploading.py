@@ -123,6 +123,6 @@ def test_claim_of_a_killed_writer_raises_before_writing(uri):
 def test_existing_file_or_full_folder_raises(tmp_path: Path):
     (tmp_path / "file").write_text("x")
     for place in (tmp_path, tmp_path / "file"):
-        with pytest.raises(ConfigError, match="a place where nothing is"):
+        with pytest.raises(ConfigError, match="an empty or new folder"):
             publishing.check_is_free(str(place))
     publishing.check_is_free(str(tmp_path / "none"))

@@ -75,7 +75,7 @@ def test_extra_file_is_named(dataset, name):
     (dataset / name).write_bytes(b"{}")
     (problem,) = verify_dataset(str(dataset)).problems
     assert problem.path == name
-    assert "is no part of the dataset" in problem.message
+    assert "is not in the dataset's manifest" in problem.message
 
 
 @pytest.mark.parametrize("rest", ["all", "no index", "Datum's alone"])
