@@ -168,8 +168,9 @@ $(STORES):
 	echo "Building $(notdir $@), which takes a minute or two."
 	GOBIN=$$PWD/.stores go install $(STORE_MODULE)
 
-lint: $(READY)  ## ruff check, ruff format --check, mypy, and who may import whom
+lint: $(READY)  ## ruff check, ruff format --check, wording, mypy, and who may import whom
 	@$(BIN)/ruff check .
+	$(BIN)/python scripts/check_prose.py benchmarks components pipelines scripts tests trainer_utils
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports --no-logo

@@ -82,7 +82,7 @@ MUTATIONS = [
         ("if header is None or int.from_bytes", "if header is None or 0 and int.from_bytes"),
         ("if stop != len(data) or", "if"),
         ("and len(a) == len(lengths)", ""),
-        ("or len(sums) == 1", ""),
+        ("or len(others) == 1", ""),
     ),
     *_of(
         FORMAT,

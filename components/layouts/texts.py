@@ -36,6 +36,7 @@ _TABLES = ("csv", "tsv", "jsonl", "parquet", "json")
 _HEAD_BYTES = 1 << 20
 _PIECE_FILES = 4096
 _MOST_SHOWN = 5
+_LINES_BYTES, _LEAST_LINES = 4096, 3  # of a text, to see whether it looks like a table
 _NO_TEXTS = (
     *itertools.chain.from_iterable(EXTENSIONS.values()),
     *(".parquet", ".arrow", ".feather", ".npy", ".npz", ".h5", ".hdf5", ".pkl", ".pdf", ".docx"),
@@ -74,8 +75,13 @@ def find_pieces(
     if layout == "folder":
         _check_unused(settings, layout, ("columns", *_OF_DELIMITED))
         listing = class_folders.read(inputs)
-        _refuse_no_texts(inputs, [entry.name for entry in listing.entries])
+        names = [entry.name for entry in listing.entries]
+        _refuse_no_texts(inputs, names)
+        if settings.layout == "auto":
+            _warn_of_tables(inputs, names)
         return list(_grouped(listing)), list(listing.excluded)
+    if layout == "lines" and settings.layout == "auto":
+        _warn_of_tables(inputs, paths)
     if layout not in DELIMITERS:
         _check_unused(settings, layout, _OF_DELIMITED)
     options = select_settings(TableOptions, settings)
@@ -193,6 +199,35 @@ def _refuse_no_texts(inputs: LayoutInputs, paths: Sequence[str]) -> None:
     more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
     cure = f"To leave them out: {how_to_set(ignore=patterns)}."
     _refuse(inputs, "nothing but files of text", f"{shown}{more}", cure)
+
+
+def _warn_of_tables(inputs: LayoutInputs, paths: Sequence[str]) -> None:
+    """Log a warning if one of the first files of text looks like a table.
+
+    Its lines have the same number of tabs, or are a token and its tags, as in CoNLL's files.
+    """
+    for path in sorted(paths)[:_MOST_SHOWN]:
+        if inputs.files[path].problem is not None:
+            continue
+        try:
+            with inputs.open(path) as stream:
+                lines = stream.read(_LINES_BYTES).decode("utf-8", "replace").split("\n")[:-1]
+        except OSError as error:  # it is a reject of its own
+            problem_of(error, path)
+            continue
+        filled = [line for line in lines if line.strip()]
+        if len(filled) < _LEAST_LINES:
+            continue
+        tabs = {line.count("\t") for line in filled}
+        if len(tabs) == 1 and tabs != {0}:
+            advice = f"If they are rows of a table: {how_to_set(layout='tsv')}"
+            logging.warning("%r: each line has tabs. %s", display_path(path), advice)
+        elif len(filled) < len(lines) and {len(line.split(" ")) for line in filled} in ({3}, {4}):
+            logging.warning(
+                "%r: each line is read as a text of its own, though they look like tokens with "
+                "tags (CoNLL). Write a row for each sentence, such as JSON lines with lists",
+                display_path(path),
+            )
 
 
 def _check_others(inputs: LayoutInputs, seen: Sequence[str], tables: Sequence[str]) -> None:

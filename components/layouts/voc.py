@@ -175,9 +175,9 @@ def _pairs_of_neighbours(inputs: LayoutInputs) -> tuple[list[_Pair], list[Exclud
 
 
 def _refuse_several_years(inputs: LayoutInputs) -> None:
-    """Raise an InputError if folders below the top each have the tree of VOC, as those of years.
+    """Raise an InputError if several folders, such as years, each contain a tree of VOC.
 
-    Names of images may be the same in two of them, and each has image sets of its own.
+    Two of them may use the same image names, and each has separate image sets.
     """
     image_dir, annotation_dir = (folder_of(inputs, n) for n in ("image_dir", "annotation_dir"))
     by_name = [
@@ -211,7 +211,7 @@ def _is_annotation(inputs: LayoutInputs, file: InputFile) -> bool:
     try:
         with inputs.open(file.path) as stream:
             return b"<annotation" in stream.read(_HEAD_BYTES)
-    except OSError as error:  # it is a reject of its own
+    except OSError as error:  # reported as a reject
         problem_of(error, file.path)
         return False
 

@@ -204,7 +204,7 @@ def _read_config(inputs: LayoutInputs) -> _Config:
 
 
 def _lists_of_darknet(inputs: LayoutInputs) -> dict[str, Sequence[str]]:
-    """Return the lists of images by split: those that `obj.data` names, or `train.txt` at the top.
+    """Return the lists of images by split, from `obj.data` or from `train.txt` at the top.
 
     Source: "How to train (to detect your custom objects)", github.com/AlexeyAB/darknet.
     """

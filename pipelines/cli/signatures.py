@@ -69,6 +69,11 @@ def height_and_width(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2] or match[1])
 
 
+def delimiter(text: str) -> str:
+    """Parse a delimiter, where a tab may be written as in messages, with a backslash."""
+    return "\t" if text == r"\t" else text
+
+
 def counts(text: str) -> int | dict[str, float]:
     """Parse a number, or numbers by split: `8`, `train=8,eval=2`."""
     return int(text) if text.strip().isdecimal() else _by_split(text, r"\d+", "8 or train=8,eval=2")
@@ -207,6 +212,7 @@ _OTHER_KINDS: dict[str, dict[str, Any]] = {
     "ignore": {"multiple": True, "metavar": "PATTERN"},
     "tensors": {"type": pair, "multiple": True, "metavar": "NAME=DTYPE[SHAPE]"},
     "feature_names": {"type": pair, "multiple": True, "metavar": "NAME=NAME"},
+    "delimiter": {"type": delimiter, "metavar": "TEXT"},
     "num_shards": {"type": counts, "metavar": "N or NAME=N,…"},
     **{name: {"type": str} for name in ("encoding", "layout")},  # the choices depend on the kind
     "exclude": {"type": str, "metavar": "FILE"},

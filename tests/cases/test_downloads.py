@@ -343,3 +343,43 @@ def test_advice_for_files_in_a_wrapper_matches_them(tmp_path: Path) -> None:
         pipelines.convert(source, str(tmp_path / "out"))
     result = pipelines.convert(source, str(tmp_path / "out"), ignore=["set/notes/*.json"])
     assert len(all_of(read_examples(result))) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "warning"),
+    [
+        ("train.txt", "ham\tHello, you\n", "'train.txt': each line has tabs."),
+        ("SMSSpamCollection", "ham\tHello\n", "'SMSSpamCollection': each line has tabs."),
+        (
+            "train.txt",
+            "EU NNP B-NP B-ORG\n\n",
+            "'train.txt': each line is read as a text of its own",
+        ),
+        ("train.txt", "One line of text.\n", None),
+    ],
+)
+def test_texts_that_look_like_tables_are_reported(
+    name: str,
+    line: str,
+    warning: str | None,
+    tmp_path: Path,
+    our_messages: Callable[[], list[str]],
+) -> None:
+    source = str(write_files(tmp_path / "in", {name: line * 9}))
+    pipelines.convert(source, str(tmp_path / "out"))
+    found = [message for message in our_messages() if message.startswith(f"{name!r}: each line")]
+    assert len(found) == (warning is not None)
+    assert all(message.startswith(str(warning)) for message in found)
+
+
+def test_tab_of_a_message_is_a_delimiter_on_the_command_line(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from pipelines.cli.app import app
+
+    files: Files = {"data.csv": csv_text("text\tlabel", "Nice, really\tpos", "Sad, really\tneg")}
+    source, out = str(write_files(tmp_path / "in", files)), str(tmp_path / "out")
+    refused = CliRunner().invoke(app, ["convert", source, out])
+    assert r"(--delimiter '\t')" in refused.output
+    cured = ["convert", source, out, "--delimiter", r"\t", "--splits", "train=1"]
+    assert CliRunner().invoke(app, cured).exit_code == 0

@@ -1,9 +1,9 @@
-"""Prints a digest of every file of some datasets as JSON: `make golden` keeps digests.json.
+"""Print a digest of every file of some datasets as JSON; `make golden` updates digests.json.
 
     digests = digests_of(make_datasets(folder))     # {"images/Split-train/…": "5f1e…", …}
 
-The inputs are the same bytes on any machine: scikit-learn's photos as they lie there, a comment in
-each so that no two are alike, PNG and WAV without anybody's compression, and tables.
+The inputs are the same bytes on any machine: scikit-learn's photos, each with a comment that makes
+it unique, uncompressed PNG and WAV files, and tables.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _SETTINGS: dict[str, Any] = {"max_reject_fraction": 0.5, "target_shard_bytes": 5
 
 
 def make_datasets(folder: Path) -> Path:
-    """Images, texts and sounds, the first two balanced, and their schemas, below `folder`/out."""
+    """Convert images, text and audio below `folder`/out, balance the first two, export schemas."""
     given, made = folder / "in", folder / "out"
     _write_inputs(given)
     kinds = (("images", ImageSettings), ("texts", TextSettings), ("audio", AudioSettings))
@@ -46,10 +46,10 @@ BESIDE = ("lineage.json", "inputs.json")
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file, by its path; of a manifest without what names releases.
+    """Return the SHA-256 of every file by its path; manifests are hashed without versions.
 
-    Not of what the manifest does not name: `lineage.json`, which says where the inputs were, and
-    `inputs.json`.
+    Files that the manifest does not name are left out: `lineage.json`, which has the paths of
+    inputs, and `inputs.json`.
     """
     files = (path for path in folder.rglob("*") if path.name not in BESIDE)
     paths = sorted(path for path in files if path.is_file())
