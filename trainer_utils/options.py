@@ -317,20 +317,20 @@ class InputOptions(OrderOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_cut = self.augmentation.crops or self.image.resize != "stretch"
-        rule = "(height, width) in pixels, since augment or resize cut or fill up images"
+        rule = "(height, width) in pixels, since augment or resize crops or pads images"
         check_setting(self, "image_size", self.image_size is not None or not is_cut, rule)
         has_names = self.features is None or bool(self.features or self.label)
         check_setting(self, "features", has_names, "a name or names, or None")
         has_label = self.labels.sample_weight is None or self.label is not None
-        check_setting(self, "labels", has_label, "no sample_weight where there is no label")
+        check_setting(self, "labels", has_label, "no sample_weight without label=")
         asks = "one_hot" if self.labels.one_hot else "smoothing" if self.labels.smoothing else ""
         for operation in self.augmentation.mixing:
-            rule = f"no None with augment={operation.name!r}, which mixes rows of a batch"
+            rule = f"a number with augment={operation.name!r}, which mixes rows of a batch"
             check_setting(self, "batch_size", self.batch_size is not None, rule)
             asks = asks or operation.name
         rule = "0 without a batch_size, since processes make whole batches"
         check_setting(self, "processes", not self.processes or self.batch_size is not None, rule)
-        rule = f"the feature of the classes, since {asks} changes them"
+        rule = f"the feature with the classes, since {asks} changes them"
         check_setting(self, "label", not asks or self.label is not None, rule)
         if self.pack is not None:
             self._check_pack()
@@ -348,7 +348,7 @@ class InputOptions(OrderOptions):
             check_setting(self, name, getattr(self, name) == value, f"{value!r} with pack")
         labels = dataclasses.replace(self.labels, sample_weight=None)
         is_plain = labels == LabelOptions() and self.labels.sample_weight in (None, "loss_mask")
-        check_setting(self, "labels", is_plain, "no more than sample_weight='loss_mask' with pack")
+        check_setting(self, "labels", is_plain, "only sample_weight='loss_mask' with pack")
 
     @functools.cached_property
     def augmentation(self) -> Augmentation:

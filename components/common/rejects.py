@@ -260,10 +260,10 @@ REJECT_CODES = {
     "LABEL_MAP_SIZE": RejectCode(
         "a label map of another size than its image", "make both the same size"
     ),
-    "NOT_AN_IMAGE": RejectCode("not in an image format", "remove it, or give it the right ending"),
-    "NOT_AUDIO": RejectCode("not in an audio format", "remove it, or give it the right ending"),
+    "NOT_AN_IMAGE": RejectCode("not in an image format", "remove it, or fix its extension"),
+    "NOT_AUDIO": RejectCode("not in an audio format", "remove it, or fix its extension"),
     "NOT_A_FILE": RejectCode(
-        "a folder, link, pipe, socket or device in place of a file", "put a file there"
+        "a folder, link, pipe, socket or device instead of a file", "put a file there"
     ),
     "NOT_A_LABEL_MAP": RejectCode(
         "colours, or class ids above 255, where one id per pixel is expected",
@@ -293,7 +293,7 @@ REJECT_CODES = {
     ),
     "SPARSE_MEMBER": RejectCode("a sparse member of an archive", "pack it without `tar -S`"),
     "TOO_LARGE": RejectCode(
-        "more than one input may have: 1 GiB for a file, 64 MiB for a row", "split or remove it"
+        "larger than the limit: 1 GiB for a file, 64 MiB for a row", "split or remove it"
     ),
     "TOO_MANY_CHANNELS": RejectCode(
         "an audio file with more than two channels, and `channels=2`",
@@ -310,7 +310,7 @@ REJECT_CODES = {
         "a label that is not in the given `vocabulary`", "fix the label, or add it to `vocabulary`"
     ),
     "UNKNOWN_SCHEME": RejectCode(
-        "an address of a kind that is not read, such as http://", "download it first"
+        "an address with an unsupported scheme, such as http://", "download it first"
     ),
     "UNKNOWN_SPLIT": RejectCode(
         "a row whose split is not TRAIN, VALIDATION, TEST, UNASSIGNED or DISCARD",
@@ -318,14 +318,14 @@ REJECT_CODES = {
         "split=string`)",
     ),
     "UNREADABLE": RejectCode(
-        "a file that may not be read, or whose path is too long",
+        "a file that cannot be read, or whose path is too long",
         "give the run permission to read it",
     ),
     "UNSUPPORTED_COLOUR": RejectCode(
         "colours that neither TensorFlow nor Pillow can convert to RGB", "save it as RGB"
     ),
     "UNSUPPORTED_FORMAT": RejectCode(
-        "a known format that is not read",
+        "a known but unsupported format",
         "convert it to JPEG or PNG, WAV or FLAC; unpack an archive",
     ),
     "VANISHED": RejectCode(

@@ -167,9 +167,9 @@ def _find_frame(
     if box_frame is None:
         raise RejectedInputError(
             "BOX_FRAME",
-            f"EXIF rotates the image (orientation {orientation}), and nothing says whether its "
-            "boxes are of the displayed image, box_frame='displayed' (--box-frame displayed), or "
-            "of the stored pixels, box_frame='stored' (--box-frame stored)",
+            f"EXIF rotates the image (orientation {orientation}), and it is unclear whether its "
+            "boxes refer to the displayed image, box_frame='displayed' (--box-frame displayed), or "
+            "to the stored pixels, box_frame='stored' (--box-frame stored)",
         )
     return box_frame == "displayed", False
 
@@ -179,7 +179,7 @@ def _refuse_size(claimed: tuple[int, int], size: tuple[int, int]) -> None:
     raise RejectedInputError(
         "BAD_ANNOTATION",
         f"expected the size of its image, {size[0]} x {size[1]}, got {claimed[0]} x {claimed[1]}"
-        + (": the image turned by a quarter. Save it upright" if is_turned else ""),
+        + (": the image is rotated by 90 degrees. Save it upright" if is_turned else ""),
     )
 
 

@@ -220,7 +220,7 @@ class SplitRules:
         hashed, group_by, stratify = partition or Partition(), settings.group_by, settings.stratify
         if group_by is not None:
             if hashed.feature != OWN_NAME:
-                rule = f"none beside output_config's partition_feature_name {hashed.feature!r}"
+                rule = f"none with output_config's partition_feature_name {hashed.feature!r}"
                 raise ConfigError.of("group_by", group_by, allowed=rule)
             hashed = dataclasses.replace(hashed, feature=group_by)
         asked = {

@@ -161,7 +161,7 @@ class ListRows:
             if column.is_list:
                 raise InputError(
                     f"{self.path!r}, column {column.name!r}: rows of one file have different "
-                    f"lists, of which there can be one ({self._shown(members, place)}). Make an "
+                    f"lists, but an example has only one ({self._shown(members, place)}). Make an "
                     f"example of each row: {how_to_set(rows='each')}."
                 )
             lists: list[Value] = []
@@ -197,7 +197,7 @@ class ListRows:
             place = min(varying)
             what = f"differ in {', '.join(map(repr, names))} ({self._shown(members, place)})"
         else:
-            what = f"say the same twice ({first} and {second})"
+            what = f"are duplicates ({first} and {second})"
         raise InputError(
             f"{self.path!r}: expected each file once, got rows of {keys[rows[0]]!r} that {what}. "
             f"Put the rows of a file into one example: {how_to_set(rows='grouped')}; or make an "

@@ -481,8 +481,8 @@ def _files_by_stem(
     if len(candidates) > 1:
         first, second = candidates[:2]
         raise InputError(
-            f"{table.path!r}: both {first!r} and {second!r} have names of files. Say which one the "
-            f"{WORDS[inputs.media]} is: {how_to_set(columns={first: inputs.media})}.",
+            f"{table.path!r}: both {first!r} and {second!r} contain file names. Name the column of "
+            f"the {WORDS[inputs.media]}: {how_to_set(columns={first: inputs.media})}.",
             path=table.path,
         )
     return dict.fromkeys(candidates, inputs.media)

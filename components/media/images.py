@@ -158,7 +158,7 @@ def _reasons(data: bytes, image: Image.Image, options: ImageOptions) -> tuple[in
     if has_sixteen_bits and options.sixteen_bit == "keep":
         if kind == "TIFF" and not mode.startswith("I;16"):
             detail = (
-                "a TIFF with 16 bits for each of its colours, of which Pillow reads 8. Save it as "
+                "a TIFF with 16 bits per colour, of which Pillow reads 8. Save it as "
                 "a PNG, or set sixteen_bit='scale'"
             )
             raise RejectedInputError("UNSUPPORTED_COLOUR", detail)

@@ -228,7 +228,7 @@ def _notes(name: str, feature: Feature, features: Mapping[str, Feature]) -> list
         return ["Datum reads a missing value as an empty list. Write an empty text instead."]
     if not feature.dense and len(feature.shape) > 1 and f"{name}_shape" not in features:
         return [
-            "Datum reads matrices of any size only with each one's shape beside it. Write a "
+            "Datum reads matrices of any size only if each has its shape next to it. Write a "
             f"feature '{name}_shape' of {len(feature.shape)} integers."
         ]
     return []

@@ -241,7 +241,7 @@ class _Evaluation:
             return value
         for text in texts:
             if text not in vocabulary:
-                allowed = f"classes of {value.name!r} beside it, such as {vocabulary[0]!r}"
+                allowed = f"classes of {value.name!r}, such as {vocabulary[0]!r}"
                 advice = f"There is no {text!r}.{did_you_mean(text, vocabulary)}"
                 raise ConfigError.of("where", self._text, allowed=allowed, advice=advice)
         ids = np.array(value.flat.to_pylist(), np.int64)

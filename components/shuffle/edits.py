@@ -395,17 +395,17 @@ def check_edits(edits: Edits, by_split: Mapping[str, EditCounts]) -> None:
         missing = [name for place, name in enumerate(names) if place not in found]
         if names and not found:
             allowed = f"names of records as {', '.join(NAME_FEATURES)} have them"
-            advice = f"None of {len(names)} is one: see `tfx-shards show`"
+            advice = f"None of the {len(names)} names matches: see `tfx-shards show`"
             raise ConfigError.of(setting, names[0], allowed=allowed, advice=advice)
         if missing:
             counted = setting, len(missing), len(names), missing[0]
-            logging.warning("%s: %d of %d names are of no record, such as %r", *counted)
+            logging.warning("%s: %d of %d names match no record, such as %r", *counted)
     emptied = [name for name, one in by_split.items() if one.found and one.skipped == one.found]
     if emptied and total.skipped == total.found:
         setting = "where" if total.filtered else "exclude"
         raise ConfigError(
-            f"{setting}: expected some records to stay, got none of {total.skipped}: "
-            f"exclude= names {total.excluded}, where= is not true of {total.filtered}",
+            f"{setting}: expected some records to remain, got 0 of {total.skipped}: "
+            f"exclude= removes {total.excluded}, where= removes {total.filtered}",
             setting=setting,
         )
     for split in emptied:

@@ -99,8 +99,8 @@ class ChatTemplate:
             after = text_of(number + 1)
             if not (text.startswith(after) and after.startswith(before)):
                 raise ChatError(
-                    "the template changes earlier messages, so that the part of the assistant "
-                    "cannot be told: put {% generation %} and {% endgeneration %} round it"
+                    "the template changes earlier messages, so that the assistant's part cannot "
+                    "be located: put {% generation %} and {% endgeneration %} around it"
                 )
             spans.append((len(before), len(after)))
         return text, spans

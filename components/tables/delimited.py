@@ -405,9 +405,9 @@ def judge_header(
     )
     for name in names:
         if not name:
-            return "there is one without a name", is_shown
+            return "one column has no name", is_shown
         if counts[name] > 1:
-            return f"there is {_short(name)} twice", is_shown
+            return f"{_short(name)} is a duplicate name", is_shown
         if _NO_NAME.fullmatch(name) or not any(map(str.isalpha, name)) or _is_number(name):
             return f"{_short(name)} is a value", is_shown
     doubts = [] if is_shown else map(_doubt, names, below)
@@ -426,10 +426,10 @@ def _doubt(name: str, below: Sequence[str]) -> str | None:
     is_long = len(name.split()) > _MOST_WORDS or len(name) > _MOST_CHARACTERS or "\n" in name
     shapes = {_shape(value) for value in below}
     reasons = {
-        "is long for a name": is_long,
+        "is too long for a name": is_long,
         "looks like a sentence": _SENTENCE.search(name),
-        "is a file": _FILE.search(name),
-        "stands below it as well": name in below,
+        "is a file name": _FILE.search(name),
+        "is also a value below it": name in below,
         "is written like those below it": re.search("[0-9]", name) and shapes == {_shape(name)},
     }
     return next((f"{_short(name)} {reason}" for reason, is_so in reasons.items() if is_so), None)

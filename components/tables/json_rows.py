@@ -334,10 +334,10 @@ def find_document(inputs: LayoutInputs, whole: Piece) -> Piece:
         rule, got = "objects of JSON by key or in a list", repr(body[:_SHOWN])
         advice = "Files of JSON lines end in .jsonl."
     elif _TRANSPOSED.match(body):
-        rule = "an object a row"
-        got = f"an object a column, whose rows are numbered: {body[:_SHOWN]!r}"
+        rule = "one object per row"
+        got = f"one object per column, with numbered rows: {body[:_SHOWN]!r}"
         advice = (
-            "pandas writes so unless it is told otherwise: "
+            "This is pandas' default. Write it with "
             "frame.to_json('rows.jsonl', orient='records', lines=True)."
         )
     elif size > _MOST_BYTES:

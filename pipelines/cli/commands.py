@@ -562,7 +562,7 @@ def ledger(
     if sum(asked is not None for asked in (step, record, place, spike)) > 1:
         raise click.UsageError("--step, --record, --place, --spike: expected one of them")
     if write is not None and spike is None:
-        raise click.UsageError("--write: expected --spike beside it")
+        raise click.UsageError("--write: requires --spike")
     split, _, number = (place or "").rpartition(":")
     if place is not None and not (split and number.isascii() and number.isdigit()):
         expected = f"expected a split and a number such as train:17, got {place!r}"

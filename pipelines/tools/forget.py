@@ -263,7 +263,7 @@ def _search(uri: str, shown: Mapping[str, str]) -> JsonObject:
     """Return the certificate's entry of a dataset: its records and rejects with these names."""
     dataset = open_dataset(uri, inspect=False)
     if dataset.manifest is None:
-        raise DatasetError.at(uri, expected="a dataset with a manifest of ours", got="another")
+        raise DatasetError.at(uri, expected="a dataset with a tfx-shards manifest", got="another")
     records = [
         {
             "name": shown[place.name],

@@ -360,8 +360,8 @@ def _entry(method: str) -> Callable[..., Any]:
             found = _inputs.get(int(number))
             if found is None:
                 raise RuntimeError(
-                    "input_fn: expected the dataset that it returned, or one made of it, to be "
-                    "held as long as it is read, but Python has let it go."
+                    "input_fn: the dataset was garbage-collected while it was read. Keep a "
+                    "reference to it, or to a dataset derived from it."
                 )
             return getattr(found, method)(*arguments)
         finally:

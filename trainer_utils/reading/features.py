@@ -316,15 +316,15 @@ def _dense(name: str, column: Column, feature: Feature) -> Array:
     """Return a feature that every record has as `(rows, *shape)`."""
     is_list = "default" in feature.extra and feature.shape != ()
     if is_list and (column.counts != math.prod(feature.shape)).any():
-        rule = "features whose lists are all of one length, where a record has one"
+        rule = "features whose lists all have the same length"
         raise ConfigError.of("default_values", name, allowed=rule)
     if feature.extra.get("optional") and (column.counts == 0).any():
         raise ConfigError.of(
             "label",
             name,
             allowed="a feature that every record has; some of these records have none",
-            advice="Read a split whose records are labelled, or leave label= out: a missing "
-            f"integer is {MISSING_INT} then",
+            advice="Read a split whose records are labelled, or omit label=: missing integers are "
+            f"then {MISSING_INT}",
         )
     _check_dense(name, column, feature.shape)
     values = column.values.astype(_DTYPES[feature.type], copy=False)
@@ -397,12 +397,12 @@ def check_followers(features: Mapping[str, Feature], options: "InputOptions") ->
     maps = [name for name, feature in features.items() if feature.extra.get("label_map")]
     is_whole = options.image_size is None or options.image.resize == "stretch"
     if boxes and (chain.crops or not is_whole):
-        rule = "no boxes beside images that are cut or padded, which they do not fit"
+        rule = "no boxes for cropped or padded images, since the boxes do not follow them"
         cure = "Set resize='stretch' without random_resized_crop, or leave these features out"
         raise ConfigError.of("features", boxes, allowed=rule, advice=cure)
     if _KEYPOINTS in features and (chain.crops or chain.flips or not is_whole):
-        rule = "no keypoints beside images that are mirrored, cut or padded, which they do not fit"
-        cure = "Set resize='stretch' without such augment, or leave this feature out"
+        rule = "no keypoints for mirrored, cropped or padded images, since they do not follow them"
+        cure = "Set resize='stretch' without such an augment, or leave this feature out"
         raise ConfigError.of("features", _KEYPOINTS, allowed=rule, advice=cure)
     for one in (*chain.pixels, *chain.mixing):
         followers = boxes if one.name in ("rotation", "randaugment") else []
@@ -410,11 +410,11 @@ def check_followers(features: Mapping[str, Feature], options: "InputOptions") ->
             followers = [*boxes, *maps]
         if followers:
             names = ", ".join(followers)
-            rule = f"no {one.name!r} where {names} are read, which cannot follow their image"
+            rule = f"no {one.name!r} with {names}, which cannot follow their image"
             raise ConfigError.of("augment", options.augment, allowed=rule)
     deep = [name for name, feature in features.items() if feature.extra.get("bits") == 16]
     if deep and (others := [one.name for one in (*chain.pixels, *chain.mixing)]):
-        rule = f"no {others[0]!r} where {', '.join(deep)} has 16 bits: crops and 'flip' alone"
+        rule = f"no {others[0]!r} where {', '.join(deep)} has 16 bits: only crops and 'flip'"
         cure = "Change the batches' arrays yourself, or convert with sixteen_bit='scale'"
         raise ConfigError.of("augment", options.augment, allowed=rule, advice=cure)
     if chain.flips and len({"xmin", "xmax"} & set(boxes)) == 1:

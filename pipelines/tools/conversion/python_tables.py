@@ -237,7 +237,7 @@ def _take(
             f"got {type(row).__name__}"
         )
     if split is not None and (twice := SPLIT_COLUMNS & {name.lower() for name in row}):
-        raise InputError(f"feature {min(twice)!r}: expected none beside the split {split!r}")
+        raise InputError(f"feature {min(twice)!r}: expected none next to the split {split!r}")
     check_feature_names(row)
     stored = {}
     for name, value in row.items():

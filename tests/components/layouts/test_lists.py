@@ -205,7 +205,7 @@ BAD = {
     "no JSON": ({"list__jsonl": '{"image": "1.jpg"}\n{oops'}, ["list.jsonl", "line 2"]),
     "no Parquet": ({"list__parquet": "PAR1 is what it is not"}, ["list.parquet"]),
     "an open quote": ({"list__csv": 'TRAIN,1.jpg,"cat\n'}, ["list.csv", "line 1"]),
-    "a column twice": ({"list__csv": "image,a,a\n1.jpg,1,2\n"}, ["'a' twice"]),
+    "a column twice": ({"list__csv": "image,a,a\n1.jpg,1,2\n"}, ["'a' is a duplicate"]),
     "a number too large": (
         {"list__jsonl": f'{{"image": "1.jpg", "x": [{2**63}, "a"]}}\n'.replace('"a"', '{"b": 1}')},
         ["'x'", "line 1"],

@@ -38,7 +38,7 @@ CASES = {  # by command line: the exit status, and the expected error message
     "convert empty out": (1, "'empty'"),
     "convert dataset out": (1, "ShardBalancer"),
     "convert dataset out --kind text": (1, "ShardBalancer"),
-    "convert twice.tsv out": (1, "'text' twice"),
+    "convert twice.tsv out": (1, "'text' is a duplicate name"),
     "convert commas.tsv out": (1, "text,label"),
     "convert good.csv out --column stars=float": (2, "'stars'"),
     "convert images.csv out --column stars=float": (2, "'stars'"),
