@@ -91,8 +91,8 @@ class InputReport(Shown):
             for name, rate, megabytes, busy, added in map(dataclasses.astuple, self.stages)
         ]
         noise = (
-            f"Other processes took {self.others:.0%} of the cores meanwhile: without them it "
-            "is faster. Measure again when they have ended."
+            f"Other processes took {self.others:.0%} of the cores during the "
+            "measurement. Measure again when they have ended."
         )
         return [
             make_table(header, rows, right=header[3:]),
