@@ -24,11 +24,11 @@ from trainer_utils.text_output import Part, Shown, make_table, quantity
 BUSY = 0.8
 """From this share of the available core time on, the processor is the bottleneck."""
 CURES = {
-    "storage": "Set cache= to a fast disk, put the shards nearer, or write more, smaller ones.",
+    "storage": "Set cache= to a fast disk, store the shards closer, or write more, smaller ones.",
     "processor": "Decode less: ImageExampleGen(resize_shorter_side=…) or encoding='raw'.",
     "copying": (
-        "Cores are idle while one thread hands on. Ask for less: uint8 in place of normalize=…, "
-        "fewer features, a smaller image_size; or take a larger batch_size."
+        "Cores are idle while one thread copies batches. Copy less: uint8 in place of normalize=…, "
+        "fewer features, a smaller image_size; or use a larger batch_size."
     ),
 }
 """Advice for each bottleneck."""
