@@ -248,7 +248,7 @@ def _splits(
     found: dict[str, str | None] = {}
     for split, places in config.splits.items():
         for place in places:
-            for path in _in_place(inputs, config, place, paths):
+            for path in _in_place(inputs, config, place, paths, split, excluded):
                 if found.setdefault(path, split) != split:
                     logging.warning(
                         "%r: %r is in the splits %s and %s; it is read in the first",
@@ -271,7 +271,12 @@ def _splits(
 
 
 def _in_place(
-    inputs: LayoutInputs, config: _Config, place: str, paths: Sequence[str]
+    inputs: LayoutInputs,
+    config: _Config,
+    place: str,
+    paths: Sequence[str],
+    split: str,
+    excluded: list[ExcludedInput],
 ) -> Iterable[str]:
     """Return the images in a folder, or in a text file of paths, that `data.yaml` names."""
     parts = as_parts(place)
@@ -284,7 +289,12 @@ def _in_place(
             if whole.endswith(".txt") and whole in inputs.files:
                 wanted = [as_parts(line) for line in inputs.read_text(whole).splitlines()]
                 ends = {"/".join(line[-2:]) for line in wanted if line}
-                return [path for path in paths if "/".join(path.split("/")[-2:]) in ends]
+                listed = [path for path in paths if "/".join(path.split("/")[-2:]) in ends]
+                missing = ends - {"/".join(path.split("/")[-2:]) for path in inputs.files}
+                for end in sorted(missing):
+                    detail = f"listed in {whole}, but there is no such file"
+                    excluded.append(ExcludedInput(end, split, "FILE_NOT_FOUND", detail))
+                return listed
             found = [path for path in paths if path.startswith(f"{whole}/")]
             if found:
                 return found

@@ -383,3 +383,11 @@ def test_tab_of_a_message_is_a_delimiter_on_the_command_line(tmp_path: Path) -> 
     assert r"(--delimiter '\t')" in refused.output
     cured = ["convert", source, out, "--delimiter", r"\t", "--splits", "train=1"]
     assert CliRunner().invoke(app, cured).exit_code == 0
+
+
+def test_image_missing_from_a_yolo_list_is_rejected(tmp_path: Path) -> None:
+    files = yolo_of_ultralytics("./")
+    del files["images/im3.jpg"], files["labels/im3.txt"]
+    source = str(write_files(tmp_path / "in", files))
+    with pytest.raises(InputError, match=r"images/im3.jpg: FILE_NOT_FOUND \(listed in train.txt"):
+        pipelines.convert(source, str(tmp_path / "out"))
