@@ -12,10 +12,10 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 
 KINDS = {
-    "leakage": "records of two splits have the same or nearly the same content",
-    "label_conflict": "records of the same content have different labels",
-    "duplicates": "records of a split have the same content",
-    "near_duplicates": "records of a split have nearly the same content",
+    "leakage": "records in different splits have the same or nearly the same content",
+    "label_conflict": "records with the same content have different labels",
+    "duplicates": "records in one split have the same content",
+    "near_duplicates": "records in one split have nearly the same content",
     "missing_class": "a split has no record of a class",
     "label_shift": "the labels' shares differ between splits or datasets",
     "size_shift": "the images' sizes differ between splits or datasets",
@@ -24,9 +24,9 @@ KINDS = {
     "vocabulary_shift": "the texts' words differ between splits or datasets",
     "blank": "images of one colour",
     "dark": "images that are nearly black",
-    "blurred": "images without any edge",
-    "odd_aspect": "images of another shape than the others",
-    "odd_size": "images far smaller or larger than the others",
+    "blurred": "images without any edges",
+    "odd_aspect": "images with an unusual aspect ratio",
+    "odd_size": "images far smaller or larger than the rest",
 }
 """The kinds of findings, with a description of each."""
 

@@ -76,22 +76,22 @@ def _findings_of(scan: Scan, group: Numbers, exact: Numbers) -> Iterator[Finding
     is_exact = len(set(exact.tolist())) == 1
     how = "the same" if is_exact else "nearly the same"
     if len(set(splits.tolist())) > 1:
-        yield _finding(scan, "leakage", group, f"{len(group)} records of {how} content")
+        yield _finding(scan, "leakage", group, f"{len(group)} records with {how} content")
     for split in sorted(set(splits.tolist())):
         here = group[splits == split]
         contents = exact[splits == split]
         firsts, counts = np.unique(contents, return_counts=True)
         for first in firsts[counts > 1].tolist():
             same = here[contents == first]
-            yield _finding(scan, "duplicates", same, f"{len(same)} records of the same content")
+            yield _finding(scan, "duplicates", same, f"{len(same)} records with the same content")
         if len(firsts) > 1:
-            detail = f"{len(here)} records of nearly the same content"
+            detail = f"{len(here)} records with nearly the same content"
             yield _finding(scan, "near_duplicates", here, detail)
     for first in sorted(set(exact.tolist())):
         same = group[exact == first]
         labels = sorted({scan.labels[n] for n in scan.rows["label"][same].tolist() if n >= 0})
         if len(labels) > 1:
-            detail = f"one content is labelled {', '.join(map(repr, labels))}"
+            detail = f"the same content is labelled {', '.join(map(repr, labels))}"
             yield _finding(scan, "label_conflict", same, detail)
 
 
@@ -115,7 +115,7 @@ def _find_missing_classes(scan: Scan) -> Iterator[Finding]:
     for split, of_split in zip(scan.splits, counts, strict=True):
         for name in sorted({*everywhere} - {*of_split}):
             others = [one for one, has in zip(scan.splits, counts, strict=True) if name in has]
-            detail = f"class {name!r} is in {', '.join(others)} alone"
+            detail = f"class {name!r} is only in {', '.join(others)}"
             yield Finding(kind="missing_class", splits=(split,), detail=detail)
 
 

@@ -398,7 +398,7 @@ class LayoutInputs:
                 "UNKNOWN_SCHEME", f"expected a path or one of {', '.join(_KNOWN_SCHEMES)}"
             )
         if not uri:
-            raise RejectedInputError("FILE_NOT_FOUND", "there is no path, where one is expected")
+            raise RejectedInputError("FILE_NOT_FOUND", "the path is missing")
         uri = self._whole_if_outside(storage.local_path(uri), folder)
         inside = False
         for root, files, start in self._roots(folder):

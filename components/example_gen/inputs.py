@@ -255,7 +255,7 @@ def refuse_output_among_inputs(
         sees_siblings: whether all files next to a list are listed.
         unlisted: the folder of `InputSelection.unlisted`.
     """
-    advice = "The next run would take what this one writes for inputs"
+    advice = "The next run would read the output of this one as input"
     if not is_within(uri, located.base):
         return
     written = posixpath.normpath(f"{relative_path(uri, located.base)}/manifest.json")

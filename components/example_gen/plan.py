@@ -241,7 +241,7 @@ class SplitRules:
             rule = f"False where {hashed.feature!r} decides the split"
             raise ConfigError.of("stratify", True, allowed=rule)
         if stratify and label_column(columns) is None:
-            rule = "False, or inputs that all have labels"
+            rule = "False for inputs without labels"
             raise ConfigError.of("stratify", True, allowed=rule)
         self.hashed, self.has_own, self._seed = hashed, bool(own), settings.seed
         self.own = frozenset(own)

@@ -255,7 +255,7 @@ def _check_one_folder_per_split(
         if same and is_kind_of_files(name) and words_of(name) != words_of(same[0]):
             folder = "/".join((*above, name))
             raise InputError(
-                f"input_base {base!r}: expected one kind of files in each split, got {name!r} next "
+                f"input_base {base!r}: expected one kind of file in each split, got {name!r} next "
                 f"to {same[0]!r}. To leave it out: {how_to_set(ignore=[f'{folder}/*'])}.",
                 path=base,
             )

@@ -168,7 +168,7 @@ def _warn_of_empty_classes(inputs: LayoutInputs, found: Mapping[Parts, Role]) ->
         for name in sorted(names - labels)[:_MOST_LISTS]:
             if not is_clutter([name]):
                 logging.warning(
-                    "the folder %r has no file to read: no class is made of it",
+                    "the folder %r has no files to read and does not become a class",
                     display_path(join(place, name)),
                 )
 

@@ -33,8 +33,8 @@ def splits_of_files(paths: Sequence[str], *, source: str) -> list[str | None]:
             nameless = next(p for p, split in zip(paths, found, strict=True) if not split)
             raise InputError(
                 f"{source!r}: {len(named)} of its {len(paths)} files name a split, such as "
-                f"{named[0]!r}, and others do not, such as {nameless!r}. Say each file's split: a "
-                "column `split` with TRAIN, VALIDATION, TEST or UNASSIGNED (a hash decides).",
+                f"{named[0]!r}, and others do not, such as {nameless!r}. Add a column `split` with "
+                "each file's split: TRAIN, VALIDATION, TEST or UNASSIGNED (a hash decides).",
                 path=source,
             )
     return [None] * len(paths)

@@ -59,7 +59,9 @@ def without_reserved(listing: InputTable) -> InputTable:
         # Keep an annotation's height and width: they are compared with the actual size.
         reserved -= {column.name for column in SIZE_COLUMNS}
     for name in {column.name for column in listing.columns} & reserved:
-        logging.warning("column %r is left out: each example has a feature of that name", name)
+        logging.warning(
+            "column %r is left out: every example already has a feature with that name", name
+        )
         listing = dataclasses.replace(
             listing,
             rows=listing.rows.drop([f"value:{name}"]),

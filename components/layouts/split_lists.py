@@ -123,7 +123,7 @@ def _left_out(
     if _DOCUMENT.match(parts[-1]):
         return None, "a document"
     if _NO_CLASS.fullmatch(parts[0]):
-        return None, f"in {parts[0]!r}, which is no class"
+        return None, f"in {parts[0]!r}, which is not a class"
     if problem is not None:
         return problem
     if len(parts) == 1:

@@ -267,9 +267,9 @@ def _decode(data: bytes, kind: str) -> tuple[npt.NDArray[np.float32], int, bool]
     if len(samples) < least:
         raise RejectedInputError("TRUNCATED_AUDIO", f"expected {least} frames, got {len(samples)}")
     if not len(samples):
-        raise RejectedInputError("NO_SAMPLES", "there is no sound in it")
+        raise RejectedInputError("NO_SAMPLES", "the file has no samples")
     if subtype in ("FLOAT", "DOUBLE") and np.isnan(samples).any():
-        raise RejectedInputError("DAMAGED_AUDIO", "a sample is no number")
+        raise RejectedInputError("DAMAGED_AUDIO", "a sample is not a number")
     return samples, rate, subtype not in ("PCM_16", "PCM_S8", "PCM_U8", "ULAW", "ALAW")
 
 

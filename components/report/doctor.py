@@ -87,15 +87,15 @@ def _manifest(facts: DatasetFacts) -> Check:
         message = f"none (written by {facts.writer}): a missing record or shard would go unnoticed"
         return Check("manifest", "warn", message, f"{_balance(facts)}.")
     if any(s.index_crc32c is None for s in facts.manifest.shards) and not facts.is_gzip:
-        message = "no record index: every shard has to be scanned before its first record is read"
+        message = "no record index: every shard must be scanned before its first record is read"
         return Check("index", "warn", message, f"{_balance(facts)}, which writes one.")
-    return Check("manifest", "ok", f"whole by its manifest, written by {facts.writer}")
+    return Check("manifest", "ok", f"complete according to its manifest, written by {facts.writer}")
 
 
 def _shards(facts: DatasetFacts, what: str, split: SplitFacts, workers: int) -> Check:
     if split.records == 0 or not split.shards:
         cure = "Leave the split out, or convert again with --splits train=8,eval=2."
-        return Check(what, "warn", "no record in it", cure)
+        return Check(what, "warn", "has no records", cure)
     bytes_each = [shard.bytes for shard in split.shards]
     least, most = min(bytes_each), max(bytes_each)
     mean = split.bytes / split.num_shards
@@ -114,16 +114,16 @@ def _shards(facts: DatasetFacts, what: str, split: SplitFacts, workers: int) -> 
         sizes = f"from {human_bytes(least)} to {human_bytes(most)}"
         message = f"{sizes}: workers would not finish together"
         return Check(what, "warn", message, f"{_balance(facts)}.")
-    message = f"{split.num_shards} of {human_bytes(most)} at the most"
+    message = f"{split.num_shards} of at most {human_bytes(most)}"
     if split.num_shards % workers:
         message += f"; {workers} workers divide its records, not its files"
     return Check(what, "ok", message)
 
 
 def _rejects(facts: DatasetFacts, manifest: Manifest) -> Iterator[Check]:
-    lists = f"{facts.uri}/{REJECTS_FILE} names each of them."
+    lists = f"{facts.uri}/{REJECTS_FILE} lists them."
     steps = [("", manifest.total, manifest.reject_counts, lists)]
-    lists = f"{REJECTS_FILE} of the dataset before names each of them: tfx-shards lineage finds it."
+    lists = f"{REJECTS_FILE} of the input dataset lists them: tfx-shards lineage finds it."
     steps += [(f" by {s.producer}", s.total, s.rejects, lists) for s in facts.left_out_before]
     steps = [step for step in steps if step[1].rejected]
     for who, total, codes, cure in steps:

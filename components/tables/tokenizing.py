@@ -180,8 +180,8 @@ def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
     usual = {name: getattr(tiktoken.load, name) for name in ("read_file", "read_file_cached")}
 
     def download(url: str) -> bytes:
-        rule = f"an encoding whose file tiktoken has kept, for nothing is downloaded ({url})"
-        cure = f"Bring it beforehand, or name it: tokenizer='…/{encoding}.tiktoken'"
+        rule = f"an encoding in tiktoken's cache, since nothing is downloaded ({url})"
+        cure = f"Download it beforehand, or pass its file: tokenizer='…/{encoding}.tiktoken'"
         raise ConfigError.of("tokenizer", encoding, allowed=rule, advice=cure)
 
     def read(url: str, expected_hash: str | None = None) -> bytes:

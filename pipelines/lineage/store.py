@@ -48,9 +48,9 @@ def open_store(metadata: str) -> Iterator[MetadataStore]:
         yield MetadataStore(config)
     except (errors.StatusError, RuntimeError) as error:  # RuntimeError: the connection
         raise InputError(
-            f"metadata {metadata!r}: cannot be read: {type(error).__name__}: {error}. Is it ML "
-            "Metadata, may it be read, does its server run? One of another version: open it once "
-            "with the ml-metadata of the newer of the two versions, or take a copy."
+            f"metadata {metadata!r}: cannot be read: {type(error).__name__}: {error}. Check that "
+            "it is an ML Metadata store, that you may read it, and that its server runs. If "
+            "another version wrote it, open it once with the newer ml-metadata, or use a copy."
         ) from error
 
 

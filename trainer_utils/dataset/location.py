@@ -310,8 +310,8 @@ def _check_records(path: str) -> None:
         raise DatasetError.at(path, expected=expected, got="none") from None
     kinds = begins_with_gzip, begins_with_zlib, begins_with_frame
     if head and not any(is_of_kind(head) for is_of_kind in kinds):
-        advice = "tfx-shards convert makes a dataset of raw files."
-        got = "one that does not begin as one"
+        advice = "To make a dataset of raw files, run tfx-shards convert."
+        got = "a file of another type"
         raise DatasetError.at(path, expected=expected, got=got, advice=advice)
 
 
@@ -363,7 +363,7 @@ def find_named_files(patterns: Sequence[str]) -> list[tuple[str, storage.FolderE
         matches = sorted(_matches(pattern, listed))
         if not matches:
             said = "expected at least one file of TFRecords that matches, found none"
-            advice = "Check the folder, and that the pattern was not cut by a shell."
+            advice = "Check the folder, and that the shell did not expand the pattern."
             raise DatasetError(f"files {pattern!r}: {said}. {advice}", path=pattern)
         is_wanted = re.compile(rf"(?:.*/)?{fnmatch.translate(name)}").match
         check_numbers([path for path, _ in matches], is_wanted=is_wanted)

@@ -24,11 +24,11 @@ from trainer_utils.text_output import Part, Shown, make_table, quantity
 BUSY = 0.8
 """From this share of the available core time on, the processor is the bottleneck."""
 CURES = {
-    "storage": "Set cache= to a fast disk, put the shards nearer, or write more, smaller ones.",
+    "storage": "Set cache= to a fast disk, store the shards closer, or write more, smaller ones.",
     "processor": "Decode less: ImageExampleGen(resize_shorter_side=…) or encoding='raw'.",
     "copying": (
-        "Cores are idle while one thread hands on. Ask for less: uint8 in place of normalize=…, "
-        "fewer features, a smaller image_size; or take a larger batch_size."
+        "Cores are idle while one thread copies batches. Copy less: uint8 in place of normalize=…, "
+        "fewer features, a smaller image_size; or use a larger batch_size."
     ),
 }
 """Advice for each bottleneck."""
@@ -91,8 +91,8 @@ class InputReport(Shown):
             for name, rate, megabytes, busy, added in map(dataclasses.astuple, self.stages)
         ]
         noise = (
-            f"Other processes took {self.others:.0%} of the cores meanwhile: without them it "
-            "is faster. Measure again when they have ended."
+            f"Other processes took {self.others:.0%} of the cores during the "
+            "measurement. Measure again when they have ended."
         )
         return [
             make_table(header, rows, right=header[3:]),

@@ -107,13 +107,13 @@ class StepTimer(_Callback):
         self._has_warned = True
         busy = spent[1] / max(spent[0], 1e-9) / usable_cores()
         message = (
-            f"{share:.0%} of the time of steps {first_step + 1} to {self._steps} went into waiting "
+            f"{share:.0%} of the time of steps {first_step + 1} to {self._steps} was spent waiting "
             f"for input. The cores are {min(busy, 1):.0%} busy. "
             f"{CURES['processor' if busy >= BUSY else 'storage']}"
         )
         if not batches:
             message = (
-                "cannot tell how long input takes, since the dataset is not of input_fn. "
+                "cannot measure the time for input, since the dataset is not from input_fn. "
                 "Train on trainer_utils.frameworks.read_timer.add_read_timer(dataset)."
             )
         warnings.warn(f"StepTimer: {message}", stacklevel=2)

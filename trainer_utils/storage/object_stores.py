@@ -413,8 +413,8 @@ def _os_errors(path: str) -> Iterator[None]:
 
         if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
             raise PermissionError(
-                f"{path!r}: the store refused the credentials: {_first_line(error)}. Set those of "
-                "its own tools: an environment variable, a profile, the machine's identity."
+                f"{path!r}: the store refused the credentials: {_first_line(error)}. Set them "
+                "as for its own tools: an environment variable, a profile, the machine's identity."
             ) from error
         # obstore has retried it.
         raise MachineError(f"{path!r}: {_first_line(error)}", path=path) from error

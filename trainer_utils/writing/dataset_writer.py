@@ -93,9 +93,9 @@ class WriterSettings(Settings):
     num_shards: int | Mapping[str, int] | None = setting(
         None,
         _shards,
-        'shards of every split, or by split: `{"train": 8, "eval": 2}`; examples go into them by '
-        "turns. Fewer where there are fewer examples. Default: a shard is filled up to "
-        "`target_shard_bytes`, and then the next.",
+        'number of shards of every split, or by split: `{"train": 8, "eval": 2}`. Examples are '
+        "distributed in turn. A split with fewer examples has fewer shards. Default: fill each "
+        "shard up to `target_shard_bytes`, then start the next.",
     )
     target_shard_bytes: int = setting(128 << 20, number(1), "target size of a shard in bytes.")
     compression: str = setting(
@@ -104,13 +104,13 @@ class WriterSettings(Settings):
         "`none`, or `gzip` (slower to read, and Datum cannot read it).",
     )
     images: Sequence[str] = setting(
-        ("image",), _texts, "features that are images: bytes are kept, pixels become PNG files."
+        ("image",), _texts, "image features: bytes are stored unchanged, pixels as PNG files."
     )
     vocabulary: Sequence[str] | Mapping[str, Sequence[str]] = setting(
         {},
         _vocabularies,
-        "the labels in the order of their ids: a list for the feature `label`, or lists by "
-        "feature. Texts of these features become ids.",
+        "labels in the order of their ids: a list for the feature `label`, or lists by feature. "
+        "Strings of these features become ids.",
     )
 
 

@@ -103,7 +103,7 @@ def as_array(value: Any) -> npt.NDArray[Any]:
     if _lacks_values(value):
         raise InputError(
             "expected an array with all of its values, got one in which some are missing (masked, "
-            f"null or NA), {_shown(value)}. Fill or drop these first; None is a feature without any"
+            f"null or NA), {_shown(value)}. Fill or drop them first; None is a missing value"
         )
     try:
         return np.asarray(value)

@@ -54,14 +54,14 @@ def rows_of(source: Any, options: Options) -> Iterator[tuple[str | None, Row]]:
     if is_called:
         source = _called(source, names or _CALLED_SPLITS)
     elif names is not None:
-        raise ConfigError.of("splits", splits, allowed="shares, but of a function names of splits")
+        raise ConfigError.of("splits", splits, allowed="shares; names only for a function")
     if isinstance(source, Mapping):
         source = _by_split(source) or source
         if is_called or _are_splits(source):
             for name in source:
                 if canonical_split(name) is None:
                     rule = "train, eval or test, or another spelling of these"
-                    advice = "For other names write the dataset with trainer_utils.DatasetWriter"
+                    advice = "For other names, write the dataset with trainer_utils.DatasetWriter"
                     raise ConfigError.of("splits", name, allowed=rule, advice=advice)
             parts = [(canonical_split(n), _rows(part, options, n)) for n, part in source.items()]
             return ((split, row) for split, rows in parts for row in rows)
@@ -82,7 +82,7 @@ def _called(source: Callable[..., Any], names: Sequence[str]) -> Any:
     try:
         signature.bind(split="") if by_name else signature.bind("")
     except TypeError as error:
-        rule = f"a function of the name of a split, or of nothing ({error})"
+        rule = f"a function that takes a split's name, or no arguments ({error})"
         raise ConfigError.of("source", source, allowed=rule) from error
     return {name: source(split=name) if by_name else source(name) for name in names}
 
@@ -96,7 +96,7 @@ def _load_arrays(path: str) -> Any:
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
         raise InputError(
-            f"source {path!r}: expected arrays as numpy.save writes them, without objects{why}",
+            f"source {path!r}: expected arrays written by numpy.save, without objects{why}",
             path=path,
         ) from error
 
@@ -185,8 +185,8 @@ def _rows(source: Any, options: Options, split: str | None) -> Iterable[Row]:
         for place, path in enumerate(map(os.fspath, source)):
             if kind_of_name(path) is None:
                 raise InputError(
-                    f"source: expected paths of images or sounds, got {path!r} (place {place}). "
-                    "Of tables and folders, give one path, or a dict of splits with rows."
+                    f"source: expected paths of images or audio files, got {path!r} (index "
+                    f"{place}). For tables and folders, pass one path, or rows by split in a dict."
                 )
         return ({"filename": os.fspath(path)} for path in source)
     if isinstance(source, Iterable) and not isinstance(source, (str, bytes)):
@@ -206,7 +206,7 @@ def _column_rows(columns: Mapping[str, Any]) -> Iterator[Row]:
         if not hasattr(column, "__getitem__") or isinstance(column, (str, bytes, Mapping)):
             raise InputError(
                 f"source, column {name!r}: expected an array or a list, got "
-                f"{type(column).__name__}. Of splits, give rows or tables"
+                f"{type(column).__name__}. For splits, pass rows or tables"
             )
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:

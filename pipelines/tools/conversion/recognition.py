@@ -167,10 +167,10 @@ def _recognise_file(source: str) -> tuple[str, str]:
     if kind in ("text", "beside"):
         return "text", "a file of text"
     folder = posixpath.dirname(source) or "."
-    advice = f"Give the folder that it is in: {folder!r}"
+    advice = f"Pass its folder: {folder!r}"
     what = {"image": "an image", "audio": "an audio file"}.get(kind, "")
     if not what:
-        what = "a file of an unknown kind"
+        what = "a file of unknown type"
         advice = "Convert it to CSV, JSON lines, Parquet or plain text first"
     raise InputError(
         f"source {source!r}: expected a folder, a table or an archive, got {what}. {advice}.",

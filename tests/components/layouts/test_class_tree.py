@@ -223,8 +223,8 @@ def test_empty_class_folder_is_reported(tmp_path, caplog):
     (base / "train/.cache").mkdir()
     with caplog.at_level("WARNING"):
         read(base)
-    assert [r.message for r in caplog.records if "no class is made" in r.message] == [
-        f"the folder '{base}/train/owl' has no file to read: no class is made of it"
+    assert [r.message for r in caplog.records if "does not become a class" in r.message] == [
+        f"the folder '{base}/train/owl' has no files to read and does not become a class"
     ]
 
 

@@ -65,7 +65,7 @@ def test_a_warning_comes_once_with_the_setting_to_change(monkeypatch, busy, sett
 
 def test_a_dataset_without_a_read_timer_gets_a_warning(monkeypatch):
     trainer = Trainer(monkeypatch, every=10, is_timed=False)
-    with pytest.warns(UserWarning, match=r"cannot tell .*add_read_timer\(dataset\)"):
+    with pytest.warns(UserWarning, match=r"cannot measure .*add_read_timer\(dataset\)"):
         trainer.epoch(33, compute=1, wait=1)
 
 
@@ -91,7 +91,7 @@ def test_it_measures_in_fit(package):
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     timer = StepTimer(every=4)
-    with pytest.warns(UserWarning, match="went into waiting for input") as caught:
+    with pytest.warns(UserWarning, match="was spent waiting for input") as caught:
         model.fit(add_read_timer(data), epochs=2, verbose=0, callbacks=[timer])
     assert sum("StepTimer" in str(told.message) for told in caught) == 1
     assert len(timer.shares) == 6  # of 9 steps and of 12: 4, 4, 1 and 4, 4, 4
