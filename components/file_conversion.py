@@ -29,7 +29,7 @@ from components.common.entry import (
 from components.common.layout_inputs import ImageRoot, LayoutInputs, NamedFiles
 from components.common.rejects import Reject, RejectLimit
 from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.common.workspace import start_working
+from components.common.workspace import prepare_workspace
 from components.example_gen.conversion import Conversion, rejects_path
 from components.example_gen.file_examples import SIXTEEN_BIT_PEAK, ShardSummary
 from components.example_gen.file_plan import (
@@ -77,7 +77,7 @@ _FILE_SECONDS, _DECODED_BYTE_SECONDS = 300e-6, 1 / 25e6
 # Memory of a process: it holds the largest image, and as much again while it is rotated or resized.
 # Without images, it holds audio and files read ahead; with `verify`, also TensorFlow. Few files of
 # n bytes have more than 64 n pixels: sharp photos have 3 to 10 n, scans and screenshots up to 50 n.
-_PIXEL_BYTES, _LEAST_BYTES, _TENSORFLOW_BYTES = 6, 256 << 20, 512 << 20
+_PIXEL_BYTES, _MIN_BYTES, _TENSORFLOW_BYTES = 6, 256 << 20, 512 << 20
 _PIXELS_A_BYTE = 64
 _SIXTEEN_BITS = (1 << 16) - 1
 # If there are fewer shards than processes, parts of this many records are encoded in parallel.
@@ -213,7 +213,7 @@ class FileConversion(Conversion[FilePlan]):
 
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Read every file, write the shards, and read them back."""
-        start_working(uri, key=self.key())
+        prepare_workspace(uri, key=self.key())
         tasks, paths = plan.tasks, (self.located.base, *self.settings.file_roots)
         cost = self._cost_of(plan, tasks)
         limit = RejectLimit(
@@ -300,7 +300,7 @@ class FileConversion(Conversion[FilePlan]):
             seconds += _DECODED_BYTE_SECONDS * sum(task.bytes for task in tasks)
         largest = int(sizes_of(plan.rows).max(initial=0))
         pixels = min(images.max_pixels, _PIXELS_A_BYTE * largest)
-        held = max(_LEAST_BYTES, largest + _PIXEL_BYTES * pixels)
+        held = max(_MIN_BYTES, largest + _PIXEL_BYTES * pixels)
         return Cost(seconds, held + _TENSORFLOW_BYTES * (images.verify == "decode"))
 
 

@@ -58,7 +58,7 @@ _PRODUCERS: Mapping[type[ExampleGenSettings], str] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Made:
+class DatasetResult:
     """A written dataset: its manifest, values by feature, and its artifact's properties."""
 
     manifest: Manifest
@@ -67,7 +67,7 @@ class Made:
 
 
 @dataclasses.dataclass(frozen=True)
-class Converted(Made):
+class Converted(DatasetResult):
     """A dataset that was converted from raw inputs, and the location of the inputs."""
 
     located: LocatedInputs
@@ -185,7 +185,11 @@ def convert(
             manifest = conversion.make_manifest(producer, plan, written)
             features = conversion.described_features(written, uri)
             located = conversion.located
-            told = describe(located) if describe else _told(conversion.selection, settings, located)
+            told = (
+                describe(located)
+                if describe
+                else _lineage_settings(conversion.selection, settings, located)
+            )
             publish_dataset(
                 uri,
                 manifest,
@@ -199,7 +203,7 @@ def convert(
     return Converted(manifest, plan.vocabularies, properties, located)
 
 
-def _told(
+def _lineage_settings(
     selection: InputSelection, settings: ExampleGenSettings, located: LocatedInputs
 ) -> ExecProperties:
     """Return settings and inputs in the form of TFX's execution properties."""
@@ -230,7 +234,7 @@ def balance(
     transform_graphs: Sequence[str] = (),
     runner: Runner | None = None,
     restart: bool = False,
-) -> Made:
+) -> DatasetResult:
     """Rewrite datasets as one, in shards of equal size and in random order.
 
     Args:
@@ -274,7 +278,9 @@ def balance(
         )
         publish_dataset(uri, manifest, features, vocabularies=vocabularies, origin=origin)
     told = properties_of_dataset(manifest, vocabularies, gzip=settings.gzip)
-    return Made(manifest, vocabularies, {**told, "input_fingerprint": manifest.input_fingerprint})
+    return DatasetResult(
+        manifest, vocabularies, {**told, "input_fingerprint": manifest.input_fingerprint}
+    )
 
 
 def export_schema(

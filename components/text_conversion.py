@@ -9,7 +9,7 @@ import numpy as np
 from components.common.entry import Blob, ExcludedInput, sum_blobs
 from components.common.layout_inputs import LayoutInputs
 from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.common.workspace import remove_dataset, start_working
+from components.common.workspace import prepare_workspace, remove_dataset
 from components.example_gen.conversion import READERS, Conversion
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
 from components.example_gen.plan import EXCLUDED, Written
@@ -104,7 +104,7 @@ class TextConversion(Conversion[RowPlan]):
     def plan(self, uri: str) -> RowPlan:
         """Read every row once, and lay out the shards."""
         # Keep the existing dataset: a setting may turn out to be wrong for these columns.
-        start_working(uri, key=self.key(), keeps_dataset=True)
+        prepare_workspace(uri, key=self.key(), keeps_dataset=True)
         self.pieces, excluded = self._find_all_pieces(uri)
         self._num_bytes = sum(piece.size for piece in self.pieces)
         num_rows = sum(piece.rows for piece in self.pieces)

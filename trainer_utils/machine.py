@@ -3,7 +3,7 @@
 usable_cores()     # 2
 free_memory()      # 21_474_836_480
 run_in_threads(decode, 64)                  # decode(0) to decode(63)
-for batch in run_ahead(make, range(1000), threads=2, most=4): ...
+for batch in prefetch_map(make, range(1000), threads=2, most=4): ...
 """
 
 import collections
@@ -29,7 +29,7 @@ _OWN_CGROUPS = Path("/proc/self/cgroup")
 _MEMORY = Path("/proc/meminfo")
 _UNLIMITED = 1 << 60  # bytes
 _ALIGNMENT = 64  # bytes; TensorFlow copies arrays that are aligned otherwise
-_MOST_KEPT = 4  # unused arrays
+_MAX_KEPT = 4  # unused arrays
 _Result = TypeVar("_Result")
 most_threads: int | None = None  # the limit of this process, if several share the cores
 
@@ -164,7 +164,7 @@ def run_in_threads(work: Callable[[int], None], count: int) -> None:
         raise errors[min(errors)]
 
 
-def run_ahead(
+def prefetch_map(
     work: Callable[[Any], _Result], items: Iterable[Any], *, threads: int, most: int
 ) -> Iterator[_Result]:
     """Map `work` over items in order, in threads.
@@ -191,7 +191,7 @@ def run_ahead(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-class MadeOnce(Generic[_Result]):
+class SingleFlightCache(Generic[_Result]):
     """A cache that creates each value once, even if several threads ask, and keeps the latest.
 
     Args:
@@ -249,7 +249,7 @@ class Buffers:
     def __init__(self) -> None:
         # No lock: an array may be dropped, and return here, at any point on any thread. Arrays of
         # other sizes, such as an epoch's last batch, are replaced soon.
-        self._spare: collections.deque[npt.NDArray[np.uint8]] = collections.deque(maxlen=_MOST_KEPT)
+        self._spare: collections.deque[npt.NDArray[np.uint8]] = collections.deque(maxlen=_MAX_KEPT)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Buffers, ()

@@ -31,7 +31,7 @@ from trainer_utils.format.settings import (
 from trainer_utils.order.options import OrderOptions, check_setting
 from trainer_utils.order.packing import PACK_FEATURES
 from trainer_utils.reading.augmentation import Augmentation, Chain
-from trainer_utils.reading.images import MOST_VALUES, NORMALIZATIONS
+from trainer_utils.reading.images import MAX_VALUES, NORMALIZATIONS
 from trainer_utils.storage import is_remote
 
 Callback = Callable[..., Any]
@@ -63,8 +63,8 @@ def _is_range(value: Any) -> bool:
 
 def _image_size(name: str, value: Any) -> tuple[int, int]:
     is_pair = _are_positive(value, int) and len(value) == 2
-    if not is_pair or 3 * value[0] * value[1] >= MOST_VALUES:
-        rule = f"(height, width) in pixels, with three channels fewer than {MOST_VALUES:,} values"
+    if not is_pair or 3 * value[0] * value[1] >= MAX_VALUES:
+        rule = f"(height, width) in pixels, with three channels fewer than {MAX_VALUES:,} values"
         raise ConfigError.of(name, value, allowed=rule)
     return tuple(value)
 

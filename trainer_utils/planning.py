@@ -23,7 +23,7 @@ from trainer_utils.order import InputOrder, MixPart
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.recipe import Recipe
 from trainer_utils.storage import exists, read_text
-from trainer_utils.text_output import Part, Shown, make_table, quantity
+from trainer_utils.text_output import Part, TextReport, make_table, quantity
 
 _logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class WorkerPlan:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InputPlan(Shown):
+class InputPlan(TextReport):
     """The plan of all workers for an epoch; `str()` returns a table.
 
     Attributes:

@@ -36,8 +36,8 @@ LEDGER_FILE = "input_ledger.json"
 """The file of the first worker; others have their number: `input_ledger-3.json`."""
 
 _LOSS_FILES = re.compile(r"losses-(\d+)-(\d{6,})-(\d+)\.npz")  # worker, number, first step
-_MOST_WAITING = 256  # steps with losses that may still be on the framework's device
-_MOST_KEPT = 1 << 20  # rows kept before a file is written without a call of `save`
+_MAX_WAITING = 256  # steps with losses that may still be on the framework's device
+_MAX_KEPT = 1 << 20  # rows kept before a file is written without a call of `save`
 _LARGEST = float(np.finfo(np.float16).max)
 _LEDGER_FILES = re.compile(r"input_ledger(-[1-9]\d*)?\.json")
 Losses = npt.NDArray[np.float16]
@@ -191,9 +191,9 @@ class LossLog:
             self._waiting = [one for one in self._waiting if one[0] < step]
         self._last_step = step
         self._waiting.append((step, losses, rows))
-        if len(self._waiting) >= _MOST_WAITING:
+        if len(self._waiting) >= _MAX_WAITING:
             self._take()
-            if sum(map(len, self._kept.values())) >= _MOST_KEPT:
+            if sum(map(len, self._kept.values())) >= _MAX_KEPT:
                 self.save()
 
     def save(self) -> None:

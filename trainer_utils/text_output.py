@@ -115,7 +115,7 @@ def as_text(parts: Iterable[Part]) -> str:
     return "\n".join(lines)
 
 
-class Shown(abc.ABC):
+class TextReport(abc.ABC):
     """A result for people; its string is its parts as plain text."""
 
     @abc.abstractmethod

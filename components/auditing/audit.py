@@ -9,7 +9,7 @@ from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.text_output import Part, Shown, make_table, quantity
+from trainer_utils.text_output import Part, TextReport, make_table, quantity
 
 KINDS = {
     "leakage": "records in different splits have the same or nearly the same content",
@@ -83,7 +83,7 @@ def check_kinds(setting: str, kinds: Any) -> tuple[str, ...]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Audit(Shown):
+class Audit(TextReport):
     """The result of an audit.
 
     Args:

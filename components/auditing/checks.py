@@ -17,17 +17,17 @@ from components.auditing.disjoint_sets import DisjointSets
 from components.auditing.scanning import IMAGE, TEXT, Scan
 from trainer_utils.format.printable import image_extent
 
-_MOST_RECORDS = 20  # records of a finding that are named
+_MAX_RECORDS = 20  # records of a finding that are named
 _BLANK_CONTRAST = 1.5  # grey levels
 _DARK_BRIGHTNESS = 16.0
 _BLURRED_SHARPNESS = 0.09  # relative to the contrast; sharp photos have 0.3 to 0.5, skies 0.12
 _ODD_ASPECT = 3.0  # factor above or below the median aspect ratio
 _ODD_SIDE = 4.0  # factor above or below the median of the shorter side
 _COMPARED_WORDS = 1000
-_LEAST_SHIFT = 0.1  # the smallest distance that is reported
+_MIN_SHIFT = 0.1  # the smallest distance that is reported
 _KOLMOGOROV = 1.95  # the 0.999 quantile of the Kolmogorov distribution
 _NORMAL = 3.09  # the 0.999 quantile of the normal distribution
-_LEAST_EXPECTED = 1.0  # expected count of a class in a sample; rarer classes are pooled
+_MIN_EXPECTED = 1.0  # expected count of a class in a sample; rarer classes are pooled
 
 
 Numbers = npt.NDArray[np.int64]
@@ -102,7 +102,7 @@ def _finding(scan: Scan, kind: str, records: Numbers, detail: str) -> Finding:
         splits=tuple(scan.splits[split] for split in splits.tolist()),
         detail=detail,
         count=len(records),
-        records=tuple(map(scan.record, records[:_MOST_RECORDS].tolist())),
+        records=tuple(map(scan.record, records[:_MAX_RECORDS].tolist())),
     )
 
 
@@ -210,7 +210,7 @@ def distance_of_numbers(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
     shares = [np.searchsorted(v, points, side="right") / len(v) for v in (first, second)]
     distance = float(np.abs(shares[0] - shares[1]).max())
     by_chance = _KOLMOGOROV * math.sqrt(1 / len(first) + 1 / len(second))
-    return distance if distance > max(by_chance, _LEAST_SHIFT) else 0.0
+    return distance if distance > max(by_chance, _MIN_SHIFT) else 0.0
 
 
 def total_variation(one: Mapping[str, int], other: Mapping[str, int]) -> float:
@@ -223,12 +223,12 @@ def total_variation(one: Mapping[str, int], other: Mapping[str, int]) -> float:
 def distance_of_counts(one: Mapping[str, int], other: Mapping[str, int]) -> float:
     """Return the total variation, in [0, 1]; 0 if small or not significant at 0.001."""
     distance = total_variation(one, other)
-    if distance < _LEAST_SHIFT:
+    if distance < _MIN_SHIFT:
         return 0.0
     table = _table(one, other)
     totals = table.sum(axis=1, keepdims=True)
     expected = totals * table.sum(axis=0) / table.sum()
-    rare = expected.min(axis=0) < _LEAST_EXPECTED
+    rare = expected.min(axis=0) < _MIN_EXPECTED
     table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
     expected = np.column_stack([expected[:, ~rare], expected[:, rare].sum(axis=1)])
     filled = expected.min(axis=0) > 0

@@ -33,9 +33,9 @@ _FREQUENCIES = 8  # of each side
 _BITS = _FREQUENCIES**2
 _TABLES = 20
 # Bits of a key: one more where the keys double, so that few images share one by chance.
-_LEAST_KEY_BITS, _KEYS_OF_LEAST = 20, 1 << 22
+_MIN_KEY_BITS, _KEYS_OF_LEAST = 20, 1 << 22
 _NEIGHBOURS = 16  # of equal keys that one is compared with
-_MOST_UNLIKE_BITS = 16  # of 64: hashes of two images that have nothing in common differ in 32
+_MAX_UNLIKE_BITS = 16  # of 64: hashes of two images that have nothing in common differ in 32
 # Windows along one side, start and length in tenths of a thumbnail's pixel: the whole, and 0.9.
 _PIXEL = 10
 _WINDOWS = ((0, 320), (0, 288), (16, 288), (32, 288))
@@ -89,8 +89,8 @@ def group_similar_images(sketches: Any) -> npt.NDArray[np.int32]:
         some = slice(start, start + _HASHED_AT_ONCE)
         hashes[some] = _hash_views(thumbnails[some])
     flat = hashes.reshape(-1)
-    key_bits = _LEAST_KEY_BITS
-    while len(flat) > _KEYS_OF_LEAST << (key_bits - _LEAST_KEY_BITS):
+    key_bits = _MIN_KEY_BITS
+    while len(flat) > _KEYS_OF_LEAST << (key_bits - _MIN_KEY_BITS):
         key_bits += 1
     parts = max(1, -(-count // _IMAGES_OF_PART))
     drawn = np.random.Generator(np.random.PCG64(0))  # the same bits on all machines
@@ -175,7 +175,7 @@ def _likely_pairs(hashes: Hashes, keys: Hashes, views: Numbers) -> Iterator[Numb
         if not len(same):  # then no further ones are
             return
         unlike = own[same] ^ own[same + distance]
-        likely = same[_count_bits(unlike) <= _MOST_UNLIKE_BITS]
+        likely = same[_count_bits(unlike) <= _MAX_UNLIKE_BITS]
         yield np.stack([views[likely], views[likely + distance]], axis=1)
 
 

@@ -29,7 +29,7 @@ from trainer_utils.format.example import decode_example
 from trainer_utils.format.index import name_of
 from trainer_utils.format.media_formats import format_of, image_size
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.storage import persist
+from trainer_utils.storage import retry_transient
 
 IMAGE, TEXT = 1, 2
 """The kind of a row's sketch; 0 without a sketch."""
@@ -51,7 +51,7 @@ ROW = np.dtype(
     ]
 )
 _SIZES = ("height", "width", "channels", "image_height", "image_width")
-_MOST_WORDS_COUNTED = 1 << 20
+_MAX_WORDS_COUNTED = 1 << 20
 _TEXTS_AT_ONCE = 256
 
 
@@ -133,8 +133,8 @@ class Scan(TextSketches):
     def _add_words(self, split: int, words: list[str]) -> None:
         counts = self.words[split]
         counts.update(set(words))
-        if len(counts) > _MOST_WORDS_COUNTED:  # drop the rare ones
-            kept = dict(counts.most_common(_MOST_WORDS_COUNTED // 2))
+        if len(counts) > _MAX_WORDS_COUNTED:  # drop the rare ones
+            kept = dict(counts.most_common(_MAX_WORDS_COUNTED // 2))
             counts.clear()
             counts.update(kept)
         self._waiting.append(words)
@@ -187,7 +187,7 @@ class Scan(TextSketches):
     def _look(self, name: str, kind: str, values: Sequence[Any]) -> ImageLook | None:
         data = bytes(values[0])
         if kind != "raw":
-            return None if kind == "audio" else persist(name, look_at_image, data)
+            return None if kind == "audio" else retry_transient(name, look_at_image, data)
         shape = tuple(self._dataset.features[name].extra.get("image_shape", ()))
         if len(shape) != 3 or len(data) != np.prod(shape) or shape[2] not in (1, 3, 4):
             return None

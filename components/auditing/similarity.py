@@ -36,11 +36,11 @@ from components.auditing.image_copies import (
 )
 from components.image_opening import in_eight_bits, open_by_format
 from trainer_utils.format.media_formats import format_of, image_size
-from trainer_utils.storage.file_system import is_fault
+from trainer_utils.storage.file_system import is_host_error
 
 __all__ = [
     "IMAGE_SKETCH",
-    "LEAST_JACCARD",
+    "MIN_JACCARD",
     "DisjointSets",
     "ImageLook",
     "ImageSketches",
@@ -61,12 +61,12 @@ Numbers = npt.NDArray[np.int64]
 _DECODED_SIDE = 2 * THUMBNAIL_SIDE  # minimum side of a decoded JPEG
 _ALIKE_TEXTS = 8  # texts with the same key that each text is compared with
 
-LEAST_JACCARD = 0.6
+MIN_JACCARD = 0.6
 _BANDS, _ROWS = 25, 5
 _BIN_BITS = 7
 _BINS = 1 << _BIN_BITS
 _EMPTY = np.uint64((1 << 32) - 1)
-_MOST_CHARACTERS = 100_000  # used of each text, which bounds the time for a book
+_MAX_CHARACTERS = 100_000  # used of each text, which bounds the time for a book
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 # Thai and Lao, Burmese, Khmer, Chinese and Japanese: no spaces between words.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -104,7 +104,7 @@ def look_at_image(data: bytes) -> ImageLook | None:
             image.draft("L", (_DECODED_SIDE, _DECODED_SIDE))
             return _look(in_eight_bits(image).convert("L"), height, width)
     except Exception as error:  # Pillow raises a dozen types for hostile files
-        if is_fault(error):
+        if is_host_error(error):
             raise
         return None
 
@@ -178,14 +178,14 @@ class TextSketches(contextlib.ExitStack):
                         continue
                     first, second = (members[ends[n] : ends[n + 1]] for n in (one, other))
                     common = len(np.intersect1d(first, second, assume_unique=True))
-                    if common >= LEAST_JACCARD * (len(first) + len(second) - common):
+                    if common >= MIN_JACCARD * (len(first) + len(second) - common):
                         sets.unite(np.array([[one, other]]))
         return sets.groups()
 
 
 def split_words(text: str) -> list[str]:
     """Return the words of a text's beginning, lower-cased and in one Unicode form."""
-    text = text[:_MOST_CHARACTERS]
+    text = text[:_MAX_CHARACTERS]
     plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
     return _WORD.findall(plain)
 

@@ -20,7 +20,7 @@ from components.shuffle.edits import EditCounts, Edits, parse_block
 from components.shuffle.external import (
     LOT_BYTES,
     ExternalShuffle,
-    Lot,
+    FramedBatch,
     frames_of,
     run_of,
     write_shards,
@@ -248,13 +248,13 @@ def pick(
         context: the context of the job.
         name: the name of the shard.
         inputs: the paths of the files, each with the index of its input.
-        files, offsets, lengths: the records; see `picked_lots`.
+        files, offsets, lengths: the records; see `picked_batches`.
     """
     result, paths = context.start(name.split), [path for path, _ in inputs]
     sources = np.array([source for _, source in inputs], np.int64)
 
-    def lots() -> Iterator[Lot]:
-        for places, lot in picked_lots(paths, files, offsets, lengths):
+    def lots() -> Iterator[FramedBatch]:
+        for places, lot in picked_batches(paths, files, offsets, lengths):
             of = sources[places]
             for source in np.unique(of).tolist():
                 own = of == source
@@ -268,9 +268,9 @@ def pick(
     return result
 
 
-def picked_lots(
+def picked_batches(
     paths: Sequence[str], files: Lengths, offsets: Ints, lengths: Lengths
-) -> Iterator[tuple[Lengths, Lot]]:
+) -> Iterator[tuple[Lengths, FramedBatch]]:
     """Yield the records of a shard in lots, each with the file indices of its records.
 
     Args:
@@ -303,7 +303,7 @@ def picked_lots(
             crcs, is_whole = check_frames(data, stops - sizes[start:stop], stops)
             if not is_whole.all():
                 _raise_damage(paths[int(files[start + is_whole.argmin()])])
-            yield files[start:stop], Lot(data, payloads[start:stop], crcs)
+            yield files[start:stop], FramedBatch(data, payloads[start:stop], crcs)
             start, done = stop, int(ends[stop - 1])
 
 

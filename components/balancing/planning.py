@@ -54,8 +54,8 @@ _BESIDE_BYTES = RECORD_OVERHEAD_BYTES + OBJECT_BYTES
 # Limits of picking: the share of free memory that may cache the input; the number of files, which
 # each process opens; the size of a record, since reading short ones costs more than copying.
 _MEMORY_SHARE = 0.5
-_MOST_FILES = 200
-_LEAST_BYTES = 4 << 10
+_MAX_FILES = 200
+_MIN_BYTES = 4 << 10
 
 _TOLD = ("num_shards", "target_shard_bytes", "shard_multiple", "seed", "compression")
 _COLUMNS = ("split", "records", "bytes", "shards", "records/shard", "bytes/shard", "passes")
@@ -80,7 +80,7 @@ class SplitPlan:
         return sum(given.shard.bytes for given in self.shards)
 
 
-def is_made_so(inputs: Inputs, split: str, settings: BalancerSettings) -> bool:
+def is_already_balanced(inputs: Inputs, split: str, settings: BalancerSettings) -> bool:
     """Return whether the ExampleGen has already written the shards that these settings ask for.
 
     That is so if it had the same settings of shards, and planned the same number of equal shards in
@@ -123,7 +123,7 @@ def plan_split(
         uri: the folder of the new dataset; None to plan without writing.
     """
     shards = inputs.shards[split]
-    if shards and (settings.keep_shards or is_made_so(inputs, split, settings)):
+    if shards and (settings.keep_shards or is_already_balanced(inputs, split, settings)):
         return _plan_kept(split, shards, surveys, settings)
     layout = _layout_of(split, surveys, settings)
     run_bytes = settings.held_bytes // HELD_TIMES
@@ -277,10 +277,10 @@ def pick_split(plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey]) 
     num_records = sum(plan.counts)
     if (
         plan.shuffle is None
-        or not 0 < len(plan.shards) <= _MOST_FILES
+        or not 0 < len(plan.shards) <= _MAX_FILES
         or any(item.source in inputs.without_features for item in plan.shards)
         or any(is_remote(item.shard.path) or item.shard.is_gzip for item in plan.shards)
-        or not num_records * _LEAST_BYTES <= plan.num_bytes <= _MEMORY_SHARE * free_memory()
+        or not num_records * _MIN_BYTES <= plan.num_bytes <= _MEMORY_SHARE * free_memory()
     ):
         return None
     indices = [survey.index for survey in surveys]
@@ -325,7 +325,7 @@ class PlannedSplit:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BalancePlan(text_output.Shown):
+class BalancePlan(text_output.TextReport):
     """The planned outcome by split; `str()` returns a table."""
 
     splits: tuple[PlannedSplit, ...]

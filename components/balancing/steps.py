@@ -19,7 +19,7 @@ from components.balancing.settings import BalancerSettings
 from components.common.entry import sum_facts
 from components.common.publish import ZLIB, package_versions, run_key
 from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.common.workspace import remove_dataset, start_working
+from components.common.workspace import prepare_workspace, remove_dataset
 from components.shuffle.edits import EditCounts, check_edits, describe_edits, total_counts
 from components.shuffle.external import HELD_TIMES
 from trainer_utils.dataset.inspection import DatasetFacts
@@ -60,7 +60,7 @@ def balance(
             edits,
             packages=[ZLIB] if settings.gzip else (),
         )
-    start_working(uri, key=key, keeps_dataset=True)  # a later check may still refuse a setting
+    prepare_workspace(uri, key=key, keeps_dataset=True)  # a later check may still refuse a setting
     folder = working_folder(uri)
     context = JobContext(
         uri=uri,

@@ -124,7 +124,7 @@ def call_on_beam(pipeline: "beam.Pipeline", call: Call, tasks: Sequence[Task]) -
                 pipeline
                 | "Create" >> beam.Create(written)
                 | "Spread" >> beam.Reshuffle()
-                | "Call" >> beam.ParDo(call.make_named)
+                | "Call" >> beam.ParDo(call.run_stored_task)
             )
     except Exception as error:
         told = call.reported()

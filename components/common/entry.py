@@ -430,7 +430,7 @@ def _read_row_group(path: str, root: str | None, column: str, row: int) -> tuple
                 try:
                     return first, rows, table.read_row_group(number, columns=[column]).column(0)
                 except OSError as error:
-                    if storage.is_fault(error):
+                    if storage.is_host_error(error):
                         raise
                     return first, rows, error
             first += rows

@@ -36,7 +36,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _REMOTE_THREADS = 16
-_MOST_BISECTIONS = 64
+_MAX_BISECTIONS = 64
 _EXTENSION_BYTES = 16  # longer endings of a name are not extensions
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN_SCHEMES = ("file", "gs", "hdfs", "s3")
@@ -99,7 +99,7 @@ class FileTable(Mapping[str, storage.InputFile]):
         The first lookups bisect. Later ones use a dictionary of all paths, since building it for a
         million paths takes a second and 150 MB.
         """
-        if "_places" in vars(self) or self._questions >= _MOST_BISECTIONS:
+        if "_places" in vars(self) or self._questions >= _MAX_BISECTIONS:
             return self._places.get(path)
         self._questions += 1
         key, paths = encode_path(path), self.paths

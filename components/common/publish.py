@@ -20,7 +20,7 @@ from absl import logging
 from components.auditing import Audit
 from components.common.rejects import Reject, render_rejects
 from components.common.settings import ExecProperties
-from components.common.workspace import check_own, meets_another
+from components.common.workspace import check_ownership, meets_another
 from trainer_utils import storage
 from trainer_utils.dataset import Dataset
 from trainer_utils.extras import installed_version
@@ -48,7 +48,7 @@ _PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):[^/@\s]*@")
 
 Properties = dict[str, int | str | dict[str, int]]
 SPLIT_NAMES = "split_names"  # TFX's own property, which its artifacts declare
-_MOST_CHARACTERS = 64 << 10  # ML Metadata reads all properties whenever it reads one
+_MAX_CHARACTERS = 64 << 10  # ML Metadata reads all properties whenever it reads one
 
 
 def make_origin(
@@ -120,7 +120,7 @@ def _origin_of(dataset: Dataset) -> Origin | None:
     try:
         return Origin.from_json(storage.read_text(path), path=path)
     except (DatasetError, OSError) as error:
-        if storage.is_fault(error):
+        if storage.is_host_error(error):
             raise
         logging.warning("lineage: it begins with %s: %s", storage.display_path(dataset.uri), error)
         return None
@@ -177,7 +177,7 @@ def publish_dataset(
     Raises:
         DatasetError: another run writes there by now; its files are not touched.
     """
-    check_own(uri)
+    check_ownership(uri)
     if meets_another(uri):
         for shard in manifest.shards:
             verify_shard(shard, uri=uri)
@@ -192,7 +192,7 @@ def publish_dataset(
         vocabularies=vocabularies,
         others={REJECTS_FILE: text} if text else {},
         beside=beside,
-        check=functools.partial(check_own, uri),
+        check=functools.partial(check_ownership, uri),
     )
     counts = [
         f"{n} {what}" for what, n in manifest.config.get("update", {}).items() if what != "base"
@@ -228,7 +228,7 @@ def properties_of_dataset(
         found["file_format"] = "tfrecords_gzip"
     for feature, values in vocabularies.items():
         text = json.dumps(values, ensure_ascii=False)
-        if len(text) <= _MOST_CHARACTERS:  # otherwise only the file has it
+        if len(text) <= _MAX_CHARACTERS:  # otherwise only the file has it
             found[f"vocabulary_{feature}"] = text
     by_split = {f"{split}_": accounting for split, accounting in manifest.accounting.items()}
     for prefix, accounting in {"": manifest.total, **by_split}.items():

@@ -12,12 +12,12 @@ from typing import NamedTuple
 from components.common.advice import how_to_set
 from trainer_utils.format import InputError
 from trainer_utils.format.printable import printable_json
-from trainer_utils.storage import display_path, is_fault
+from trainer_utils.storage import display_path, is_host_error
 
 _SHOWN = 10
 _QUOTED_BYTES = re.compile(r"""\bb(['"])(?:\\.|(?!\1).)*\1""")
-_LEAST_LISTED = 100  # rejects before a run may end without reading all inputs
-_MOST_SHOWN = 200  # characters of a library's message
+_MIN_LISTED = 100  # rejects before a run may end without reading all inputs
+_MAX_SHOWN = 200  # characters of a library's message
 # A missing library is the machine's problem, not the input's.
 _PASSING = (KeyboardInterrupt, SystemExit, GeneratorExit, ImportError)
 
@@ -163,7 +163,7 @@ class RejectLimit:
             where: the part of the run, for the message.
         """
         count = len(rejects) + self.rejected_before
-        if len(rejects) < _LEAST_LISTED or count <= self.max_reject_fraction * self.found:
+        if len(rejects) < _MIN_LISTED or count <= self.max_reject_fraction * self.found:
             return
         error = too_many_rejects(
             rejects,
@@ -186,8 +186,8 @@ class reject_errors:
     """Context manager that turns any other error into a `RejectedInputError` with code INTERNAL.
 
     The detail names the exception. KeyboardInterrupt, SystemExit and missing libraries propagate,
-    as do faults of the machine, which `persist` retries inside. This is a class because a generator
-    would take three times as long and cannot handle StopIteration.
+    as do faults of the machine, which `retry_transient` retries inside. This is a class because a
+    generator would take three times as long and cannot handle StopIteration.
     """
 
     def __enter__(self) -> None:
@@ -199,7 +199,11 @@ class reject_errors:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is None or isinstance(error, (RejectedInputError, *_PASSING)) or is_fault(error):
+        if (
+            error is None
+            or isinstance(error, (RejectedInputError, *_PASSING))
+            or is_host_error(error)
+        ):
             return
         raise RejectedInputError("INTERNAL", _shown(error)) from error
 
@@ -207,7 +211,7 @@ class reject_errors:
 def _shown(error: BaseException) -> str:
     name = type(error).__name__
     try:
-        text = " ".join(str(error).split())[:_MOST_SHOWN]
+        text = " ".join(str(error).split())[:_MAX_SHOWN]
     except Exception:  # the exception's own `__str__` fails
         return name
     return f"{name}: {text}" if text else name

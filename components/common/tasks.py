@@ -170,7 +170,7 @@ def map_tasks(
         function: a function that can be pickled. A task's result depends only on its argument.
             Results are plain values, and dataclasses and named tuples of tfx-shards.
         tasks: the tasks, in starting order.
-        workspace: the folder for results, created by `start_working`.
+        workspace: the folder for results, created by `prepare_workspace`.
         runner: makes the calls.
         cost: the cost of all calls together. Work of less than a second is done in this process.
         paths: paths that calls read, in addition to the workspace. If other processes may not see
@@ -245,7 +245,7 @@ class Call:
                 return result
             except (OSError, MemoryError) as error:
                 # A MachineError has already been retried.
-                if not storage.is_fault(error) or isinstance(error, _NOT_AGAIN):
+                if not storage.is_host_error(error) or isinstance(error, _NOT_AGAIN):
                     raise
                 path = str(getattr(error, "filename", None) or self.workspace)
                 pauses = pauses or storage.retry_pauses(path, error)
@@ -269,7 +269,7 @@ class Call:
         self._write_bytes(f"{_TASKS}/{task.name}", data)
         return task.name, hashlib.sha256(data).hexdigest()
 
-    def make_named(self, written: tuple[str, str]) -> None:
+    def run_stored_task(self, written: tuple[str, str]) -> None:
         """Make the call in a Beam worker. Store an error, which a runner would turn into a string.
 
         Args:
@@ -346,7 +346,7 @@ class _Plain(pickle.Unpickler):
 
 def read_plain(path: str) -> Any:
     """Read a stored value, which may have only plain and listed types."""
-    return _Plain(io.BytesIO(storage.persist(path, storage.read_bytes, path))).load()
+    return _Plain(io.BytesIO(storage.retry_transient(path, storage.read_bytes, path))).load()
 
 
 @contextlib.contextmanager

@@ -186,7 +186,7 @@ def _remove_unfinished(folder: str) -> None:
         other.release()
 
 
-def start_working(uri: str, *, key: str = "", keeps_dataset: bool = False) -> None:
+def prepare_workspace(uri: str, *, key: str = "", keeps_dataset: bool = False) -> None:
     """Create the working folder, and remove files of earlier runs with another key.
 
     Args:
@@ -232,7 +232,7 @@ def remove_dataset(uri: str) -> None:
         _mark(uri, key)
 
 
-def check_own(uri: str) -> None:
+def check_ownership(uri: str) -> None:
     """Raise DatasetError if another run has begun to write there since."""
     own = _own(uri)
     if own and own.folder is None and (run := _run_at(uri)).get("run") != own.name:

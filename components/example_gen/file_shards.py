@@ -52,12 +52,12 @@ from trainer_utils.format.naming import MANIFEST_FILE
 from trainer_utils.format.planning import keyed_digests
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import (
-    is_fault,
+    is_host_error,
     is_remote,
     join,
     modification_time,
-    persist,
     read_bytes,
+    retry_transient,
     write_atomically,
 )
 from trainer_utils.storage.file_system import encode_path
@@ -97,7 +97,7 @@ class EncodedPart:
 
     def read(self) -> bytes:
         """Return the frames; raise CorruptShardError if the file has changed."""
-        data = persist(self.path, read_bytes, self.path)
+        data = retry_transient(self.path, read_bytes, self.path)
         if (found := extend_crc32c(0, data)) != self.crc32c:
             raise CorruptShardError.at(
                 self.path,
@@ -202,7 +202,7 @@ class WriteMediaShard:
             facts.extend(zip(entry.blobs, sums, strict=True))
             try:
                 with reject_errors():
-                    media, example, name = persist(entry.name, self._encode, entry, blobs)
+                    media, example, name = retry_transient(entry.name, self._encode, entry, blobs)
             except RejectedInputError as error:
                 rejected.extend(zip(entry.blobs, sums, strict=True))
                 detail = error.detail
@@ -259,7 +259,7 @@ def _is_whole(known: KnownShard) -> bool:
         if modification_time(path) > modification_time(manifest):
             verify_shard(known.shard, uri=known.uri)
     except DatasetError as error:
-        if is_fault(error):
+        if is_host_error(error):
             raise
         logging.warning("%s", error)
         return False
@@ -304,7 +304,7 @@ def _read_ahead(entries: Sequence[Entry], reader: BlobReader) -> Iterator[_Read]
         for entry in group:
             try:
                 with reject_errors():
-                    blobs = [persist(blob.path, reader.read, blob) for blob in entry.blobs]
+                    blobs = [retry_transient(blob.path, reader.read, blob) for blob in entry.blobs]
             except RejectedInputError as error:
                 found.append((entry, error, [None] * len(entry.blobs)))
             else:

@@ -41,7 +41,7 @@ from trainer_utils.storage import (
 from trainer_utils.storage.file_system import LINK_LOOP, LINKED_FOLDER, OUTSIDE, encode_path
 from trainer_utils.text_output import quantity
 
-_MOST_LINKS = 5  # in a message
+_MAX_LINKS = 5  # in a message
 _WILDCARDS = frozenset("*?[")
 
 
@@ -168,7 +168,7 @@ def locate(
     everything, files = files, files.select(~(is_ignored | is_junk))
     if not files:
         refuse(f"{unit}, found only hidden, system or ignored files: {names_at_top(everything)}")
-    # A single list is read by the files that it names, whatever else is in its folder.
+    # A single list is read by the files that it names, not by the rest of its folder.
     if not (follow_links or list_name):
         _refuse_links(base, files)
     refuse_dataset("input_base", input_base, [list_name] if list_name else files)
@@ -234,7 +234,7 @@ def _refuse_links(base: str, files: FileTable) -> None:
         expected="files, and links to files of the same folder",
         got=f"a link to the {kind} {target!r} ({quantity(len(linked), 'such link')} in all)",
         advice=f"To read linked files and folders: {how_to_set(follow_links=True)}. To leave them "
-        f"out: {how_to_set(ignore=[*linked][:_MOST_LINKS])}.",
+        f"out: {how_to_set(ignore=[*linked][:_MAX_LINKS])}.",
     )
 
 

@@ -27,7 +27,7 @@ from trainer_utils.storage.file_system import encode_path
 OWN_NAME = "filename"  # hashed by default, if no column is named
 NEAR_DUPLICATES = "near_duplicates"  # a value of `group_by` that is not a column
 EXCLUDED = (1 << 16) - 1  # instead of a split's number
-_MOST_PARTS = 10**6  # up to this denominator, fractional shares are exact
+_MAX_PARTS = 10**6  # up to this denominator, fractional shares are exact
 _SPLIT_ORDER = ("train", "eval", "test")
 _TYPES = {"int": "int", "label": "int", "float": "float", "string": "string"}
 
@@ -136,7 +136,7 @@ def whole_shares(splits: object) -> dict[str, int]:
     for name, share in splits.items():
         check_split_name(str(name))
         is_number = isinstance(share, (int, float)) and not isinstance(share, bool)
-        least = 1 if isinstance(share, int) else 1 / _MOST_PARTS
+        least = 1 if isinstance(share, int) else 1 / _MAX_PARTS
         if not is_number or not least <= share <= (math.inf if isinstance(share, int) else 1):
             rule = "a share of at least 1, or one between 0 and 1"
             raise ConfigError(
@@ -147,7 +147,7 @@ def whole_shares(splits: object) -> dict[str, int]:
     if abs(sum(splits.values()) - 1) > 1e-5:  # a third is 0.333333
         raise ConfigError.of("splits", splits, allowed="whole numbers, or shares of one")
     parts = 10
-    while parts < _MOST_PARTS and any(round(s * parts, 6) % 1 for s in splits.values()):
+    while parts < _MAX_PARTS and any(round(s * parts, 6) % 1 for s in splits.values()):
         parts *= 10
     return {name: round(share * parts) for name, share in splits.items()}
 

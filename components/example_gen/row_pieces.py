@@ -51,7 +51,7 @@ from trainer_utils.format.index import name_crc
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import frame_footers, frame_headers
-from trainer_utils.storage.file_system import encode_path, is_fault, join
+from trainer_utils.storage.file_system import encode_path, is_host_error, join
 
 TOKENS = "tokens"
 """The feature that a tokenizer adds."""
@@ -110,7 +110,7 @@ def _naming(source: str) -> Iterator[None]:
     try:
         yield
     except pa.ArrowException as error:
-        if is_fault(error):
+        if is_host_error(error):
             raise
         advice = "Write fewer rows in a row group, or fewer values in a row."
         got = f"{type(error).__name__}: {error}"

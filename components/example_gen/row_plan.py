@@ -317,7 +317,7 @@ class RowPlanner:
         numbers = range(len(self._pieces))
         self._unlabelled = self._unlabelled_splits()
         shared = self._hashes_of_copies() if self._by_copies else [None for _ in numbers]
-        assigned = [self._of_piece(number, shared[number]) for number in numbers]
+        assigned = [self._assign_piece(number, shared[number]) for number in numbers]
         splits = np.concatenate([np.zeros(0, np.uint16), *assigned])
         if self._settings.deduplicate and assigned:  # in input order
             digests = np.concatenate([read_digests(self._folder, number) for number in numbers])
@@ -357,7 +357,7 @@ class RowPlanner:
             )
         return frozenset(map(rules.number_of, rules.own)) - labelled
 
-    def _of_piece(self, number: int, shared: _Hashes | None) -> Numbers:
+    def _assign_piece(self, number: int, shared: _Hashes | None) -> Numbers:
         """Return the split number of each row of a piece, and count the rows left out."""
         report, piece = self._reports[number], self._pieces[number]
         first_line = self._first_lines[number] + int(piece.details.get("lines_before", 0)) + 1

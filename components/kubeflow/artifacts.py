@@ -23,7 +23,7 @@ PAGE_OUTPUT = ("report", "tfx.File")
 """Name and TFX type of DatasetReport's output: a folder with a page; for Kubeflow only the page."""
 
 _REFERENCE_FILE, _KEY = "dataset_location.json", "dataset_uri"
-_MOST_CHARACTERS = 4096
+_MAX_CHARACTERS = 4096
 
 
 def check_dataset_root(root: str) -> None:
@@ -67,7 +67,7 @@ def short_metadata(metadata: Mapping[str, Json]) -> JsonObject:
     The next step gets the metadata of its inputs as one argument, which Linux limits to 128 KiB.
     """
     values = metadata.items()
-    return {n: v for n, v in values if not isinstance(v, str) or len(v) <= _MOST_CHARACTERS}
+    return {n: v for n, v in values if not isinstance(v, str) or len(v) <= _MAX_CHARACTERS}
 
 
 @contextlib.contextmanager

@@ -113,7 +113,9 @@ def _dataset_report(given: _Given) -> None:
         steps.report(str(examples), folder, settings, statistics=statistics, schema=schema)
 
 
-def _write_dataset(output: "dsl.Dataset", root: str, write: Callable[[str], steps.Made]) -> None:
+def _write_dataset(
+    output: "dsl.Dataset", root: str, write: Callable[[str], steps.DatasetResult]
+) -> None:
     """Write a dataset to an artifact, or below `root`, and describe it in the metadata."""
     uri = place_dataset(output.path, output.uri, root)
     made = write(uri)

@@ -18,10 +18,10 @@ BOX_COLUMNS = (
 # The image size in an annotation with boxes in pixels. It is compared with the actual size when the
 # image is read. The features of these names always have the actual size.
 SIZE_COLUMNS = (Column("height", "int"), Column("width", "int"))
-_MOST_PIXELS = 1 << 31  # no image has a longer edge
+_MAX_PIXELS = 1 << 31  # no image has a longer edge
 # The height and width of an image whose boxes are still in pixels, since no size was given.
 IN_PIXELS = 0
-_MOST_OUTSIDE = 0.01  # rounding may move an edge of a relative box by this much
+_MAX_OUTSIDE = 0.01  # rounding may move an edge of a relative box by this much
 
 
 def relative_box(
@@ -88,7 +88,7 @@ def check_relative_box(
     Raises:
         RejectedInputError: an edge is further outside, or the edges are out of order.
     """
-    low, high = -_MOST_OUTSIDE, 1 + _MOST_OUTSIDE
+    low, high = -_MAX_OUTSIDE, 1 + _MAX_OUTSIDE
     if not (low <= xmin <= xmax <= high and low <= ymin <= ymax <= high):
         detail = (
             "expected a box relative to its image, in [0, 1], "
@@ -106,4 +106,4 @@ def box_values(boxes: Sequence[tuple[Scalar, ...]]) -> tuple[Value, ...]:
 
 def claimed_size(*, width: float, height: float) -> tuple[int, int]:
     """Return the values of `SIZE_COLUMNS` for an image with boxes; other images have nulls."""
-    return min(round(height), _MOST_PIXELS), min(round(width), _MOST_PIXELS)
+    return min(round(height), _MAX_PIXELS), min(round(width), _MAX_PIXELS)

@@ -49,7 +49,7 @@ _FOLD = re.compile(r"(.*[^a-z])?k?folds?[ _.-]?\d+", re.IGNORECASE)
 _DATE = re.compile(r"(19|20)\d\d([-_.]?)(0[1-9]|1[0-2])\2([0-2]\d|3[01])")
 _PART = re.compile(r"(.*[^a-z])?(part|batch|chunk|shard)[ _.-]?\d+", re.IGNORECASE)
 _SAME = 0.9  # if two folders share this fraction of the smaller one's names, their files are pairs
-_LEAST_NUMBERED = 3  # with fewer files, equal numbers in two folders mean nothing
+_MIN_NUMBERED = 3  # with fewer files, equal numbers in two folders mean nothing
 
 
 class Role(NamedTuple):
@@ -440,7 +440,7 @@ def same_stems(
         for other in sorted(candidates):
             shared = own & seen[other]
             are_numbers = all(map(_NUMBER.fullmatch, shared))
-            if are_numbers and (own != seen[other] or len(own) < _LEAST_NUMBERED):
+            if are_numbers and (own != seen[other] or len(own) < _MIN_NUMBERED):
                 continue
             if len(shared) > 1 and len(shared) >= _SAME * min(len(own), len(seen[other])):
                 are_counted = len({_NUMBER.sub("0", stem) for stem in shared}) == 1

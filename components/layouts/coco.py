@@ -37,7 +37,7 @@ from components.layouts.list_splits import splits_of_files
 from components.layouts.registry import Detection, Layout, register
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.json_text import Json, JsonObject
-from trainer_utils.storage import display_path, persist, problem_of
+from trainer_utils.storage import display_path, problem_of, retry_transient
 from trainer_utils.storage.file_system import encode_path
 
 _KEYS = ("images", "annotations", "categories")
@@ -174,7 +174,7 @@ def _read_file(
             with reject_errors():
                 found = by_image.get(image_id, ())
                 read_values = _captions if has_captions else _values
-                values = persist(path, read_values, image_id, image, found, names)
+                values = retry_transient(path, read_values, image_id, image, found, names)
             entries.append((name, split_of_file, blob, values))
         except RejectedInputError as error:
             if error.code in MISSING:

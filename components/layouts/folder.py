@@ -41,9 +41,9 @@ from trainer_utils.storage.file_system import decode_path, encode_path
 
 _TEXT = pa.large_binary()
 _MASK_MODES = ("1", "L", "P", "I", "I;16")  # Pillow's modes with one channel
-_MOST_PAIRS = 4  # images that are compared with their possible masks
-_MOST_STEMS, _FEW_STEMS = 200_000, 20  # names to compare: in total, but at least 20 per class
-_PLAIN_LISTS, _MOST_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
+_MAX_PAIRS = 4  # images that are compared with their possible masks
+_MAX_STEMS, _FEW_STEMS = 200_000, 20  # names to compare: in total, but at least 20 per class
+_PLAIN_LISTS, _MAX_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
 
 
 def read(inputs: LayoutInputs) -> InputTable:
@@ -165,7 +165,7 @@ def _warn_of_empty_classes(inputs: LayoutInputs, found: Mapping[Parts, Role]) ->
             names = {entry.name for entry in list_folder(place) if entry.is_folder}
         except FileNotFoundError:  # deleted since the files were listed
             continue
-        for name in sorted(names - labels)[:_MOST_LISTS]:
+        for name in sorted(names - labels)[:_MAX_LISTS]:
             if not is_clutter([name]):
                 logging.warning(
                     "the folder %r has no files to read and does not become a class",
@@ -188,7 +188,7 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
     codes = encoded.indices.fill_null(-1).to_numpy()
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
-    most = max(_FEW_STEMS, _MOST_STEMS // max(1, len(encoded.dictionary)))
+    most = max(_FEW_STEMS, _MAX_STEMS // max(1, len(encoded.dictionary)))
     stems: dict[str, list[str]] = {}
     files: dict[str, pa.Array] = {}
     for number, (start, stop) in enumerate(itertools.pairwise(starts.tolist())):
@@ -206,7 +206,7 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
             paths_of = dict(
                 zip(stems[label], map(decode_path, bytes_of(files[label])), strict=True)
             )
-            found.append([paths_of[stem] for stem in sorted(shared)[:_MOST_PAIRS]])
+            found.append([paths_of[stem] for stem in sorted(shared)[:_MAX_PAIRS]])
         return all(_is_image_with_mask(inputs, *pair) for pair in zip(*found, strict=True))
 
     if (pair := same_stems(stems, are_pairs=are_pairs)) is not None:
@@ -277,7 +277,7 @@ def _refuse_plain_list(inputs: LayoutInputs) -> None:
         for parts, path in inputs.paths_below_root(endings=_PLAIN_LISTS)
         if len(parts) == 1 and not is_clutter(parts) and inputs.files[path].problem is None
     )
-    for path in itertools.islice(found, _MOST_LISTS):
+    for path in itertools.islice(found, _MAX_LISTS):
         with inputs.open(path) as stream:
             words = stream.read(_LINE_BYTES).decode("utf-8", "replace").split("\n", 1)[0].split()
         if len(words) < 2 or kind_of_name(words[0]) != inputs.media:

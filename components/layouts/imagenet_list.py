@@ -29,7 +29,7 @@ from trainer_utils.storage.file_system import decode_path
 _ENDINGS = (".txt", ".lst", ".list")
 _HEAD_BYTES = 16 << 10
 _LINES, _FIRST = 20, 3  # lines to check, and lines whose images must exist
-_MOST_LISTS = 10
+_MAX_LISTS = 10
 
 
 def detect(inputs: LayoutInputs) -> Detection:
@@ -39,7 +39,7 @@ def detect(inputs: LayoutInputs) -> Detection:
         for parts, path in inputs.paths_below_root(endings=_ENDINGS)
         if len(parts) <= 2 and inputs.files[path].problem is None
     ]
-    for path in lists[:_MOST_LISTS]:
+    for path in lists[:_MAX_LISTS]:
         with inputs.open(path) as stream:
             head = stream.read(_HEAD_BYTES).decode("utf-8", "replace")
         rows = [line.split() for line in head.splitlines()[:_LINES] if line.strip()]

@@ -52,7 +52,7 @@ _WHOLE = ("bbox", "boundingbox", "box", "bndbox", "objectsbbox", "objectsboxes",
 _WIDTHS = ("width", "imagewidth", "imgwidth", "imwidth", "originalwidth")
 _HEIGHTS = ("height", "imageheight", "imgheight", "imheight", "originalheight")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-_MOST_RELATIVE = 1 + 1e-6
+_MAX_RELATIVE = 1 + 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +144,7 @@ def read_boxes(table: ListTable, columns: BoxColumns, *, box_format: str | None)
         pairs = zip(_numbers(table, columns.width), _numbers(table, columns.height), strict=True)
         sizes = [(w, h) if w and h and w > 0 and h > 0 else None for w, h in pairs]
     are_relative = all(
-        abs(number) <= _MOST_RELATIVE for boxes in raw for box in boxes for number in box
+        abs(number) <= _MAX_RELATIVE for boxes in raw for box in boxes for number in box
     )
     given = box_format if box_format in ("xywh", "xyxy") else None
     form = columns.form or given or _form_of(table, columns, raw, sizes, are_relative)

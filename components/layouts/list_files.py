@@ -24,7 +24,7 @@ from trainer_utils.storage import is_remote, local_path
 
 _WAYS = ("tail", "name", "stem")
 _INDEX = "file index"  # key in the cache of the inputs
-_MOST_ROOTS = 3  # maximum number of folders in a message
+_MAX_ROOTS = 3  # maximum number of folders in a message
 _DRIVE = re.compile(r"[A-Za-z]:(?=[/\\])")
 MISSING = ("FILE_NOT_FOUND", "OUTSIDE_INPUT_BASE")
 
@@ -239,4 +239,4 @@ def outside_roots(uris: Iterable[str]) -> list[str]:
         parts = posixpath.dirname(uri).split("/")
         groups.setdefault(tuple(parts[: 3 if "://" in uri else 2]), []).append(parts)
     roots = ["/".join(posixpath.commonprefix(folders)) for folders in groups.values()]
-    return sorted(root for root in roots if root)[:_MOST_ROOTS]
+    return sorted(root for root in roots if root)[:_MAX_ROOTS]

@@ -41,7 +41,7 @@ from components.tables.pieces import (
 )
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
 from trainer_utils.format import InputError
-from trainer_utils.storage import is_fault, problem_of
+from trainer_utils.storage import is_host_error, problem_of
 
 _HEADS, _VALUE_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
 _LINE_BYTES = 1 << 16
@@ -484,7 +484,7 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
                 if _holds_bytes(field.type) and inputs.columns.get(field.name) != "string"
             }
         except (pa.ArrowException, OSError) as error:
-            if is_fault(error):
+            if is_host_error(error):
                 raise
             raise InputError(f"{path!r}: expected a Parquet file: {error}", path=path) from error
         number, raw, unread = file.metadata.num_rows, [], frozenset(embedded)

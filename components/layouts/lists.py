@@ -204,7 +204,7 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
         check_agreement(headers, shown=[path for path in headers if {*headers[path]} & _KNOWN])
     check_class_names({table.path: table.class_names for table in tables})
     tables = _with_unique_names(tables)
-    return join_inputs([_of_table(inputs, table) for table in tables])
+    return join_inputs([_table_to_inputs(inputs, table) for table in tables])
 
 
 def _without_copies(inputs: LayoutInputs, paths: Sequence[str]) -> list[str]:
@@ -239,7 +239,7 @@ def _with_unique_names(tables: Sequence[ListTable]) -> list[ListTable]:
     ]
 
 
-def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
+def _table_to_inputs(inputs: LayoutInputs, table: ListTable) -> InputTable:
     """Return the table of inputs for a list: splits, features and files."""
     path, names, positions = table.path, table.names, table.positions
     if not positions:

@@ -37,7 +37,7 @@ _SUFFIX = re.compile(
     r"[ ._-](mask|masks|seg|segmentation|label|labels|labelids|gt|groundtruth|l|matte)$",
     re.IGNORECASE,
 )
-_LEAST_SHARED = 0.5  # minimum fraction of images with a mask for two folders to be a pair
+_MIN_SHARED = 0.5  # minimum fraction of images with a mask for two folders to be a pair
 
 
 class _Pair(NamedTuple):
@@ -56,7 +56,7 @@ def detect(inputs: LayoutInputs) -> Detection:
         return Detection.miss(f"images in {others[0]}/ too")
     for pair in pairs:
         shared = sum(stem in pair.masks for stem in pair.images)
-        if shared < _LEAST_SHARED * len(pair.images):
+        if shared < _MIN_SHARED * len(pair.images):
             return Detection.miss(
                 f"other names in {pair.mask_folder}/ than in {pair.image_folder}/"
             )

@@ -45,9 +45,9 @@ DATA_ENDINGS = (
     *(".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".db", ".sqlite"),
     *(".mp4", ".avi", ".mov", ".mkv", ".webm", ".py", ".ipynb", ".sh", ".srt", ".vtt", ".log"),
 )
-_MOST_SNIFFED = 64  # maximum number of files with an unknown suffix to open
+_MAX_SNIFFED = 64  # maximum number of files with an unknown suffix to open
 _HEAD_BYTES = 64 << 10
-_MOST_SHOWN = 5
+_MAX_SHOWN = 5
 _FEW = 3  # files that are named one by one in advice
 _LAYOUTS = {": COCO": "coco", ": Pascal VOC": "voc"}
 _LIST_ENDINGS = (".csv", ".tsv", ".jsonl")
@@ -69,7 +69,7 @@ def refuse_foreign_files(inputs: LayoutInputs) -> None:
     foreign = (*DATA_ENDINGS, *_endings(*EXTENSIONS.keys() - {inputs.media}))
     data, unknown = _readable(others.ending(foreign)), _readable(_without_endings(others, foreign))
     found = [*data]
-    for path in itertools.islice(unknown, _MOST_SNIFFED):
+    for path in itertools.islice(unknown, _MAX_SNIFFED):
         head = _head(inputs, path)
         if head and kind_of_bytes(head) != inputs.media and not is_other_image(head):
             found.append(path)
@@ -107,7 +107,7 @@ def refuse_unread_files(inputs: LayoutInputs, layout: Layout, table: InputTable)
         if kind_of_bytes(head) in EXTENSIONS or is_other_image(head):
             continue
         found.append(path)
-        if len(found) > _MOST_SNIFFED:
+        if len(found) > _MAX_SNIFFED:
             break
     if found:
         unread = {*others} - known
@@ -144,8 +144,8 @@ def warn_of_unread_folders(inputs: LayoutInputs, layout: Layout, table: InputTab
             continue
         found[folder] = int(unread[place])
     if found:
-        shown = ", ".join(repr(display_path(folder) or ".") for folder in [*found][:_MOST_SHOWN])
-        more = ", …" if len(found) > _MOST_SHOWN else ""
+        shown = ", ".join(repr(display_path(folder) or ".") for folder in [*found][:_MAX_SHOWN])
+        more = ", …" if len(found) > _MAX_SHOWN else ""
         logging.warning(
             "%d %s in %s%s are not read: layout %r found nothing that names them",
             *(sum(found.values()), _NOUNS[inputs.media], shown, more, layout.name),
@@ -174,7 +174,7 @@ def _patterns_within(inputs: LayoutInputs, found: Sequence[str], read: Sequence[
 def _refused(
     inputs: LayoutInputs, found: Sequence[str], expected: str, *, patterns: Sequence[str]
 ) -> InputError:
-    shown = [f"{display_path(path)!r} ({guess(inputs, path)})" for path in found[:_MOST_SHOWN]]
+    shown = [f"{display_path(path)!r} ({guess(inputs, path)})" for path in found[:_MAX_SHOWN]]
     more = f" and {len(found) - len(shown)} more" if len(found) > len(shown) else ""
     ways = (way(inputs, found) for way in (_how_to_unpack, _readers, _how_to_read_list))
     return InputError(
@@ -191,7 +191,7 @@ def _how_to_unpack(inputs: LayoutInputs, found: Sequence[str]) -> str:
     if not archives or is_remote(inputs.base):
         return ""
     commands = []
-    for path in archives[:_MOST_SHOWN]:
+    for path in archives[:_MAX_SHOWN]:
         whole = f"{inputs.base.rstrip('/')}/{display_path(path)}"
         unzip = shlex.join(["unzip", whole, "-d", whole[: -len(".zip")]])
         commands.append(f"{unzip} && {shlex.join(['rm', whole])}")
@@ -216,7 +216,7 @@ def _how_to_read_list(inputs: LayoutInputs, found: Sequence[str]) -> str:
 
 def _readers(inputs: LayoutInputs, found: Sequence[str]) -> str:
     """Return advice to use the layouts that may read the files, or an empty string."""
-    guesses = {_layout_of(inputs, path) for path in found[:_MOST_SHOWN]} - {None}
+    guesses = {_layout_of(inputs, path) for path in found[:_MAX_SHOWN]} - {None}
     return "".join(
         f"If they belong to the {_NOUNS[inputs.media]}: {how_to_set(layout=name)}. "
         for name in sorted(map(str, guesses))

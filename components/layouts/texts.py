@@ -35,8 +35,8 @@ _SUFFIXES = {**SUFFIXES, ".json": "json", ".txt": "lines"}
 _TABLES = ("csv", "tsv", "jsonl", "parquet", "json")
 _HEAD_BYTES = 1 << 20
 _PIECE_FILES = 4096
-_MOST_SHOWN = 5
-_LINES_BYTES, _LEAST_LINES = 4096, 3  # of a text, to see whether it looks like a table
+_MAX_SHOWN = 5
+_LINES_BYTES, _MIN_LINES = 4096, 3  # of a text, to see whether it looks like a table
 _NO_TEXTS = (
     *itertools.chain.from_iterable(EXTENSIONS.values()),
     *(".parquet", ".arrow", ".feather", ".npy", ".npz", ".h5", ".hdf5", ".pkl", ".pdf", ".docx"),
@@ -195,8 +195,8 @@ def _refuse_no_texts(inputs: LayoutInputs, paths: Sequence[str]) -> None:
     if not found:
         return
     patterns = sorted({f"*{posixpath.splitext(path)[1]}" for path in found})
-    shown = ", ".join(repr(display_path(path)) for path in found[:_MOST_SHOWN])
-    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    shown = ", ".join(repr(display_path(path)) for path in found[:_MAX_SHOWN])
+    more = f" and {len(found) - _MAX_SHOWN} more" if len(found) > _MAX_SHOWN else ""
     cure = f"To leave them out: {how_to_set(ignore=patterns)}."
     _refuse(inputs, "nothing but files of text", f"{shown}{more}", cure)
 
@@ -206,17 +206,17 @@ def _warn_of_tables(inputs: LayoutInputs, paths: Sequence[str]) -> None:
 
     Its lines have the same number of tabs, or are a token and its tags, as in CoNLL's files.
     """
-    for path in sorted(paths)[:_MOST_SHOWN]:
+    for path in sorted(paths)[:_MAX_SHOWN]:
         if inputs.files[path].problem is not None:
             continue
         try:
             with inputs.open(path) as stream:
                 lines = stream.read(_LINES_BYTES).decode("utf-8", "replace").split("\n")[:-1]
-        except OSError as error:  # it is a reject of its own
+        except OSError as error:  # reported as a reject
             problem_of(error, path)
             continue
         filled = [line for line in lines if line.strip()]
-        if len(filled) < _LEAST_LINES:
+        if len(filled) < _MIN_LINES:
             continue
         tabs = {line.count("\t") for line in filled}
         if len(tabs) == 1 and tabs != {0}:
@@ -237,8 +237,8 @@ def _check_others(inputs: LayoutInputs, seen: Sequence[str], tables: Sequence[st
     others = [path for path in others if inputs.files[path].size]
     if not others:
         return
-    shown = ", ".join(repr(display_path(path)) for path in others[:_MOST_SHOWN])
-    more = f" and {len(others) - _MOST_SHOWN} more" if len(others) > _MOST_SHOWN else ""
+    shown = ", ".join(repr(display_path(path)) for path in others[:_MAX_SHOWN])
+    more = f" and {len(others) - _MAX_SHOWN} more" if len(others) > _MAX_SHOWN else ""
     names = [*map(posixpath.basename, others)]
     patterns = sorted({f"*{end}" if (end := posixpath.splitext(n)[1]) else n for n in names})
     table = f"*{posixpath.splitext(tables[0])[1]}"

@@ -34,7 +34,7 @@ from components.layouts.junk import is_clutter
 from components.layouts.list_splits import splits_of_files
 from components.layouts.registry import Detection, Layout, register
 from trainer_utils.format import InputError, canonical_split
-from trainer_utils.storage import InputFile, display_path, persist, problem_of
+from trainer_utils.storage import InputFile, display_path, problem_of, retry_transient
 
 _COLUMNS = (
     *BOX_COLUMNS,
@@ -101,7 +101,7 @@ def read(inputs: LayoutInputs) -> InputTable:
                     raise RejectedInputError(*problem)
                 text = next(texts)
                 with reject_errors():
-                    values = persist(annotation.path, _parse, text, annotation.path)
+                    values = retry_transient(annotation.path, _parse, text, annotation.path)
         except RejectedInputError as error:
             excluded.append(ExcludedInput(file.path, split, error.code, error.detail))
         else:

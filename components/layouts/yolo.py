@@ -39,7 +39,7 @@ _NAMES = ("classes.txt", "obj.names", "labels.txt", "_darknet.labels", "classes.
 _SPLITS = {"train": "train", "val": "eval", "test": "test"}
 _LINE = re.compile(rb"\s*\d+(\s+-?\d*\.?\d+([eE][-+]?\d+)?){4,}\s*")
 _HEADS, _HEAD_BYTES = 8, 1 << 16
-_MOST_BYTES = 16 << 20  # maximum size of a text file: about 400,000 boxes
+_MAX_BYTES = 16 << 20  # maximum size of a text file: about 400,000 boxes
 _HAS_NAMES = re.compile(rb"^(names|nc)\s*:", re.MULTILINE)
 
 
@@ -130,13 +130,13 @@ def _label_path(path: str, texts: Mapping[str, InputFile]) -> str | None:
 
 
 def _is_good(file: InputFile) -> bool:
-    return file.problem is None and file.size <= _MOST_BYTES
+    return file.problem is None and file.size <= _MAX_BYTES
 
 
 def _problem(file: InputFile) -> tuple[str, str]:
     if file.problem is not None:
         return file.problem[0], f"its text of boxes: {file.problem[1]}"
-    return "BAD_ANNOTATION", f"expected at most {_MOST_BYTES} bytes, got {file.size}"
+    return "BAD_ANNOTATION", f"expected at most {_MAX_BYTES} bytes, got {file.size}"
 
 
 # data.yaml ----------------------------------------------------------------------------------------

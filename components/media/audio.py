@@ -34,7 +34,7 @@ from trainer_utils.format.media_formats import (
 )
 
 _EXTENSIONS = {known.name: known.extensions for known in FORMATS if known.kind == "audio"}
-_MOST_BYTES = 1 << 30  # for samples: an Example is one protocol buffer, limited to 2 GiB
+_MAX_BYTES = 1 << 30  # for samples: an Example is one protocol buffer, limited to 2 GiB
 _MP3_FRAME = 1152  # samples; a count may be too high by one frame
 _UNKNOWN_FRAMES = 1 << 62
 _PCM = 1  # format code in a `fmt ` chunk
@@ -251,7 +251,7 @@ def _decode(data: bytes, kind: str) -> tuple[npt.NDArray[np.float32], int, bool]
     data, least = count_mpeg_frames(data) if kind == "MP3" else (data, None)
     try:
         with Stream(io.BytesIO(data)) as file:
-            most = _MOST_BYTES // (4 * file.channels)
+            most = _MAX_BYTES // (4 * file.channels)
             expected = least
             if expected is None and file.frames < _UNKNOWN_FRAMES:
                 expected = file.frames
@@ -293,8 +293,8 @@ def _resample(samples: npt.NDArray[np.float32], rate: int, wished: int) -> npt.N
     if rate > LARGEST_RATE:  # the filter alone could take gigabytes
         detail = f"expected at most {LARGEST_RATE} Hz to resample, got {rate}"
         raise RejectedInputError("UNSUPPORTED_FORMAT", detail)
-    if (octets := -(-len(samples) * wished // rate) * samples.shape[1] * 4) > _MOST_BYTES:
-        detail = f"expected at most {_MOST_BYTES} bytes at {wished} Hz, got {octets}"
+    if (octets := -(-len(samples) * wished // rate) * samples.shape[1] * 4) > _MAX_BYTES:
+        detail = f"expected at most {_MAX_BYTES} bytes at {wished} Hz, got {octets}"
         raise RejectedInputError("TOO_LARGE", detail)
     common = math.gcd(rate, wished)
     resampled: Any = signal.resample_poly(samples, wished // common, rate // common, axis=0)

@@ -54,9 +54,9 @@ _UPRIGHT = (  # the tag's number, and its whole entry: one short of value 1
     (b"\x01\x12", b"\x01\x12\0\x03\0\0\0\x01\0\x01"),
     (b"\x12\x01", b"\x12\x01\x03\0\x01\0\0\0\x01\0"),
 )
-_MOST_SEARCHED_BYTES = 16 << 10  # beyond this, Pillow is as fast
-_MOST_SCANS = 500  # limit of libjpeg-turbo's own tests; each scan is a pass over all pixels
-_MOST_EDGE = 65_500  # JPEG_MAX_DIMENSION
+_MAX_SEARCHED_BYTES = 16 << 10  # beyond this, Pillow is as fast
+_MAX_SCANS = 500  # limit of libjpeg-turbo's own tests; each scan is a pass over all pixels
+_MAX_EDGE = 65_500  # JPEG_MAX_DIMENSION
 _USUAL_SAMPLING = frozenset(
     (luma, chroma) for luma in (0x11, 0x21, 0x12, 0x22, 0x41, 0x42) for chroma in (0x11,)
 ) | {(0x22, 0x21), (0x22, 0x12), (0x21, 0x21), (0x12, 0x12)}
@@ -64,9 +64,9 @@ _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 
 _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _KEYWORDS = (b"Raw profile type exif\0", b"XML:com.adobe.xmp\0")
-_MOST_PNG_EDGE = 1_000_000  # libpng's PNG_USER_WIDTH_MAX
-_MOST_CHUNK_BYTES = 8_000_000  # libpng's PNG_USER_CHUNK_MALLOC_MAX, except for pixels
-_MOST_CHUNKS_KEPT = 1000  # libpng's PNG_USER_CHUNK_CACHE_MAX
+_MAX_PNG_EDGE = 1_000_000  # libpng's PNG_USER_WIDTH_MAX
+_MAX_CHUNK_BYTES = 8_000_000  # libpng's PNG_USER_CHUNK_MALLOC_MAX, except for pixels
+_MAX_CHUNKS_KEPT = 1000  # libpng's PNG_USER_CHUNK_CACHE_MAX
 
 
 class ImageStructure(NamedTuple):
@@ -144,8 +144,8 @@ def scan_jpeg(data: bytes) -> ImageStructure:
             frame = _frame(marker, segment)
         elif marker == SOS and frame is not None:
             scans += 1
-            if scans > _MOST_SCANS:
-                raise damaged(f"expected at most {_MOST_SCANS} scans, got more")
+            if scans > _MAX_SCANS:
+                raise damaged(f"expected at most {_MAX_SCANS} scans, got more")
             if is_complete:
                 doubts.append("a second scan after one of all components")
             doubts.append(_scan_doubt(segment, frame, tables))
@@ -196,7 +196,7 @@ def _is_surely_upright(segment: bytes) -> bool:
     """
     if not segment.startswith(_EXIF):
         return b"Orientation" not in segment
-    return len(segment) <= _MOST_SEARCHED_BYTES and all(
+    return len(segment) <= _MAX_SEARCHED_BYTES and all(
         segment.count(tag) == segment.count(entry) for tag, entry in _UPRIGHT
     )
 
@@ -214,8 +214,8 @@ def _frame(process: int, segment: bytes) -> _Frame:
         raise RejectedInputError("UNSUPPORTED_COLOUR", f"expected 8 bits, got {segment[0]}")
     if segment[5] not in (1, 3, 4):
         raise RejectedInputError("UNSUPPORTED_COLOUR", f"expected 1, 3 or 4, got {segment[5]}")
-    if not 0 < width <= _MOST_EDGE or not 0 < height <= _MOST_EDGE:
-        raise damaged(f"expected 1 to {_MOST_EDGE} pixels, got {width} x {height}")
+    if not 0 < width <= _MAX_EDGE or not 0 < height <= _MAX_EDGE:
+        raise damaged(f"expected 1 to {_MAX_EDGE} pixels, got {width} x {height}")
     sampling, quantizers, doubt = _components(segment[6:])
     if process not in _BASELINE_TO_PROGRESSIVE:
         doubt = "lossless" if process == LOSSLESS else "arithmetic coding"
@@ -299,8 +299,8 @@ def scan_png(data: bytes) -> ImageStructure:
     """Walk from chunk to chunk until `IEND`, checking each checksum; raise if damaged."""
     width, height, colour, interlace = _png_header(data)
     doubt = "an unknown way to interlace" if interlace > 1 else None
-    if max(width, height) > _MOST_PNG_EDGE:
-        detail = f"expected edges of at most {_MOST_PNG_EDGE}, got {width} x {height}"
+    if max(width, height) > _MAX_PNG_EDGE:
+        detail = f"expected edges of at most {_MAX_PNG_EDGE}, got {width} x {height}"
         raise RejectedInputError("TOO_MANY_PIXELS", detail)
     position, before, others = 8, b"", 0
     pixel_bytes, has_palette, metadata = 0, False, [False, False]
@@ -331,7 +331,7 @@ def scan_png(data: bytes) -> ImageStructure:
                 doubt = doubt or f"the chunk {name!r} out of place"
         else:
             others += 1
-            if length > _MOST_CHUNK_BYTES or others > _MOST_CHUNKS_KEPT or not name[0] & 32:
+            if length > _MAX_CHUNK_BYTES or others > _MAX_CHUNKS_KEPT or not name[0] & 32:
                 doubt = doubt or f"the chunk {name!r}, unknown or too large"
             is_keyed = data.startswith(_KEYWORDS, position + 8, position + 40)
             if name == b"eXIf" or (name in _TEXTS and is_keyed):

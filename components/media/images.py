@@ -25,7 +25,7 @@ from trainer_utils.format.media_formats import (
     is_other_image,
     packing_of,
 )
-from trainer_utils.storage.file_system import is_fault
+from trainer_utils.storage.file_system import is_host_error
 
 _FORMAT_OF = {ending: f.name for f in FORMATS if f.kind == "image" for ending in f.extensions}
 _LARGEST = 1 << 31
@@ -421,7 +421,7 @@ def open_image(
         image = open_by_format(ImageBytes(data), data[:64])
         frames = frames_of(image)
     except Exception as error:  # Pillow raises a dozen types for hostile headers
-        if is_fault(error):
+        if is_host_error(error):
             raise
         raise _not_opened(data) from error
     width, height = image.size
@@ -474,7 +474,7 @@ def load(image: Image.Image) -> None:
     try:
         image.load()
     except Exception as error:  # Pillow raises a dozen types for damaged data
-        if is_fault(error):
+        if is_host_error(error):
             raise
         is_cut = isinstance(error, OSError) and not by_libtiff
         is_cut &= isinstance(file, ImageBytes) and file.is_exhausted
@@ -508,7 +508,7 @@ def orientation_of(image: Image.Image, structure: ImageStructure) -> int:
             return UPRIGHT
         return orientation if orientation in _WAYS else UPRIGHT
     except Exception as error:  # damaged EXIF raises a dozen types; the pixels may be good
-        if is_fault(error):
+        if is_host_error(error):
             raise
         return UPRIGHT
 

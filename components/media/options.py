@@ -7,7 +7,7 @@ from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import Settings, number, one_of, setting
 
 MAX_PIXELS = 89_478_485  # Pillow's own limit against decompression bombs: a quarter of a GiB as RGB
-_MOST_PIXELS = 1 << 31
+_MAX_PIXELS = 1 << 31
 DESCRIPTIONS = {"image": ("height", "width", "channels"), "audio": ("sample_rate", "num_frames")}
 """Features that describe the first file of each kind."""
 LARGEST_RATE = 768_000  # Hz; above it, the filter alone could take gigabytes
@@ -41,7 +41,7 @@ class ImageOptions(Settings):
     quality: int = setting(95, number(1, 100))
     encoding: str = setting("file", one_of("file", "raw"))
     verify: str = setting("structure", one_of("structure", "decode"))
-    max_pixels: int = setting(MAX_PIXELS, number(1, _MOST_PIXELS))
+    max_pixels: int = setting(MAX_PIXELS, number(1, _MAX_PIXELS))
     sixteen_bit: str = setting("scale", one_of("scale", "keep"))
 
     def __post_init__(self) -> None:

@@ -16,9 +16,9 @@ from trainer_utils.storage import join, list_names, make_folder, write_atomicall
 from trainer_utils.text_output import human_bytes, quantity
 
 EXAMPLES_FILE = "examples.csv"
-MOST_SHOWN = 72  # characters of a string
-_MOST_VALUES = 8  # values of a list
-_MOST_IN_A_CELL = 32_767  # characters: the limit of spreadsheets
+MAX_SHOWN = 72  # characters of a string
+_MAX_VALUES = 8  # values of a list
+_MAX_IN_A_CELL = 32_767  # characters: the limit of spreadsheets
 
 
 def as_text(examples: Iterable[Example]) -> str:
@@ -41,13 +41,13 @@ def describe_value(value: Value) -> str:
         texts = [", ".join([value.format or "bytes", *size, human_bytes(value.num_bytes)])]
     elif value.kind == "text":
         texts = [
-            f'"{printable(t if len(t) <= MOST_SHOWN else t[: MOST_SHOWN - 1] + "…")}"'
-            for t in value.texts[:_MOST_VALUES]
+            f'"{printable(t if len(t) <= MAX_SHOWN else t[: MAX_SHOWN - 1] + "…")}"'
+            for t in value.texts[:_MAX_VALUES]
         ]
     else:
-        some = value.values[:_MOST_VALUES]
+        some = value.values[:_MAX_VALUES]
         texts = [f"{n:.7g}" if isinstance(n, float) else str(n) for n in some]
-        for place, name in enumerate(value.names[:_MOST_VALUES]):
+        for place, name in enumerate(value.names[:_MAX_VALUES]):
             texts[place] += f" ({printable(name)})"
     count = len(value.values)
     if count == 1:
@@ -91,7 +91,7 @@ def _export(example: Example, folder: str) -> dict[str, str]:
     for column, (name, value) in enumerate(example.values.items()):
         plain = "" if value.is_file else value.to_json()
         cell = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
-        if value.is_file or len(cell) > _MOST_IN_A_CELL or "\0" in cell:
+        if value.is_file or len(cell) > _MAX_IN_A_CELL or "\0" in cell:
             content = value.content if value.is_file else cell.encode()
             suffix = value.suffix if value.is_file else ".txt"
             # Use the column's number: a feature's name may not be a valid file name.

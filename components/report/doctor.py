@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from components.report.inspection import DatasetFacts, SplitFacts, inspect_dataset
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.naming import REJECTS_FILE
-from trainer_utils.storage.file_system import is_fault
+from trainer_utils.storage.file_system import is_host_error
 from trainer_utils.text_output import Part, human_bytes, list_counts, make_table, quantity
 
 _STYLES = {"ok": "green", "warn": "yellow", "bad": "red"}
 _LARGE_BYTES = 10**9  # the size of a split above which the size of its shards matters
-_LEAST_SHARD, _MOST_SHARD = 100 * 10**6, 200 * 10**6  # bytes, as TensorFlow's guides advise
+_MIN_SHARD, _MAX_SHARD = 100 * 10**6, 200 * 10**6  # bytes, as TensorFlow's guides advise
 _UNEQUAL = 2.0  # largest shard relative to the smallest
 _SKEWED = 10.0  # most frequent class relative to the rarest
 
@@ -52,7 +52,7 @@ def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
     try:
         facts = inspect_dataset(uri)
     except DatasetError as error:
-        if is_fault(error):
+        if is_host_error(error):
             raise
         cure = "tfx-shards verify names every problem, if it is a dataset at all."
         yield Check("dataset", "bad", str(error), cure)
@@ -105,7 +105,7 @@ def _shards(facts: DatasetFacts, what: str, split: SplitFacts, workers: int) -> 
             "some workers unpack more than others"
         )
         return Check(what, "warn", message, f"{_balance(facts)} --shard-multiple {workers}.")
-    if split.bytes >= _LARGE_BYTES and not _LEAST_SHARD <= mean <= _MOST_SHARD:
+    if split.bytes >= _LARGE_BYTES and not _MIN_SHARD <= mean <= _MAX_SHARD:
         size = human_bytes(mean)
         message = f"{size} on average: 100 to 200 MB read best from disks and object stores"
         cure = f"{_balance(facts)} --target-shard-bytes 128MiB."

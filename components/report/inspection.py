@@ -18,9 +18,16 @@ from trainer_utils.format.json_text import JsonObject, parse_json_object
 from trainer_utils.format.manifest import DatasetSummary, Origin
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE, TFDS_INFO_FILE
 from trainer_utils.format.printable import image_extent
-from trainer_utils.text_output import Part, Shown, human_bytes, list_counts, make_table, quantity
+from trainer_utils.text_output import (
+    Part,
+    TextReport,
+    human_bytes,
+    list_counts,
+    make_table,
+    quantity,
+)
 
-_MOST_LABELS = 20  # labels that are shown
+_MAX_LABELS = 20  # labels that are shown
 _WRITERS = {DATUM_SHARDS_FILE: "Datum", TFDS_INFO_FILE: "TFDS"}
 
 
@@ -47,7 +54,7 @@ class SplitFacts:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DatasetFacts(Shown):
+class DatasetFacts(TextReport):
     """The facts about a dataset.
 
     `writer` is the component or project that wrote it, if its files name one. `classes` is the size
@@ -158,7 +165,7 @@ class DatasetFacts(Shown):
 
     def _label_parts(self) -> list[Part]:
         totals = self.label_totals
-        shown = [*totals][:_MOST_LABELS]
+        shown = [*totals][:_MAX_LABELS]
         names = [name for name in self.splits if name in self.labels]
         rows = [[label, *(self.labels[n].get(label, 0) for n in names)] for label in shown]
         more = quantity(len(totals) - len(shown), "more label")

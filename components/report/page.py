@@ -21,7 +21,7 @@ from components.report.records import ExampleReader
 from components.report.sample import draw_sample
 from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import REJECTS_FILE, SCHEMA_FILE
-from trainer_utils.storage import is_fault, join, read_text, write_text
+from trainer_utils.storage import is_host_error, join, read_text, write_text
 
 SAMPLE_RECORDS = 1000  # records per split
 _NUMBERS = {"least": "min", "median": "median", "mean": "mean", "most": "max"}
@@ -30,7 +30,7 @@ _COLUMNS = {  # of the table of TFX's statistics
     "string_stats": {"unique": "unique"},
     "bytes_stats": {"unique": "unique"},
 }
-_MOST_LABELS, _MOST_SHARDS, _MOST_REJECTS, _MOST_VALUES = 60, 400, 5, 8
+_MAX_LABELS, _MAX_SHARDS, _MAX_REJECTS, _MAX_VALUES = 60, 400, 5, 8
 
 
 def write_report(
@@ -80,7 +80,7 @@ def render_report(
     checks = [*checks_of(facts), *([_schema_check(schema, facts)] if schema else [])]
     parts = [part for part in facts.uri.split("/") if part]  # an artifact's uri ends with a number
     totals = facts.label_totals
-    labels: dict[str, list[tuple[int, float]]] = {n: [] for n in [*totals][:_MOST_LABELS]}
+    labels: dict[str, list[tuple[int, float]]] = {n: [] for n in [*totals][:_MAX_LABELS]}
     for split in facts.splits:
         counts = facts.labels.get(split, {})
         in_all = max(sum(counts.values()), 1)
@@ -114,8 +114,8 @@ def render_report(
 def _shards(facts: DatasetFacts, split: str) -> dict[str, object]:
     sizes = [shard.bytes for shard in facts.splits[split].shards]
     return {
-        "sizes": sizes[:_MOST_SHARDS],
-        "more": max(len(sizes) - _MOST_SHARDS, 0),
+        "sizes": sizes[:_MAX_SHARDS],
+        "more": max(len(sizes) - _MAX_SHARDS, 0),
         "balance": max(sizes) * len(sizes) / sum(sizes) if sum(sizes) else None,
     }
 
@@ -136,7 +136,7 @@ def _rejects(facts: DatasetFacts, reader: ExampleReader) -> list[dict[str, objec
     for line in reader.dataset.read_lines(REJECTS_FILE) if facts.manifest.reject_counts else ():
         reject = json.loads(line)
         shown = examples.setdefault(str(reject.get("code")), [])
-        if len(shown) < _MOST_REJECTS:
+        if len(shown) < _MAX_REJECTS:
             shown.append({"source": str(reject.get("source")), "detail": str(reject.get("detail"))})
     found = [("", facts.manifest.reject_counts, examples)]
     found += [(each.producer, each.rejects, {}) for each in facts.left_out_before]
@@ -177,7 +177,7 @@ def _read_statistics(uri: str) -> dict[str, list[dict[str, object]]]:
             for column, field in _COLUMNS.get(kind or "", {}).items():
                 row[column] = getattr(stats, field)
             if kind == "string_stats":
-                top = [value for value in stats.top_values if value.frequency > 1][:_MOST_VALUES]
+                top = [value for value in stats.top_values if value.frequency > 1][:_MAX_VALUES]
                 row["frequent"] = ", ".join(f"{one.value} ({one.frequency:,.0f})" for one in top)
             found.setdefault(feature_name(entry), []).append(row)
     return found
@@ -190,7 +190,7 @@ def _schema_check(schema: str, facts: DatasetFacts) -> Check:
     try:
         check_agreement(parse_schema(read_text(path), path=path), facts.features, source=facts.uri)
     except (DatasetError, OSError) as error:
-        if is_fault(error):
+        if is_host_error(error):
             raise
         return Check("schema", "bad", str(error), "Make the schema from these examples.")
     return Check("schema", "ok", "agrees with the examples")

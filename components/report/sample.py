@@ -22,20 +22,20 @@ from PIL import Image
 
 from components.image_opening import in_eight_bits
 from components.report.records import Example, ExampleReader, Value
-from trainer_utils.storage.file_system import is_fault
+from trainer_utils.storage.file_system import is_host_error
 
 _BINS = 24
-_MOST_TEXTS, _MOST_SOUNDS = 6, 8
-_MOST_CLASSES, _MOST_OF_A_CLASS = 24, 6
-_MOST_FEATURES = 120  # features with statistics, to keep the page of a wide table small
-_MOST_TEXT_CHARACTERS = 400
+_MAX_TEXTS, _MAX_SOUNDS = 6, 8
+_MAX_CLASSES, _MAX_OF_A_CLASS = 24, 6
+_MAX_FEATURES = 120  # features with statistics, to keep the page of a wide table small
+_MAX_TEXT_CHARACTERS = 400
 _WORDS_OF_LANGUAGE = 4  # strings with fewer words on average are names rather than language
 _WORD = re.compile(r"\w[\w'-]*")
 _SIDE = 144  # pixels
 _QUALITY = 70
 _EDGES = ("xmin", "xmax", "ymin", "ymax")
-_MOST_BOXES = 20
-_MOST_PIXELS = 90_000_000
+_MAX_BOXES = 20
+_MAX_PIXELS = 90_000_000
 _PEAKS = 80  # points of a waveform
 # Colours of class ids in label maps: far apart, and the same on every page.
 _STEPS = ((37, 0), (91, 60), (151, 120))
@@ -139,8 +139,8 @@ class FeatureSample:
         if sum(map(len, words)) >= _WORDS_OF_LANGUAGE * len(texts):  # else they are names
             self._count("words", split, [len(found) for found in words])
             self.words.update(itertools.chain.from_iterable(words))
-            if len(self.texts) < _MOST_TEXTS:
-                self.texts += [text[:_MOST_TEXT_CHARACTERS] for text in texts[:1]]
+            if len(self.texts) < _MAX_TEXTS:
+                self.texts += [text[:_MAX_TEXT_CHARACTERS] for text in texts[:1]]
 
     def _count(self, name: str, split: str, numbers: Iterable[float]) -> None:
         self.numbers.setdefault(name, {}).setdefault(split, []).extend(numbers)
@@ -183,11 +183,11 @@ def draw_sample(
                 for name, value in example.values.items():
                     sound = _read_sound(example.name, value)
                     found.features.setdefault(name, FeatureSample()).add(split, value, sound)
-                    if sound is not None and len(found.sounds) < _MOST_SOUNDS:
+                    if sound is not None and len(found.sounds) < _MAX_SOUNDS:
                         found.sounds.append(sound)
                 _keep_picture(found.pictures, example)
-    found.more_features = max(len(found.features) - _MOST_FEATURES, 0)
-    found.features = dict(itertools.islice(found.features.items(), _MOST_FEATURES))
+    found.more_features = max(len(found.features) - _MAX_FEATURES, 0)
+    found.features = dict(itertools.islice(found.features.items(), _MAX_FEATURES))
     found.pictures = dict(sorted(found.pictures.items()))
     return found
 
@@ -197,7 +197,7 @@ def _noting_damage(sample: Sample) -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError) as error:
-        if is_fault(error):
+        if is_host_error(error):
             raise
         sample.damage = str(error)
 
@@ -212,9 +212,9 @@ def _keep_picture(pictures: dict[str, list[Picture]], example: Example) -> None:
     label, name = example.values.get("label"), example.split
     if label is not None and label.kind in ("number", "text") and len(label.values) == 1:
         name = label.names[0] if label.names else str(label.to_json())
-    if name in pictures or len(pictures) < _MOST_CLASSES:
+    if name in pictures or len(pictures) < _MAX_CLASSES:
         shown = pictures.get(name, [])
-        if len(shown) < _MOST_OF_A_CLASS and (picture := _draw_picture(example)) is not None:
+        if len(shown) < _MAX_OF_A_CLASS and (picture := _draw_picture(example)) is not None:
             pictures[name] = [*shown, picture]
 
 
@@ -237,12 +237,12 @@ def _draw_picture(example: Example) -> Picture | None:
 def _open(value: Value) -> Image.Image | None:
     try:
         with Image.open(io.BytesIO(value.content)) as image:
-            if image.width * image.height > _MOST_PIXELS:
+            if image.width * image.height > _MAX_PIXELS:
                 return None
             image.draft("RGB", (_SIDE, _SIDE))
             small = in_eight_bits(image).convert("L" if value.shape[2] == 1 else "RGB")
     except Exception as error:  # Pillow raises a dozen types on hostile files
-        if is_fault(error):
+        if is_host_error(error):
             raise
         return None
     small.thumbnail((_SIDE, _SIDE), Image.Resampling.BILINEAR)
@@ -255,10 +255,10 @@ def _boxes(example: Example) -> list[Mapping[str, float | str]]:
         return []
     labels = example.values.get("labels")
     names = [] if labels is None else labels.names or [str(v) for v in labels.values]
-    named = zip([*names, *[""] * _MOST_BOXES], *edges, strict=False)
+    named = zip([*names, *[""] * _MAX_BOXES], *edges, strict=False)
     return [
         {"x": x, "y": y, "width": right - x, "height": bottom - y, "label": name}
-        for name, x, right, y, bottom in itertools.islice(named, _MOST_BOXES)
+        for name, x, right, y, bottom in itertools.islice(named, _MAX_BOXES)
         if all(isinstance(edge, float) and 0 <= edge <= 1 for edge in (x, right, y, bottom))
     ]
 

@@ -15,7 +15,7 @@ from trainer_utils.format.naming import SPLIT_PREFIX
 
 FINDINGS_FILE = "findings.json"
 _ANOMALIES_FILE = "SchemaDiff.pb"
-_MOST_SENTENCES = 10  # in an anomaly's description
+_MAX_SENTENCES = 10  # in an anomaly's description
 
 
 def files_of(audit: Audit, fail_on: Sequence[str]) -> dict[str, bytes]:
@@ -42,7 +42,7 @@ def _anomalies(found: Sequence[Finding], fail_on: Sequence[str]) -> anomalies_pb
         info = message.anomaly_info[kind]
         info.severity = info.ERROR if kind in fail_on else info.WARNING
         info.short_description = KINDS[kind]
-        info.description = "\n".join(str(one) for one in of_kind[:_MOST_SENTENCES])
+        info.description = "\n".join(str(one) for one in of_kind[:_MAX_SENTENCES])
         reason = info.reason.add()
         reason.type = info.CUSTOM_VALIDATION
         reason.short_description, reason.description = info.short_description, info.description

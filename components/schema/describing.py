@@ -37,7 +37,7 @@ from trainer_utils.writing.publishing import describing_texts
 _TFDS_UNKNOWN = -1
 _NUMBERED = re.compile(r"(?P<head>.*-)\d{5,}-of-\d{5,}$")
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_MOST_NAMED_CLASSES = 1000  # a person would not read a longer list
+_MAX_NAMED_CLASSES = 1000  # a person would not read a longer list
 _INT64 = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
 _VALUES: dict[str, JsonObject] = {
     "int": _INT64,
@@ -178,7 +178,7 @@ def _property(feature: Feature, classes: Sequence[str] | None) -> JsonObject:
     value = _VALUES[feature.type]
     if classes is not None and feature.type == "int":
         value = {"type": "integer", "minimum": 0, "maximum": len(classes) - 1}
-        if len(classes) <= _MOST_NAMED_CLASSES:
+        if len(classes) <= _MAX_NAMED_CLASSES:
             value = {"oneOf": [{"const": n, "title": name} for n, name in enumerate(classes)]}
     if feature.dense:
         return _array(value, feature.shape)

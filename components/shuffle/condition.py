@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.example_columns import Column
-from trainer_utils.storage.file_system import encode_path, is_fault
+from trainer_utils.storage.file_system import encode_path, is_host_error
 
-_MOST_CHARACTERS = 4096
+_MAX_CHARACTERS = 4096
 _ALLOWED = "a condition on features such as \"label != 'unknown' and height >= 64\""
 _ORDER: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: pc.less,
@@ -68,7 +68,7 @@ class Condition:
             evaluation = _Evaluation(self.text, columns, vocabularies)
             return evaluation.truth(evaluation.value(self._tree))
         except (pa.ArrowException, TypeError, OverflowError) as error:
-            if is_fault(error):
+            if is_host_error(error):
                 raise
             allowed = f"values that can be compared ({error})"
             raise ConfigError.of("where", self.text, allowed=allowed) from None
@@ -80,7 +80,7 @@ class Condition:
 
 def parse_condition(text: object) -> Condition:
     """Parse the value of `where`; raise `ConfigError` if it is not allowed."""
-    if not isinstance(text, str) or not text.strip() or len(text) > _MOST_CHARACTERS:
+    if not isinstance(text, str) or not text.strip() or len(text) > _MAX_CHARACTERS:
         raise ConfigError.of("where", text, allowed=_ALLOWED)
     evaluation = _Evaluation(text, {}, {})  # without records: checks the grammar only
     try:

@@ -38,8 +38,8 @@ from trainer_utils.storage.file_system import encode_path
 
 LABEL = "label"
 _UNDECODED = "surrogateescape"  # how `os.fsdecode` decodes file names that are not UTF-8
-_MOST_NAMED = 20  # features named in a message
-_MOST_SENT = 1000  # names that go to the workers with each task; more of them in a file
+_MAX_NAMED = 20  # features named in a message
+_MAX_SENT = 1000  # names that go to the workers with each task; more of them in a file
 _INT64 = range(-(2**63), 2**63)
 _FEATURES, _ENTRY, _KEY = 1, 1, 1  # field numbers in Example, in Features, and in a map entry
 _DELIMITED = 2  # wire type
@@ -99,7 +99,7 @@ class Edits:
 
     def stored(self, path: str, *, temporary_folder: str) -> "Edits":
         """Return the edits with their names in a file if there are many; workers read it there."""
-        if len(self.exclude) + len(self.relabel) <= _MOST_SENT:
+        if len(self.exclude) + len(self.relabel) <= _MAX_SENT:
             return self
         text = json.dumps({"exclude": [*self.exclude], "relabel": {**self.relabel}})
         write_text(path, text, temporary_folder=temporary_folder)
@@ -271,7 +271,7 @@ def check_feature(
 
 def _refuse_feature(setting: str, name: str, known: Iterable[str]) -> NoReturn:
     names = sorted(known)
-    allowed = f"one of the features {', '.join(names[:_MOST_NAMED])}"
+    allowed = f"one of the features {', '.join(names[:_MAX_NAMED])}"
     raise ConfigError.of(setting, name, allowed=allowed, advice=did_you_mean(name, names).strip())
 
 

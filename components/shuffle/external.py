@@ -166,7 +166,7 @@ def plan_tasks(
     return tuple(tasks)
 
 
-class Lot(NamedTuple):
+class FramedBatch(NamedTuple):
     """Neighbouring records of a shard, framed end to end, as `ShardWriter` takes them."""
 
     frames: bytes | memoryview
@@ -322,7 +322,9 @@ class ExternalShuffle:
 
         def read(name: str) -> pa.RecordBatch:
             path = storage.join(folder, name)
-            return storage.persist(path, read_piece, path, number=index - first, count=count)
+            return storage.retry_transient(
+                path, read_piece, path, number=index - first, count=count
+            )
 
         readers = _READERS if storage.is_remote(folder) else 1
         with futures.ThreadPoolExecutor(readers) as pool:
@@ -337,7 +339,7 @@ class ExternalShuffle:
         span: tuple[int, int],
         bounds: Sequence[int],
         are_files: bool,
-    ) -> Iterator[Lot]:
+    ) -> Iterator[FramedBatch]:
         """Yield the records of a cell in order, in lots that do not cross the end of a shard."""
         start, stop = span
         found = [batch.column(0).to_numpy() for batch in batches]
@@ -360,7 +362,7 @@ class ExternalShuffle:
                 yield _lot(frames.take(rows), names.take(rows), self._root if are_files else None)
 
 
-def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> Lot:
+def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> FramedBatch:
     """Return framed records as a lot; verify them if they come from a file."""
     _, offsets, data = frames.buffers()
     ends: Ints = np.frombuffer(offsets, np.int64)[1 : len(frames) + 1]
@@ -368,17 +370,21 @@ def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> Lot:
     known = None if names.null_count else names.to_numpy()
     octets = data.slice(0, int(ends[-1])).to_pybytes()
     if path is None:
-        return Lot(octets, lengths, footers_of(octets, ends), known)
+        return FramedBatch(octets, lengths, footers_of(octets, ends), known)
     starts = ends - lengths - RECORD_OVERHEAD_BYTES
     crcs, is_whole = check_frames(octets, starts, ends)
     if not is_whole.all():
         bad = int(is_whole.argmin())
         unframe(octets[starts[bad] : ends[bad]], path=path, offset=int(starts[bad]))
-    return Lot(octets, lengths, crcs, known)
+    return FramedBatch(octets, lengths, crcs, known)
 
 
 def write_shards(
-    shards: Iterable[tuple[ShardName, int]], lots: Iterator[Lot], *, uri: str, block_bytes: int
+    shards: Iterable[tuple[ShardName, int]],
+    lots: Iterator[FramedBatch],
+    *,
+    uri: str,
+    block_bytes: int,
 ) -> list[Shard]:
     """Write shards with the given numbers of records, and read them back.
 

@@ -60,7 +60,7 @@ _QUOTING = (
     f"If quotes are characters like any other: {how_to_set(quoting='none')}."
 )
 _ROWS = 50  # rows that are compared with the first row
-_MOST_CELLS = 100_000  # maximum number of cells to compare; limits the rows of a wide table
+_MAX_CELLS = 100_000  # maximum number of cells to compare; limits the rows of a wide table
 _NAMES = frozenset(
     [
         *LABEL_NAMES,
@@ -74,7 +74,7 @@ _NO_NAME = re.compile(
     rf"{'|'.join(map(re.escape, MISSING_WORDS))}|(?i:nan|nil|null|none|true|false)"
 )
 _INDEX = "index"  # the name given to an unnamed first column
-_MOST_WORDS, _MOST_CHARACTERS = 2, 40
+_MAX_WORDS, _MAX_CHARACTERS = 2, 40
 _SENTENCE = re.compile(r"[.!?…\u3002\uff01\uff1f]$|[,;.!?] ")
 _FILE = re.compile(
     rf"://|({'|'.join(re.escape(e) for known in EXTENSIONS.values() for e in known)})$",
@@ -416,14 +416,14 @@ def judge_header(
 
 def _below(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     """Return the non-empty values below each name, of fewer rows if the table is wide."""
-    some = rows[: max(2, min(_ROWS, _MOST_CELLS // max(1, width)))]
+    some = rows[: max(2, min(_ROWS, _MAX_CELLS // max(1, width)))]
     whole = [row for row in some if len(row) == width]
     return [[value for row in whole if (value := row[n].strip())] for n in range(width)]
 
 
 def _doubt(name: str, below: Sequence[str]) -> str | None:
     """Return the evidence against a name, or None."""
-    is_long = len(name.split()) > _MOST_WORDS or len(name) > _MOST_CHARACTERS or "\n" in name
+    is_long = len(name.split()) > _MAX_WORDS or len(name) > _MAX_CHARACTERS or "\n" in name
     shapes = {_shape(value) for value in below}
     reasons = {
         "is too long for a name": is_long,

@@ -36,14 +36,14 @@ from components.tables.json_values import (
 from components.tables.kinds import EXACT, text_of_number
 from components.tables.pieces import BadRow, Piece, Rows, not_utf8
 from trainer_utils.format import InputError
-from trainer_utils.format.json_text import Json, JsonObject, without_twins
+from trainer_utils.format.json_text import Json, JsonObject, reject_duplicate_keys
 
 _BLOCK_BYTES = 1 << 20
 _NULL_LINE = re.compile(rb"^[ \t\r]*null\b", re.MULTILINE)
-_MOST_OPENERS = 200  # opening brackets on a line: Arrow overflows the stack where Python raises
+_MAX_OPENERS = 200  # opening brackets on a line: Arrow overflows the stack where Python raises
 _LABELS = "label."
 _HEAD_BYTES = 1 << 16
-_MOST_BYTES = 128 << 20  # maximum size of a document; parsing takes about ten times the memory
+_MAX_BYTES = 128 << 20  # maximum size of a document; parsing takes about ten times the memory
 _SHOWN = 40
 # Keys of an object whose one list has the rows, as in exports and SQuAD.
 _NAMES_OF_ROWS = ("data", "rows", "examples", "records", "items", "instances", "samples")
@@ -63,7 +63,7 @@ def parse_object(text: str, *, as_json: Collection[str] = ()) -> JsonObject:
         ValueError: the text is not a JSON object, a name is duplicated, or a string has lone
             surrogates.
     """
-    value = json.loads(text, object_pairs_hook=without_twins)
+    value = json.loads(text, object_pairs_hook=reject_duplicate_keys)
     if not isinstance(value, dict):
         raise ValueError(f"got {type(value).__name__}")
     return _flat_object(flatten_object(value, as_json=as_json))
@@ -71,7 +71,7 @@ def parse_object(text: str, *, as_json: Collection[str] = ()) -> JsonObject:
 
 def _flat_object(fields: Iterable[tuple[str, Json]]) -> JsonObject:
     """Return fields as a dict. Raise a ValueError for duplicate names and lone surrogates."""
-    flat = without_twins(list(fields))
+    flat = reject_duplicate_keys(list(fields))
     json.dumps(flat, ensure_ascii=False).encode("utf-8")
     return flat
 
@@ -229,11 +229,11 @@ def _is_safe(data: bytes) -> bool:
         return False
     octets = np.frombuffer(data, np.uint8)
     ends = np.append(np.flatnonzero(octets == ord("\n")), len(data))
-    if np.diff(ends, prepend=-1).max() <= _MOST_OPENERS:
+    if np.diff(ends, prepend=-1).max() <= _MAX_OPENERS:
         return True
     openers = np.flatnonzero((octets == ord("{")) | (octets == ord("[")))
     by_line = np.bincount(np.searchsorted(ends, openers), minlength=1)
-    return int(by_line.max()) <= _MOST_OPENERS
+    return int(by_line.max()) <= _MAX_OPENERS
 
 
 def _read_by_arrow(data: bytes, ignored: Collection[str]) -> pa.Table | None:
@@ -340,8 +340,8 @@ def find_document(inputs: LayoutInputs, whole: Piece) -> Piece:
             "This is pandas' default. Write it with "
             "frame.to_json('rows.jsonl', orient='records', lines=True)."
         )
-    elif size > _MOST_BYTES:
-        rule, got = f"a JSON document of at most {_MOST_BYTES} bytes", str(size)
+    elif size > _MAX_BYTES:
+        rule, got = f"a JSON document of at most {_MAX_BYTES} bytes", str(size)
         advice = "Write it as JSON lines, which may be of any size: jq -c '.[]' old.json."
     if rule:
         raise InputError.at(whole.source, expected=rule, got=got, advice=advice)
@@ -377,7 +377,7 @@ def read_document(
     """
     text = decode_text(data, path=piece.source)
     try:
-        value = json.loads(text, object_pairs_hook=without_twins)
+        value = json.loads(text, object_pairs_hook=reject_duplicate_keys)
     except (ValueError, RecursionError) as error:
         raise InputError.at(piece.source, expected="JSON", got=str(error)) from error
     value = rows_within(value)

@@ -61,7 +61,7 @@ _LIKE_NUMBER = (
 # Words for a missing value that R, pandas, databases and Excel write among numbers.
 MISSING_WORDS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", r"\N")
 _MISSING = rf"^\s*({'|'.join(map(re.escape, MISSING_WORDS))})?\s*$"  # or blank
-_MOST_FLOAT = float(np.finfo(np.float32).max)
+_MAX_FLOAT = float(np.finfo(np.float32).max)
 _SHOWN = 60  # characters of a value in a message
 
 Records = npt.NDArray[np.int64]  # the numbers of rows in their piece
@@ -201,7 +201,7 @@ def _note_sizes(
     facts: ColumnFacts, shown: pa.Array, numbers: pa.Array, are_finite: pa.Array, records: Records
 ) -> None:
     """Note the first finite number that overflows float32, and the first whole one it rounds."""
-    are_large = pc.and_(pc.greater(pc.abs(numbers), _MOST_FLOAT), are_finite)
+    are_large = pc.and_(pc.greater(pc.abs(numbers), _MAX_FLOAT), are_finite)
     facts.note("overflow", shown, are_large, records)
     if not facts.has_floats:
         return

@@ -24,11 +24,11 @@ from components.tables.json_values import flatten_table, stored_as_json
 from components.tables.pieces import PIECE_BYTES, PIECE_ROWS, Piece, Rows, TableOptions
 from components.tables.times import texts_of_times
 from trainer_utils.format import InputError
-from trainer_utils.storage import is_fault
+from trainer_utils.storage import is_host_error
 
 _HELD_BYTES = 64 << 20  # larger row groups are read in parts; reading takes five times the memory
-_MOST_GROUP_BYTES = 4 << 30
-_MOST_REPEATED_BYTES = 1 << 30  # limit of an unpacked column chunk, which repeats most strings
+_MAX_GROUP_BYTES = 4 << 30
+_MAX_REPEATED_BYTES = 1 << 30  # limit of an unpacked column chunk, which repeats most strings
 _PEEK_ROWS, _BUFFER_BYTES = 1024, 1 << 20
 _DICTIONARY_BYTES = 2 << 20  # generous size of a dictionary: writers stop at 1 MiB
 _INDEX_BYTES = 16  # dictionary-encoded values take fewer bytes than this
@@ -85,8 +85,8 @@ def _parts_of(
     """Return the parts to read a row group in: first row, end row, and unpacked bytes of each."""
     group = file.metadata.row_group(number)
     rows, size = group.num_rows, _least_bytes(group, left_out)
-    if size > _MOST_GROUP_BYTES:
-        raise _too_large(source, number, _MOST_GROUP_BYTES, size)
+    if size > _MAX_GROUP_BYTES:
+        raise _too_large(source, number, _MAX_GROUP_BYTES, size)
     repeated = _repeated_bytes(file, stream, number, source, left_out)
     if repeated is None:
         count = max(1, -(-size // _HELD_BYTES), -(-rows // PIECE_ROWS))
@@ -156,8 +156,8 @@ def _repeated_bytes(
                 own = np.full(len(array), _unpacked(array) / max(len(array), 1))
             sizes[place : place + len(array)] += own
             place, unpacked = place + len(array), unpacked + int(own.sum())
-            if unpacked > _MOST_REPEATED_BYTES:
-                raise _too_large(source, number, _MOST_REPEATED_BYTES, unpacked)
+            if unpacked > _MAX_REPEATED_BYTES:
+                raise _too_large(source, number, _MAX_REPEATED_BYTES, unpacked)
     return None if sizes is None or sizes.sum() <= _HELD_BYTES else sizes
 
 
@@ -197,7 +197,7 @@ def open_file(stream: BinaryIO, source: str) -> _File:
     try:
         return pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES)
     except (pa.ArrowException, OSError, ValueError) as error:
-        if is_fault(error):
+        if is_host_error(error):
             raise
         rule = f"a Parquet file that Arrow {pa.__version__} reads"
         raise InputError.at(source, expected=rule, got=str(error)) from error
@@ -287,7 +287,7 @@ def read_columns(
             parts = [p for n in groups for p in _read_group(file, stream, n, name, rows, source)]
             columns[name] = pa.chunked_array(parts or [pa.array([], schema.field(name).type)])
         except (pa.ArrowException, OSError) as error:
-            if is_fault(error):
+            if is_host_error(error):
                 raise
             if name not in ignored:
                 rule, kind = f"columns that Arrow {pa.__version__} reads", schema.field(name).type
@@ -328,7 +328,7 @@ def _read_group(
     left_out, stop = rows or (0, file.metadata.row_group(number).num_rows)
     lacking, size = stop - left_out, 0
     longest = _longest_text(file, stream, number, name)
-    at_once = max(1, min(lacking, _MOST_REPEATED_BYTES // longest))
+    at_once = max(1, min(lacking, _MAX_REPEATED_BYTES // longest))
     if is_repeated := rows is not None and _is_repeated(file, number, name):
         file, at_once = _peek(file, stream, name), _INDEX_ROWS  # rows to skip are only indices
     for batch in file.iter_batches(at_once, row_groups=[number], columns=[name], use_threads=False):
@@ -339,8 +339,8 @@ def _read_group(
             part = part.storage  # Arrow 10 cannot concatenate extension arrays
         left_out, lacking = max(left_out - len(batch), 0), lacking - len(part)
         size += _unpacked(part)
-        if size > _MOST_REPEATED_BYTES:
-            raise _too_large(source, number, _MOST_REPEATED_BYTES, size)
+        if size > _MAX_REPEATED_BYTES:
+            raise _too_large(source, number, _MAX_REPEATED_BYTES, size)
         yield part
         if not lacking:
             return
@@ -362,7 +362,7 @@ def _longest_text(file: _File, stream: BinaryIO, number: int, name: str) -> int:
     for chunk in map(group.column, range(group.num_columns)):
         path, most = chunk.path_in_schema, chunk.num_values * chunk.total_uncompressed_size
         is_of_column = path == name or path.startswith(f"{name}.")
-        if not is_of_column or not chunk.has_dictionary_page or most <= _MOST_REPEATED_BYTES:
+        if not is_of_column or not chunk.has_dictionary_page or most <= _MAX_REPEATED_BYTES:
             continue
         peek = pyarrow.parquet.ParquetFile(
             stream, metadata=file.metadata, read_dictionary=[path], buffer_size=_BUFFER_BYTES

@@ -33,7 +33,13 @@ from components.tables.pieces import (
 from trainer_utils.format import InputError, TfxShardsError
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import make_folder, open_for_reading, write_atomically
-from trainer_utils.storage.file_system import is_fault, is_remote, join, persist, problem_of
+from trainer_utils.storage.file_system import (
+    is_host_error,
+    is_remote,
+    join,
+    problem_of,
+    retry_transient,
+)
 
 SUFFIXES = {
     ".csv": "csv",
@@ -145,7 +151,7 @@ def read_piece(
     if not piece.too_long:
         try:
             with _named(piece.source, piece.layout):
-                rows = persist(piece.source, _read_table, base, piece, options, unread)
+                rows = retry_transient(piece.source, _read_table, base, piece, options, unread)
                 return _with_partitions(rows, piece, options)
         except OSError as error:
             problem = problem_of(error, piece.source)
@@ -176,7 +182,7 @@ def _named(source: str, kind: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, (TfxShardsError, OSError)) or is_fault(error):
+        if isinstance(error, (TfxShardsError, OSError)) or is_host_error(error):
             raise
         got = f"one that cannot be read: {type(error).__name__}: {error}"
         raise InputError.at(
@@ -237,9 +243,9 @@ def _read_files(base: str, piece: Piece, options: TableOptions) -> Rows:
                 if size > MAX_ROW_BYTES:
                     detail = f"expected at most {MAX_ROW_BYTES} bytes, got {size}"
                     raise RejectedInputError("TOO_LARGE", detail)
-                data = persist(name, reader.read, Blob(name, size))
+                data = retry_transient(name, reader.read, Blob(name, size))
                 sums[-1] = extend_crc32c(0, data)
-                texts.append(persist(name, _text, data, encoding))
+                texts.append(retry_transient(name, _text, data, encoding))
             labels.append(label)
         except RejectedInputError as error:
             bad.append(BadRow(record, error.code, error.detail))

@@ -19,7 +19,7 @@ import pyarrow as pa
 from trainer_utils.format import ConfigError
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.storage import exists, read_bytes
-from trainer_utils.storage.file_system import is_fault
+from trainer_utils.storage.file_system import is_host_error
 
 _TEXTS_AT_ONCE = 1024  # limits memory: their tokens are Python integers for a moment
 _ALLOWED = (
@@ -116,7 +116,7 @@ def load_tokenizer(place: str) -> Tokenizer:
         rule = f"{library} installed ({error})"
         raise ConfigError.of("tokenizer", place, allowed=rule, advice=cure) from error
     except Exception as error:  # libraries raise various errors for unknown files
-        if isinstance(error, ConfigError) or is_fault(error):
+        if isinstance(error, ConfigError) or is_host_error(error):
             raise
         raise ConfigError.of("tokenizer", place, allowed=f"{_ALLOWED} ({error})") from error
     return Tokenizer(TokenSpec.of(vocabulary_size=size, tokenizer=digest), encode, locate)

@@ -23,7 +23,7 @@ from trainer_utils.format.manifest import Ancestor, DatasetSummary
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
 from trainer_utils.storage import is_remote, join, list_files
 
-_MOST_LEVELS = 3  # folders above a dataset; TFX has <root>/<component>/<output>/<execution>
+_MAX_LEVELS = 3  # folders above a dataset; TFX has <root>/<component>/<output>/<execution>
 
 
 class _Node(NamedTuple):
@@ -139,7 +139,7 @@ def _dataset_folders(root: str) -> Iterator[str]:
 def _folders_above(uri: str) -> Iterator[str]:
     """Yield the folders that may hold a dataset's inputs; never a whole bucket or file system."""
     scheme, separator, path = uri.rpartition("://")
-    for _ in range(_MOST_LEVELS):
+    for _ in range(_MAX_LEVELS):
         path = posixpath.dirname(path)
         if not path.strip("/") or (separator and "/" not in path.strip("/")):
             return

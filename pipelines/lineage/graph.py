@@ -23,8 +23,8 @@ MISSING_PREFIX = "digest:"  # prefix of the uri of a dataset that is known by it
 _FINGERPRINT = "input_fingerprint"  # the property's name in TFX and in tfx-shards
 _MODELS = ("Model", "PushedModel", "system.Model")
 RUN_UNKNOWN = "not known: datasets name none, a store of ML Metadata does"
-_MOST_LEVELS = 50  # levels of a tree: models that warm-start from each other form long chains
-_MOST_CHARACTERS = 100  # characters of a setting that are shown
+_MAX_LEVELS = 50  # levels of a tree: models that warm-start from each other form long chains
+_MAX_CHARACTERS = 100  # characters of a setting that are shown
 
 Id = int | str
 Ports = Mapping[str, list[Id]]  # ids of artifacts by the name of the input or output
@@ -297,7 +297,7 @@ def _branches(
     lineage: Lineage, artifact: Id, seen: set[Id], *, is_back: bool, level: int = 0
 ) -> list[_Branch]:
     """Return the tree of ancestors or descendants. Artifacts already shown are not expanded."""
-    if level == _MOST_LEVELS:
+    if level == _MAX_LEVELS:
         return [(["…"], [])]
     branches: list[_Branch] = []
     for step in lineage.makers(artifact)[:1] if is_back else lineage.users(artifact):
@@ -350,6 +350,6 @@ def _one_line(properties: JsonObject) -> str:
     for name, value in properties.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         text = " ".join(text.split())
-        is_long = len(text) > _MOST_CHARACTERS
-        parts.append(f"{name}={text[: _MOST_CHARACTERS - 3]}..." if is_long else f"{name}={text}")
+        is_long = len(text) > _MAX_CHARACTERS
+        parts.append(f"{name}={text[: _MAX_CHARACTERS - 3]}..." if is_long else f"{name}={text}")
     return ", ".join(parts)

@@ -13,7 +13,7 @@ import shlex
 import threading
 import urllib.parse
 
-from components.report.display import MOST_SHOWN, describe_value
+from components.report.display import MAX_SHOWN, describe_value
 from components.report.html import CONTENT_SECURITY_POLICY, load_template
 from components.report.records import Example, ExampleReader
 from trainer_utils.format import TfxShardsError
@@ -92,7 +92,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         rows = []
         for name, value in example.values.items():
             text = ""
-            if value.kind == "text" and max(map(len, value.texts)) > MOST_SHOWN:
+            if value.kind == "text" and max(map(len, value.texts)) > MAX_SHOWN:
                 text = "\n\n".join(value.texts)
             elif value.kind == "number" and len(value.values) > 1:
                 text = json.dumps(value.to_json(), ensure_ascii=False)

@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from components.report.records import ExampleReader
-from trainer_utils.dataset.opening import summed_index
+from trainer_utils.dataset.opening import index_with_checksums
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.text_output import Part, Shown, make_table
+from trainer_utils.text_output import Part, TextReport, make_table
 
 KINDS = ("added", "removed", "changed", "moved")
 _READ_AT_ONCE = 1 << 15  # pairs of records whose values are compared in one pass
@@ -55,7 +55,7 @@ class Change:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Difference(Shown):
+class Difference(TextReport):
     """The number of records by kind of change and of changed records by feature; listed changes."""
 
     uris: tuple[str, str]
@@ -261,7 +261,7 @@ def _read_digests(
     found = [np.zeros(0, _DIGEST)]
     for split in reader.splits:
         for first, shard in reader.shards(split):
-            index: Any = summed_index(shard)
+            index: Any = index_with_checksums(shard)
             digests = np.zeros(len(index), _DIGEST)
             digests["name"], digests["length"] = index.name_crcs, index.lengths
             digests["crc"] = index.payload_crcs

@@ -53,7 +53,7 @@ from trainer_utils.storage.cache_folder import (
     shard_version,
 )
 from trainer_utils.storage.file_system import encode_path
-from trainer_utils.text_output import Part, Shown, make_table, quantity
+from trainer_utils.text_output import Part, TextReport, make_table, quantity
 from trainer_utils.writing.publishing import upload_dataset, working_folder
 
 __all__ = ["Forgetting"]
@@ -77,7 +77,7 @@ _OUT_OF_SCOPE = (
 
 
 @dataclasses.dataclass(kw_only=True)
-class Forgetting(Shown):
+class Forgetting(TextReport):
     """The records to remove and their datasets.
 
     Args:

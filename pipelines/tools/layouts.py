@@ -14,7 +14,7 @@ from pipelines.tools.conversion.recognition import KINDS, recognise
 from pipelines.tools.conversion.settings import SETTINGS
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.text_output import Part, Shown, make_table
+from trainer_utils.text_output import Part, TextReport, make_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class LayoutFacts:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LayoutReport(Shown):
+class LayoutReport(TextReport):
     """The layouts in the order of detection, and the one that matches the source."""
 
     source: str | None

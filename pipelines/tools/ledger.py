@@ -26,7 +26,7 @@ from trainer_utils.order.packing import DocumentPart, PackIndex
 from trainer_utils.planning import mix_parts
 from trainer_utils.reading.packing import PackedSource, packed_sources
 from trainer_utils.recording import read_ledger
-from trainer_utils.text_output import Part, Shown, make_table, quantity
+from trainer_utils.text_output import Part, TextReport, make_table, quantity
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class StepRow:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunStep(Shown):
+class RunStep(TextReport):
     """The global batch of a step, with its epoch and its step in the epoch."""
 
     step: int
@@ -95,7 +95,7 @@ class Sighting:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunRecord(Shown):
+class RunRecord(TextReport):
     """The records of one name or place in the datasets of a run, with the steps that saw them."""
 
     sightings: Sequence[Sighting]
@@ -120,7 +120,7 @@ class RunRecord(Shown):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunSummary(Shown):
+class RunSummary(TextReport):
     """A run: its steps, its datasets, and its segments, one for each start of the process."""
 
     steps: int

@@ -24,12 +24,12 @@ from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.recording import read_losses
 from trainer_utils.storage import is_remote, write_text
-from trainer_utils.text_output import Part, Shown, make_table, quantity
+from trainer_utils.text_output import Part, TextReport, make_table, quantity
 
 _AROUND = 8  # steps on each side that a step is compared with
 _WEIGHTS = (0.4, 0.3, 0.2, 0.1)  # weights of the steps before and after, the nearest first
 _WORST = 1e6  # the deviations that a loss which is not finite counts as
-_MOST_RISE = 100.0  # deviations
+_MAX_RISE = 100.0  # deviations
 _NORMAL = 1.4826  # standard deviation of a normal distribution / its median absolute deviation
 
 _Array = npt.NDArray[Any]
@@ -48,7 +48,7 @@ class Suspect:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Suspects(Shown):
+class Suspects(TextReport):
     """The records of the steps up to a spike, the most suspect first."""
 
     step: int
@@ -161,7 +161,7 @@ def _rises(medians: _Array, units: _Array) -> _Array:
     for far, weight in enumerate(_WEIGHTS, 1):
         after, before = padded[most + far :], padded[most + 1 - far :]
         edges += weight * (after[: len(edges)] - before[: len(edges)]) / units
-    edges = np.clip(edges / _deviation(edges - np.median(edges)), 0, _MOST_RISE)
+    edges = np.clip(edges / _deviation(edges - np.median(edges)), 0, _MAX_RISE)
     near = np.lib.stride_tricks.sliding_window_view(np.pad(edges, most - 1), 2 * most - 1)
     rises: _Array = edges * (edges / np.maximum(near.max(axis=1), 1e-9)) ** 2
     return rises

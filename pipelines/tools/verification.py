@@ -69,7 +69,7 @@ _OWN_FOLDERS = (SPLIT_PREFIX, f"{INDEX_FOLDER}/", f"{VOCABULARY_FOLDER}/")
 # Readers look for these at the top level, and would trust one that the manifest does not list.
 _KNOWN_FILES = {*DATASET_FILES, EXAMPLE_SCHEMA_FILE, TFDS_FEATURES_FILE, TFDS_INFO_FILE}
 _LIKE_A_SHARD = re.compile(rf"^{SPLIT_PREFIX}|\.tfrec(ords?|ord)?\b|-\d{{5,}}-of-\d{{5,}}")
-_MOST_NAMED = 9  # damaged records to list per shard, in addition to the first
+_MAX_NAMED = 9  # damaged records to list per shard, in addition to the first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -408,10 +408,10 @@ def _behind_damage(task: ShardCheck, outcome: ShardOutcome) -> list[Problem]:
                 found.append(Problem.of(error, task.name))
         outcome.records += num_read
         outcome.damaged = len(index) - outcome.records
-    if len(found) > _MOST_NAMED:
-        numbers = f"records {found[_MOST_NAMED].record} to {found[-1].record}"
-        message = f"{task.path!r}: {len(found) - _MOST_NAMED} more of {numbers} are damaged."
-        found[_MOST_NAMED:] = [Problem(task.name, message)]
+    if len(found) > _MAX_NAMED:
+        numbers = f"records {found[_MAX_NAMED].record} to {found[-1].record}"
+        message = f"{task.path!r}: {len(found) - _MAX_NAMED} more of {numbers} are damaged."
+        found[_MAX_NAMED:] = [Problem(task.name, message)]
     return found
 
 

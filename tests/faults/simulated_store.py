@@ -124,7 +124,7 @@ class SimulatedStore(FileSystem):
                 for key in self._below(base)
             ]
 
-        yield from file_system.persist(base, self._call, "list", base, look)
+        yield from file_system.retry_transient(base, self._call, "list", base, look)
 
     def _below(self, path: str) -> list[str]:
         return sorted(key for key in self.objects if key.startswith(f"{_key(path)}/"))

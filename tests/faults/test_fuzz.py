@@ -45,7 +45,7 @@ from trainer_utils.format.tfrecord import read_blocks
 from trainer_utils.order import FileRange, InputOrder, OrderOptions
 from trainer_utils.storage import list_files
 
-_MOST_PIXELS = 1 << 20  # limits the time for a small file with a forged large size
+_MAX_PIXELS = 1 << 20  # limits the time for a small file with a forged large size
 _FOLDER = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
@@ -109,8 +109,8 @@ def _state(data: bytes) -> None:
 
 def _image(data: bytes) -> None:
     image_size(data)
-    stored = store_image(data, ImageOptions(max_pixels=_MOST_PIXELS), filename="a.jpg")
-    assert stored.height * stored.width <= _MOST_PIXELS
+    stored = store_image(data, ImageOptions(max_pixels=_MAX_PIXELS), filename="a.jpg")
+    assert stored.height * stored.width <= _MAX_PIXELS
     assert image_size(stored.data) is not None
 
 

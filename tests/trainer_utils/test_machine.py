@@ -148,9 +148,9 @@ def test_a_package_is_found_after_a_failed_listing(monkeypatch, library):
 
 FORKED = """
 import os, threading, time
-from trainer_utils.machine import MadeOnce
+from trainer_utils.machine import SingleFlightCache
 
-made, is_begun, may_end = MadeOnce(4), threading.Event(), threading.Event()
+made, is_begun, may_end = SingleFlightCache(4), threading.Event(), threading.Event()
 
 def make():
     is_begun.set()

@@ -168,8 +168,8 @@ def test_kept_losses_are_read_again(tmp_path):
 
 
 def test_few_losses_are_held_without_saving(tmp_path, monkeypatch):
-    monkeypatch.setattr(recording, "_MOST_KEPT", 1000)
-    monkeypatch.setattr(recording, "_MOST_WAITING", 10)
+    monkeypatch.setattr(recording, "_MAX_KEPT", 1000)
+    monkeypatch.setattr(recording, "_MAX_WAITING", 10)
     log = LossLog(str(tmp_path), worker=3)
     for step in range(250):
         log.add(step, np.full(10, step))

@@ -25,7 +25,7 @@ from trainer_utils.format.media_formats import ImageSize, image_size
 from trainer_utils.format.tfrecord import HEADER_BYTES
 
 _COMPANION = "_shape"  # suffix of a feature with the shape of another one, as in Datum
-_MOST_RANK = 8
+_MAX_RANK = 8
 _SPACES_IN_TEXT = 2
 _RAGGED = "ragged"
 _NONE_YET = 1 << 62
@@ -139,7 +139,7 @@ class DatasetFacts:
             if name.endswith(_COMPANION) and features[name].kind == "int":
                 column = columns[name]
                 first = column.counts[column.counts > 0][:1].sum()
-                features[name].first = column.values[: min(first, _MOST_RANK)].tolist()
+                features[name].first = column.values[: min(first, _MAX_RANK)].tolist()
         steps = {name: _facts_of_steps(column) for name, column in lists.items() if column.kind}
         self.merge(DatasetFacts(len(block), features, steps), where=where)
         for other in others:

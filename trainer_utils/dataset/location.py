@@ -34,7 +34,7 @@ from trainer_utils.order.recipe import Recipe
 _LISTED_AT_ONCE = 16
 _HEAD_BYTES = 512  # of a file: enough to detect its compression
 _NO_RECORDS = re.compile(r"^[._]|\.(json|jsonl|pbtxt|txt|md|csv|crc|index)$")
-_MOST_NAMED = 6  # datasets in a message
+_MAX_NAMED = 6  # datasets in a message
 
 
 class Artifact(Protocol):
@@ -62,8 +62,8 @@ LATEST = "latest"
 _SPLIT_PATTERN = re.compile(
     rf"/{naming.SPLIT_PREFIX}(\w+)(/(\*|{naming.SHARD_PREFIX}(-?\*|-[*?]+-of-[*?]+))(\.gz)?)?$"
 )
-_DEPTH, _MOST_LISTED = 5, 500  # levels (pipeline, run, component, output, id) and folders
-_MOST_BESIDE = 50  # files in a folder that may contain datasets: folders of raw files have more
+_DEPTH, _MAX_LISTED = 5, 500  # levels (pipeline, run, component, output, id) and folders
+_MAX_BESIDE = 50  # files in a folder that may contain datasets: folders of raw files have more
 _WILDCARDS = re.compile(r"[*?\[]")
 
 
@@ -140,7 +140,7 @@ def datasets_in(folders: Sequence[str]) -> list[str]:
     found, level, listed = list[str](), [*folders], 0
     for _ in range(_DEPTH):
         level, above = [], level
-        for folder in above[: _MOST_LISTED - listed]:
+        for folder in above[: _MAX_LISTED - listed]:
             listed += 1
             entries = storage.list_folder(folder)
             inner = [entry.name for entry in entries if entry.is_folder]
@@ -154,7 +154,7 @@ def datasets_in(folders: Sequence[str]) -> list[str]:
                 )
             ):
                 found.append(folder)
-            elif not splits and len(entries) - len(inner) <= _MOST_BESIDE:
+            elif not splits and len(entries) - len(inner) <= _MAX_BESIDE:
                 level += [
                     storage.join(folder, name)
                     for name in inner
@@ -202,7 +202,7 @@ class DatasetFiles:
         try:
             return text_of(self.read_bytes(name), path=path)
         except OSError as error:
-            if storage.is_fault(error):
+            if storage.is_host_error(error):
                 raise
             raise DatasetError(f"{path!r}: cannot be read: {error}") from error
 
@@ -270,8 +270,8 @@ def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
         if len(below) == 1:
             return list_dataset(below[0], with_index=with_index)
         if below:
-            more = f" and {len(below) - _MOST_NAMED} older" if len(below) > _MOST_NAMED else ""
-            names = f"{', '.join(map(repr, below[:_MOST_NAMED]))}{more}"
+            more = f" and {len(below) - _MAX_NAMED} older" if len(below) > _MAX_NAMED else ""
+            names = f"{', '.join(map(repr, below[:_MAX_NAMED]))}{more}"
             advice = f"Name one; the newest come first: {names}."
             got = f"a folder with {len(below)} below it"
             raise DatasetError.at(uri, expected="a dataset", got=got, advice=advice)

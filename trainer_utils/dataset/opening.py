@@ -61,7 +61,7 @@ from trainer_utils.format.tfrecord import (
 _logger = logging.getLogger(__name__)
 _HEAD_BYTES = 512  # of a shard: enough to detect its compression
 _PACKED_AT_ONCE = 1 << 20
-_MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes per read
+_MAX_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes per read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -191,7 +191,7 @@ def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool
 
 
 _inspections: dict[tuple[object, ...], Dataset] = {}
-_MOST_INSPECTIONS = 16
+_MAX_INSPECTIONS = 16
 
 
 def _inspected(dataset: Dataset) -> Dataset:
@@ -202,7 +202,7 @@ def _inspected(dataset: Dataset) -> Dataset:
     versions = tuple((s.path, s.records, version(s.name)) for s in dataset.shard_files)
     state = dataset.uri, dataset.says_features, versions
     if (found := _inspections.get(state)) is None:
-        if len(_inspections) >= _MOST_INSPECTIONS:
+        if len(_inspections) >= _MAX_INSPECTIONS:
             _inspections.clear()
         found = (
             _counted(dataset) if dataset.says_features else dataset.with_facts(takes_mixed=True)[0]
@@ -249,7 +249,7 @@ def _checked(features: Mapping[str, Feature], paths: Iterable[str]) -> Mapping[s
         with contextlib.suppress(DatasetError, OSError):
             blocks = read_shard_blocks(path, block_bytes=_LOOKED_AT_BYTES)
             records = itertools.chain.from_iterable(block.records() for block in blocks)
-            for record in itertools.islice(records, _MOST_LOOKED_AT):
+            for record in itertools.islice(records, _MAX_LOOKED_AT):
                 found = decode_example(record, lists)
                 for name in lists:
                     counts[name].add(len(found.get(name, ())))
@@ -363,7 +363,7 @@ def read_index(shard: ShardFile, *, is_strict: bool = True) -> RecordIndex:
         CorruptShardError: the index differs from the manifest's, or a header is damaged.
         DatasetError: the number of records differs from the metadata.
     """
-    index = _stored_index(shard) if is_strict else believed_index(shard)
+    index = _stored_index(shard) if is_strict else load_index_or_none(shard)
     if index is None:
         with open_records(shard.path) as stream:
             index = RecordIndex(scan_lengths(stream, path=shard.path))
@@ -371,7 +371,7 @@ def read_index(shard: ShardFile, *, is_strict: bool = True) -> RecordIndex:
     return index
 
 
-def believed_index(shard: ShardFile, *, size: int | None = None) -> RecordIndex | None:
+def load_index_or_none(shard: ShardFile, *, size: int | None = None) -> RecordIndex | None:
     """Return a shard's index if it has a usable one; else None, with a warning if it is damaged.
 
     Args:
@@ -406,7 +406,7 @@ def _warn_of(index_path: str | None, why: str) -> None:
     )
 
 
-def summed_index(shard: ShardFile) -> RecordIndex:
+def index_with_checksums(shard: ShardFile) -> RecordIndex:
     """Return a shard's index with checksums of payloads and names, reading the shard if needed."""
     index = read_index(shard, is_strict=False)
     if index.name_crcs is not None:
@@ -427,7 +427,7 @@ def record_keys(dataset: Dataset, ranges: Sequence[FileRange]) -> npt.NDArray[np
     shards = {shard.path: shard for shard in dataset.shard_files}
     found = [np.zeros(0, np.uint64)]
     for path, skip, take in ranges:
-        index = summed_index(shards[path])
+        index = index_with_checksums(shards[path])
         sums = (index.payload_crcs, index.name_crcs, index.lengths)
         payloads, names, lengths = (np.asarray(some).astype(np.uint64) for some in sums)
         keys = payloads << np.uint64(32) | names ^ lengths

@@ -35,7 +35,7 @@ _SHARDS = "shards"
 _ENCODINGS = {".csv": "text/csv", ".json": "application/json", ".jsonl": "application/jsonlines"}
 _DATA_TYPES = {"int": "sc:Integer", "float": "sc:Float", "string": "sc:Text"}
 _SOUND = ("audio", "sample_rate")  # features of AudioExampleGen: a WAV file and its rate
-_MOST_NAMED_CLASSES = 1000  # larger vocabularies are only in their own file
+_MAX_NAMED_CLASSES = 1000  # larger vocabularies are only in their own file
 
 
 def render_croissant(
@@ -60,7 +60,7 @@ def render_croissant(
     classes = {
         name: values
         for name, values in sorted((vocabularies or {}).items())
-        if name in features and features[name].type == "int" and len(values) <= _MOST_NAMED_CLASSES
+        if name in features and features[name].type == "int" and len(values) <= _MAX_NAMED_CLASSES
     }
     counts = ", ".join(f"{count:,} in {split}" for split, count in records.items())
     shards = {

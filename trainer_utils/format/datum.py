@@ -25,7 +25,7 @@ An image feature without `formats` in its `extra` may have any of them.
 """
 
 _TYPES = ("int", "float", "string")
-_MOST_VALUES = 1 << 31  # along one axis, the limit of TensorFlow
+_MAX_VALUES = 1 << 31  # along one axis, the limit of TensorFlow
 SCHEMA_TAG = "datum:"
 _TFMD_TYPES = {"int": "INT", "float": "FLOAT", "string": "BYTES"}
 _ESCAPES = {ord(c): f"\\{e}" for c, e in zip("\n\r\t\"'\\", "nrt\"'\\", strict=True)}
@@ -51,7 +51,7 @@ class Feature:
     def __post_init__(self) -> None:
         if self.type not in _TYPES:
             raise DatasetError(f"type: expected one of {', '.join(_TYPES)}, got {self.type!r}")
-        if not all(0 <= size < _MOST_VALUES for size in self.shape):
+        if not all(0 <= size < _MAX_VALUES for size in self.shape):
             raise DatasetError(f"shape: expected sizes of 0 to 2**31, got {self.shape!r}")
         if self.tensor is not None and (self.type != "string" or self.is_image):
             raise DatasetError(f"tensor: expected it in one string, got {self.type} {self.shape!r}")

@@ -30,7 +30,7 @@ NO_CHECKSUM = "00000000"
 
 # Only the top level has an indent of two spaces, and JSON strings contain no newline.
 _CHECKSUM = re.compile(r'\n  "checksum": "([0-9a-f]{8})"')
-_MOST_DIGITS = 20  # of a 64-bit integer, including the sign
+_MAX_DIGITS = 20  # of a 64-bit integer, including the sign
 
 
 def text_of(data: bytes, *, path: str) -> str:
@@ -122,7 +122,7 @@ def from_plain(kind: Any, value: Any) -> Any:
     return outer(from_plain(inner[0], one) for one in value) if plain is list else value
 
 
-def without_twins(pairs: list[tuple[str, Json]]) -> JsonObject:
+def reject_duplicate_keys(pairs: list[tuple[str, Json]]) -> JsonObject:
     """Return a dictionary of pairs; raise ValueError if a name is a duplicate."""
     value = dict(pairs)
     if len(value) < len(pairs):
@@ -133,17 +133,17 @@ def without_twins(pairs: list[tuple[str, Json]]) -> JsonObject:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS or not -(2**63) <= (number := int(digits)) < 2**64:
-        raise ValueError(f"the integer {digits[:_MOST_DIGITS]}… has more than 64 bits")
+    if len(digits) > _MAX_DIGITS or not -(2**63) <= (number := int(digits)) < 2**64:
+        raise ValueError(f"the integer {digits[:_MAX_DIGITS]}… has more than 64 bits")
     return number
 
 
-_HOOKS: Mapping[str, Any] = {"object_pairs_hook": without_twins, "parse_int": _integer}
+_HOOKS: Mapping[str, Any] = {"object_pairs_hook": reject_duplicate_keys, "parse_int": _integer}
 
 
 def _finite(digits: str) -> float:
     if not math.isfinite(number := float(digits)):
-        raise ValueError(f"the number {digits[:_MOST_DIGITS]} does not fit in a float")
+        raise ValueError(f"the number {digits[:_MAX_DIGITS]} does not fit in a float")
     return number
 
 

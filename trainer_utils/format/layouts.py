@@ -19,7 +19,7 @@ from trainer_utils.format.tfds import labels_file, parse_tfds_features, parse_tf
 _NUMBERED = re.compile(r"(?P<head>.*)-(?P<index>\d{5,})-of-(?P<count>\d{5,})(?P<tail>[^/]*)")
 _WORDS = re.compile(r"[A-Za-z]+")
 _DEFAULT_SPLIT = "train"
-_MOST_LOOKED_FOR = 100_000  # missing files: a name may claim a billion files
+_MAX_LOOKED_FOR = 100_000  # missing files: a name may claim a billion files
 
 _Parsed = TypeVar("_Parsed")
 
@@ -227,6 +227,6 @@ def check_numbers(
     for (head, count, tail), indices in seen.items():
         gaps = (index for index in range(int(count)) if index not in indices)
         names = (f"{head}-{index:0{len(count)}d}-of-{count}{tail}" for index in gaps)
-        for name in filter(is_wanted, itertools.islice(names, _MOST_LOOKED_FOR)):
+        for name in filter(is_wanted, itertools.islice(names, _MAX_LOOKED_FOR)):
             said = f"is missing, one of at most {int(count) - len(indices)}"
             raise DatasetError(f"shard {name!r}: {said}. Write the dataset again.")

@@ -50,9 +50,9 @@ INDEX_FOLDER = "index"
 WORKING_FOLDER = ".tfx-shards-tmp"  # exists while a dataset is being written
 RUN_FILE = "run.json"  # in the working folder: identifies the run, its inputs and its settings
 
-_MOST_NAME_BYTES = 255  # NAME_MAX of Linux, macOS and Windows
-_MOST_SPLIT_CHARACTERS = 200  # a shard's name is longer than its split's
-_SPLIT_NAME = re.compile(rf"\w{{1,{_MOST_SPLIT_CHARACTERS}}}", re.ASCII)
+_MAX_NAME_BYTES = 255  # NAME_MAX of Linux, macOS and Windows
+_MAX_SPLIT_CHARACTERS = 200  # a shard's name is longer than its split's
+_SPLIT_NAME = re.compile(rf"\w{{1,{_MAX_SPLIT_CHARACTERS}}}", re.ASCII)
 # Nearly all paths match this and need no further checks: five times faster.
 _PLAIN_PATH = re.compile(r"(?:[\w-][\w.-]{0,99}/)*[\w-][\w.-]{0,99}", re.ASCII)
 _INDEX_PATH = re.compile(rf"{INDEX_FOLDER}/\w+-\d{{5,}}-of-\d{{5,}}(\.names)?\.npy", re.ASCII)
@@ -123,7 +123,7 @@ def check_inner_path(path: str, *, named_in: str = "") -> str:
         return path
     parts = path.split("/")
     if (
-        any(part in ("", ".", "..") or len(_octets(part)) > _MOST_NAME_BYTES for part in parts)
+        any(part in ("", ".", "..") or len(_octets(part)) > _MAX_NAME_BYTES for part in parts)
         or not is_printable(path)
         or "\\" in path
         or re.match(r"[A-Za-z]:", path)
@@ -180,8 +180,8 @@ def vocabulary_file(feature: str) -> str:
         is_kept = is_printable(character) and character not in _RESERVED
         is_kept &= character not in ". " or 0 < place < len(feature) - 1
         name += character if is_kept else "".join(f"%{n:02X}" for n in _octets(character))
-    if not 0 < len(_octets(name)) <= _MOST_NAME_BYTES - len(".labels.txt"):
-        rule = f"a name of 1 to some {_MOST_NAME_BYTES} bytes, since a file is called after it"
+    if not 0 < len(_octets(name)) <= _MAX_NAME_BYTES - len(".labels.txt"):
+        rule = f"a name of 1 to some {_MAX_NAME_BYTES} bytes, since a file is called after it"
         raise ConfigError.of("feature", feature[:100], allowed=rule, advice="Rename the column")
     return f"{VOCABULARY_FOLDER}/{name}.txt"
 
@@ -199,7 +199,7 @@ def vocabulary_of(path: str) -> str | None:
 def check_split_name(split: str) -> str:
     """Return `split` if it has only ASCII letters, digits and underscores, and is not too long."""
     if not isinstance(split, str) or not _SPLIT_NAME.fullmatch(split):
-        rule = f"letters, digits and underscores, of at most {_MOST_SPLIT_CHARACTERS}"
+        rule = f"letters, digits and underscores, of at most {_MAX_SPLIT_CHARACTERS}"
         shown = split[:1000] if isinstance(split, str) else split
         raise ConfigError(f"split {shown!r}: expected a name of {rule}, such as 'train'")
     return split

@@ -31,7 +31,7 @@ FOOTER_BYTES = 4
 RECORD_OVERHEAD_BYTES = HEADER_BYTES + FOOTER_BYTES
 BLOCK_BYTES = 8 << 20  # 8 MiB: larger reads are no faster, on disk or GCS
 
-_MOST_BYTES_A_READ = 256 << 20  # bounds the allocation for a forged length
+_MAX_BYTES_A_READ = 256 << 20  # bounds the allocation for a forged length
 _VIEWED_FROM_BYTES = 4 << 10  # a record: a view takes 184 bytes, and as long as copying these
 _GZIP = b"\x1f\x8b"
 _LENGTH, _CRC = struct.Struct("<Q"), struct.Struct("<I")
@@ -376,7 +376,7 @@ def _whole_frames(
         if len(pending) >= HEADER_BYTES:
             _check_header(pending, path, records, offset)
             missing = _LENGTH.unpack_from(pending)[0] + RECORD_OVERHEAD_BYTES - len(pending)
-        chunk = stream.read(max(block_bytes, min(missing, _MOST_BYTES_A_READ)))
+        chunk = stream.read(max(block_bytes, min(missing, _MAX_BYTES_A_READ)))
         if not chunk:
             break
         pending = pending + chunk if pending else chunk

@@ -18,7 +18,7 @@ from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input, import_framework
 from trainer_utils.frameworks.ranks import choose_rank
-from trainer_utils.machine import run_ahead
+from trainer_utils.machine import prefetch_map
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 
 _OLDEST = 3, 7  # earlier versions hide that a batch only builds a model
@@ -116,7 +116,7 @@ def _keras_class() -> Any:
                 return source.element(number)
             with self._lock:
                 if number != self._next_made:
-                    self._made = run_ahead(
+                    self._made = prefetch_map(
                         source.element,
                         itertools.count(number),
                         threads=source.calls_at_once,

@@ -14,7 +14,7 @@ from trainer_utils.dataset.location import Inputs
 from trainer_utils.dataset.selection import Source, class_names_of, numbers_of_classes
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.ranks import choose_rank
-from trainer_utils.machine import run_ahead
+from trainer_utils.machine import prefetch_map
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.planning import open_input
 from trainer_utils.reading.batches import Batch, Batches
@@ -157,7 +157,7 @@ class Input(Batches):
 
         ahead = max(self.options.prefetch, self.options.processes)
         most = max(1, ahead // at_once)
-        made = run_ahead(make, groups, threads=self.calls_at_once, most=most)
+        made = prefetch_map(make, groups, threads=self.calls_at_once, most=most)
         return itertools.chain.from_iterable(made if ahead else map(make, groups))
 
     def report_empty(self, *, divided: int = 0) -> None:

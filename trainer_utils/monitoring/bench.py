@@ -17,9 +17,9 @@ from trainer_utils.dataset.selection import mean_bytes
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.frameworks.numpy import Input
-from trainer_utils.machine import cpu_seconds, machine_seconds, run_ahead, usable_cores
+from trainer_utils.machine import cpu_seconds, machine_seconds, prefetch_map, usable_cores
 from trainer_utils.options import choose_options
-from trainer_utils.text_output import Part, Shown, make_table, quantity
+from trainer_utils.text_output import Part, TextReport, make_table, quantity
 
 BUSY = 0.8
 """From this share of the available core time on, the processor is the bottleneck."""
@@ -57,7 +57,7 @@ class Stage:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InputReport(Shown):
+class InputReport(TextReport):
     """The result of `measure_input`.
 
     Args:
@@ -187,7 +187,7 @@ def _stages(source: Input) -> dict[str, Iterator[int]]:
             work(*divmod(number, steps))
             return rows[number % steps]
 
-        return run_ahead(make, itertools.count(), threads=cores, most=2 * cores)
+        return prefetch_map(make, itertools.count(), threads=cores, most=2 * cores)
 
     return {
         "read": side_by_side(source.records),

@@ -22,7 +22,7 @@ from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.planning import keyed_hash
 from trainer_utils.order.layout import BatchLayout, Order, Positions, wrapped_seed
 
-_MOST_TURNS = 10_000  # rows in a period, after which the turns of the parts repeat
+_MAX_TURNS = 10_000  # rows in a period, after which the turns of the parts repeat
 
 Shares: TypeAlias = Mapping[str, int]
 Stage: TypeAlias = tuple[int, Shares]
@@ -95,12 +95,12 @@ def shares_of(weights: Mapping[str, float]) -> Shares:
             raise ConfigError.of("weights", weight, allowed=rule)
     exact = {n: fractions.Fraction(repr(float(w))) for n, w in weights.items() if w > 0}
     total = sum(exact.values())
-    if not total or min(exact.values()) * _MOST_TURNS < total:
-        rule = f"some above 0, each at least 1/{_MOST_TURNS:,} of their sum"
+    if not total or min(exact.values()) * _MAX_TURNS < total:
+        rule = f"some above 0, each at least 1/{_MAX_TURNS:,} of their sum"
         raise ConfigError.of("weights", dict(weights), allowed=rule)
     unit = fractions.Fraction(math.lcm(*(weight.denominator for weight in exact.values())))
     unit /= math.gcd(*(int(weight * unit) for weight in exact.values()))
-    unit = min(unit, _MOST_TURNS / total)
+    unit = min(unit, _MAX_TURNS / total)
     counts = {name: max(1, round(weight * unit)) for name, weight in exact.items()}
     common = math.gcd(*counts.values())
     return {name: counts[name] // common for name in sorted(counts)}

@@ -26,7 +26,7 @@ STRATEGIES = ("concat", "best_fit", "one_document")
 PACK_FEATURES = ("tokens", "targets", "segment_ids", "positions", "loss_mask")
 """The features of a batch of packs, each of shape `(batch, length)`."""
 
-MOST_TOKEN = 2**31 - 1
+MAX_TOKEN = 2**31 - 1
 """The largest token: tokens of a batch are int32."""
 
 _WINDOW_PACKS = 1024  # packs that best_fit fills together; about 0.1% of their space stays empty
@@ -51,7 +51,7 @@ class PackOptions(Settings):
         '`"one_document"`: each row has one document, or a part of one.',
     )
     eos: int | None = setting(
-        None, number(0, MOST_TOKEN), "token to append to every document. None: no token."
+        None, number(0, MAX_TOKEN), "token to append to every document. None: no token."
     )
     feature: str = setting("tokens", text, "the feature that holds the tokens.")
 
@@ -204,7 +204,9 @@ def _best_fit(sizes: Numbers, length: int, before: int) -> _Layout:
     records = np.concatenate([whole, short])
     offsets = np.concatenate([_numbers_within(full), full[short]]) * length
     counts = np.concatenate([np.full(len(whole), length), rest[short]])
-    packs = np.concatenate([np.arange(len(whole)), _fit(rest[short], length) + len(whole)])
+    packs = np.concatenate(
+        [np.arange(len(whole)), _best_fit_decreasing(rest[short], length) + len(whole)]
+    )
     firsts = np.full(int(packs.max(initial=-1)) + 1, len(sizes))
     np.minimum.at(firsts, packs, records)
     places = np.empty(len(firsts), np.int64)
@@ -215,7 +217,7 @@ def _best_fit(sizes: Numbers, length: int, before: int) -> _Layout:
     return records[order], offsets[order], counts[order], opens
 
 
-def _fit(sizes: Numbers, length: int) -> Numbers:
+def _best_fit_decreasing(sizes: Numbers, length: int) -> Numbers:
     """Return a bin for each of the descending sizes: the fullest bin that still has the space.
 
     Bins with the same space are interchangeable, so all items of a size are placed in a few steps:

@@ -37,7 +37,7 @@ _Move = tuple[float, float, float, float, float, float]
 CROP, FLIP = "random_resized_crop", "flip"
 _MIXES = 1  # the second word of the generator's key; it is 0 for draws for one image
 _UNIFORMS = {"colour": 4, "rotation": 1, "grey": 1, "blur": 2, "cutout": 3}
-_LEAST_SIGMA, _REACH = 0.1, 3  # of a Gaussian; 0.3% of it is beyond three deviations
+_MIN_SIGMA, _REACH = 0.1, 3  # of a Gaussian; 0.3% of it is beyond three deviations
 _MAGNITUDES = 10  # AutoAugment's maximum; larger ones, up to RandAugment's 30, are extrapolated
 _MOVING = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")
 RANDAUGMENT = (
@@ -270,7 +270,7 @@ def _changed(
     if name == "grey":
         return _by_pillow(pixels, lambda image: image.convert("L").convert(image.mode))
     if name == "blur":
-        return _blurred(pixels, _between(uniforms[1], _LEAST_SIGMA, values[0]))
+        return _blurred(pixels, _between(uniforms[1], _MIN_SIGMA, values[0]))
     return _with_hole(pixels, values[0], uniforms[1:])
 
 

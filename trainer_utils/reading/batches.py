@@ -21,7 +21,7 @@ from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, F
 from trainer_utils.format.planning import splitmix64
 from trainer_utils.format.settings import number
 from trainer_utils.format.tensors import item_bytes
-from trainer_utils.machine import MadeOnce, free_memory
+from trainer_utils.machine import SingleFlightCache, free_memory
 from trainer_utils.options import InputOptions
 from trainer_utils.order import InputState
 from trainer_utils.planning import callbacks_of, check_has_records, order_of
@@ -35,14 +35,14 @@ from trainer_utils.reading.elements import (
 )
 from trainer_utils.reading.features import FeatureArrays, is_audio, with_missing_values
 from trainer_utils.reading.record_reader import RecordReader, Rows
-from trainer_utils.storage import MachineError, is_fault
+from trainer_utils.storage import MachineError, is_host_error
 
 _logger = logging.getLogger(__name__)
 # Limits of the records parsed together. Parsing more at once spreads the cost of a numpy call.
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 4096, 4 << 20
 _ROW_BYTES = 200  # least memory for a record while it is read, in addition to its bytes
 _STEPS_AHEAD = 8  # steps between reading ahead and use
-_MOST_ECHOED = 4  # batches kept in memory for data echoing
+_MAX_ECHOED = 4  # batches kept in memory for data echoing
 
 Batch = dict[str, Any]
 Keys = npt.NDArray[np.uint64]
@@ -140,7 +140,7 @@ class Batches:
 
             self._processes = BatchProcesses(self, options.processes)
         self.calls_at_once = max(2, options.processes)
-        self._echoed = MadeOnce[list[Batch]](_MOST_ECHOED)
+        self._echoed = SingleFlightCache[list[Batch]](_MAX_ECHOED)
         self.structure = self._structure()
         self._check_memory()
 
@@ -287,7 +287,7 @@ class Batches:
                 raise
             except Exception as error:
                 found = self._error_of_record(error, rows, keys, None if sizes is None else [1])
-                if is_fault(found) and not isinstance(found, MachineError):
+                if is_host_error(found) and not isinstance(found, MachineError):
                     raise MachineError(
                         f"a batch could not be decoded: {type(found).__name__}: {found}. No record "
                         "is to blame: memory or a library is missing. Read smaller batches, or "
@@ -300,14 +300,14 @@ class Batches:
     ) -> Exception:
         """Return the error of the first record that fails to decode alone, else the given error."""
         is_named = isinstance(error, DatasetError) and error.record is not None
-        if is_named or is_fault(error) or self.options.pack is not None:
+        if is_named or is_host_error(error) or self.options.pack is not None:
             return error
         for row in range(len(rows)):
             try:
                 own_keys = None if keys is None else keys[row : row + 1]
                 self._decoder.decode(rows.part(row, row + 1), sizes, own_keys)
             except Exception as own:
-                if is_fault(own) or (isinstance(own, DatasetError) and own.record is not None):
+                if is_host_error(own) or (isinstance(own, DatasetError) and own.record is not None):
                     return own
                 path, record = rows.name(row)
                 message = f"{path!r}: {own} (record {record})"

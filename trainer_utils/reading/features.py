@@ -33,7 +33,7 @@ from trainer_utils.reading.elements import (
 )
 from trainer_utils.reading.images import ImageDecoder, Keys, are_mirrored
 from trainer_utils.reading.record_reader import Rows
-from trainer_utils.storage import is_fault
+from trainer_utils.storage import is_host_error
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
@@ -118,7 +118,7 @@ class FeatureArrays:
             try:
                 arrays[name] = self._arrays(name, columns, parts, keys, is_alone=sizes is None)
             except Exception as error:  # decoders raise errors of many types
-                if isinstance(error, TfxShardsError) or is_fault(error):
+                if isinstance(error, TfxShardsError) or is_host_error(error):
                     raise
                 said = f"feature {name!r}: expected a value to decode, got {error}"
                 raise DatasetError(said) from error
@@ -168,7 +168,7 @@ class FeatureArrays:
         for name, feature in self._features.items():
             kind = columns[name].kind
             if kind not in ("", feature.type):
-                raise _unlike(f"feature {name!r} of {feature.type} values", kind)
+                raise _schema_mismatch(f"feature {name!r} of {feature.type} values", kind)
             if "default" in feature.extra:
                 columns[name] = _filled(columns[name], feature)
         if self._mirrors_boxes and keys is not None:
@@ -218,7 +218,7 @@ class FeatureArrays:
         found = self._decoders[name].decode(images[slice(*part)], own)
         size = self.structure[name].shape
         if any(n not in (None, one) for n, one in zip(size, found.shape[1:], strict=True)):
-            raise _unlike(f"feature {name!r} of pixels {size}", str(found.shape[1:]))
+            raise _schema_mismatch(f"feature {name!r} of pixels {size}", str(found.shape[1:]))
         return found
 
     def _encoded(self, name: str, column: Column) -> list[Any]:
@@ -229,7 +229,7 @@ class FeatureArrays:
             return values
         shape = self._features[name].extra["image_shape"]
         if sizes := {len(value) for value in values} - {math.prod(shape)}:
-            raise _unlike(f"feature {name!r} of pixels {shape}", f"{min(sizes)} bytes")
+            raise _schema_mismatch(f"feature {name!r} of pixels {shape}", f"{min(sizes)} bytes")
         return [np.frombuffer(value, np.uint8).reshape(shape) for value in values]
 
     def _equal_tensors(self, name: str, column: Column) -> Array | None:
@@ -243,7 +243,7 @@ class FeatureArrays:
         size = len(header) + spec.num_elements * item_bytes(spec.dtype)
         values = column.values.tolist()
         if not all(len(value) == size and value.startswith(header) for value in values):
-            raise _unlike(f"feature {name!r} of tensors {spec}", "another")
+            raise _schema_mismatch(f"feature {name!r} of tensors {spec}", "another")
         content = b"".join([value[len(header) :] for value in values])
         return np.frombuffer(content, numpy_dtype(spec.dtype)).reshape(len(values), *spec.shape)
 
@@ -354,10 +354,10 @@ def _check_dense(name: str, column: Column, shape: Sequence[int]) -> None:
     size = math.prod(shape)
     if (column.counts != size).any():
         wrong = column.counts[column.counts != size]
-        raise _unlike(f"feature {name!r} of {size} values", str(wrong[0]))
+        raise _schema_mismatch(f"feature {name!r} of {size} values", str(wrong[0]))
 
 
-def _unlike(expected: str, got: str) -> DatasetError:
+def _schema_mismatch(expected: str, got: str) -> DatasetError:
     said = f"expected {expected} as the dataset says, got {got}"
     return DatasetError(f"{said}. The dataset was changed: write it again.")
 

@@ -48,8 +48,8 @@ _MARGIN = 2  # rows below a part that chroma upsampling reads
 _END = b"\xff\xd9"
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")  # some others run programs
 _ATTEMPTS = 10  # tries to place a crop of the drawn area and aspect
-_MOST_SCALING = 3  # powers of two: libjpeg decodes at 1/2, 1/4 and 1/8
-MOST_VALUES = 1 << 29
+_MAX_SCALING = 3  # powers of two: libjpeg decodes at 1/2, 1/4 and 1/8
+MAX_VALUES = 1 << 29
 """The maximum number of values of an image, as in TensorFlow."""
 # Mean and standard deviation by name, for all channels or for each.
 NORMALIZATIONS: Mapping[str, tuple[Any, Any]] = {
@@ -120,7 +120,7 @@ def plan_images(
         if scales and options.image.dct_scaling:  # the largest ratio that still exceeds the target
             fits = ((extent - 1) // targets).min(axis=1, keepdims=True)
             powers = np.log2(np.maximum(fits, 1)).astype(np.int64)
-            ratios = 1 << np.minimum(powers, _MOST_SCALING)
+            ratios = 1 << np.minimum(powers, _MAX_SCALING)
     first, last = ((corner + ratios // 2) // ratios for corner in (begin, begin + extent))
     last = np.where(begin + extent == whole, -(-whole // ratios), last)
     boxes = (np.concatenate(box, axis=1) for box in ((begin, extent), (first, last - first)))
@@ -445,7 +445,7 @@ class ImageDecoder:
         plans = plan_images(self._options, sizes, keys, scales=not self._label_map)
         for (height, width), plan, is_jpeg in zip(sizes, plans, are_plain, strict=True):
             ratio = plan.ratio if is_jpeg else 1  # a JPEG is decoded at the reduced scale
-            if height * width * self._channels >= MOST_VALUES * ratio**2:
+            if height * width * self._channels >= MAX_VALUES * ratio**2:
                 raise ValueError(f"one of {height} x {width} pixels")
         targets = {plan.target for plan in plans} or {(0, 0)}
         size = self._options.image_size or min(targets)

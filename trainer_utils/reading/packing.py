@@ -19,7 +19,7 @@ from trainer_utils.dataset.selection import Source, merged_features
 from trainer_utils.format import ConfigError, Feature
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.slices import FileRange, RecordPositions
-from trainer_utils.order.packing import MOST_TOKEN, PACK_FEATURES, PackIndex, PackOptions, Pieces
+from trainer_utils.order.packing import MAX_TOKEN, PACK_FEATURES, PackIndex, PackOptions, Pieces
 from trainer_utils.reading.elements import ArraySpec, splits_of
 from trainer_utils.reading.record_reader import RecordReader, Rows
 from trainer_utils.storage import exists, join, read_bytes, write_atomically
@@ -143,10 +143,10 @@ def _documents(rows: Rows, name: str, feature: Feature) -> tuple[Numbers, Array]
     lengths, tokens = column.counts, column.values
     if feature.tokens is not None:
         lengths, tokens = rows.documents(name, column, feature.tokens)
-    if len(tokens) and not 0 <= tokens.min() <= tokens.max() <= MOST_TOKEN:
-        place = int(((tokens < 0) | (tokens > MOST_TOKEN)).argmax())
+    if len(tokens) and not 0 <= tokens.min() <= tokens.max() <= MAX_TOKEN:
+        place = int(((tokens < 0) | (tokens > MAX_TOKEN)).argmax())
         row = int(np.searchsorted(np.cumsum(lengths), place, side="right"))
-        rule = f"feature {name!r} of tokens from 0 to {MOST_TOKEN:,}"
+        rule = f"feature {name!r} of tokens from 0 to {MAX_TOKEN:,}"
         raise rows.error(row, expected=rule, got=str(tokens[place]))
     return lengths, tokens
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _ALIGNMENT = 64  # bytes; TensorFlow copies arrays that are aligned otherwise
-_LEAST_BYTES = 1 << 20
+_MIN_BYTES = 1 << 20
 _SERVE = (
     # Ctrl-C reaches the whole group: the process that reads the batches ends this one.
     # `_signal` is built in: the working folder, which is on the path here, may have a `signal.py`.
@@ -236,7 +236,7 @@ def _store(
     free.discard(number)
     if number == len(maps):
         # Use powers of two, so that other batches fit too. Unwritten pages take no memory.
-        size = max(_LEAST_BYTES, 1 << max(need - 1, 0).bit_length())
+        size = max(_MIN_BYTES, 1 << max(need - 1, 0).bit_length())
         if hasattr(os, "memfd_create"):  # many containers limit /dev/shm to 64 MB
             file = os.memfd_create("tfx-shards-batch")
         else:

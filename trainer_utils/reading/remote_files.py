@@ -13,20 +13,20 @@ import numpy.typing as npt
 
 from trainer_utils.format import CorruptShardError
 from trainer_utils.format.layouts import ShardFile
-from trainer_utils.machine import MadeOnce
+from trainer_utils.machine import SingleFlightCache
 from trainer_utils.reading.shard_files import (
     CHANGED,
     Bytes,
     File,
     Positions,
     Run,
-    naming_what_went,
+    translate_missing_shard,
 )
 from trainer_utils.storage import file_version, read_range
 from trainer_utils.storage.cache_folder import PART_BYTES, CacheFolder, copy_name, shard_version
 from trainer_utils.storage.open_files import can_copy_mapped
 
-_MOST_RECENT = 512  # parts held in memory when the disk is full: twice a block
+_MAX_RECENT = 512  # parts held in memory when the disk is full: twice a block
 _FETCHES, _READS = 16, 32  # concurrent requests: to read ahead, and to read now
 
 
@@ -44,7 +44,7 @@ class RemoteParts:
 
     def __init__(self, folder: str | None, max_bytes: int | None, *, is_global: bool) -> None:
         self.folder, self._is_global = CacheFolder(folder, max_bytes), is_global
-        self.recent = MadeOnce[bytes](_MOST_RECENT)
+        self.recent = SingleFlightCache[bytes](_MAX_RECENT)
         self.ahead = ThreadPoolExecutor(_FETCHES, thread_name_prefix="tfx-shards-parts")
         self._reads = ThreadPoolExecutor(_READS, thread_name_prefix="tfx-shards-reads")
 
@@ -144,7 +144,7 @@ class CachedFile:
         return self._parts.recent.get(key, fetch)
 
     def _range(self, begin: int, end: int) -> bytes:
-        with naming_what_went(self.path):
+        with translate_missing_shard(self.path):
             data = read_range(self.path, start=begin, stop=end)
         if len(data) != end - begin:
             wanted, got = f"{end - begin} bytes", f"{len(data)} of them"

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.dataset.opening import believed_index, open_records
+from trainer_utils.dataset.opening import load_index_or_none, open_records
 from trainer_utils.format import CorruptShardError, RecordIndex
 from trainer_utils.format.layouts import ShardFile
 from trainer_utils.format.tfrecord import scan_until_damage
-from trainer_utils.machine import MadeOnce
+from trainer_utils.machine import SingleFlightCache
 from trainer_utils.options import CacheOptions, InputOptions
 from trainer_utils.reading.record_offsets import (
     IndexSource,
@@ -53,10 +53,10 @@ CHANGED = "It has been modified since its dataset was opened. Open the dataset a
 _UNPACKED_AT_ONCE = 64 << 10  # bytes before the damage in a gzip file that may be lost
 _LONG_BYTES = 8 << 10  # bytes; longer records are read with a call each
 _PADDING = bytes(16)  # after the last record, so that parsers may read past its end
-_MOST_OPEN = 512  # open files, with one or two descriptors each
+_MAX_OPEN = 512  # open files, with one or two descriptors each
 _MAX_MAPPED = 1 << 14  # files that are mapped; Linux allows 65,530 mappings in a process
 _INDICES_AT_ONCE = 16
-_MOST_GAP = 256 << 10  # bytes between records that are requested together
+_MAX_GAP = 256 << 10  # bytes between records that are requested together
 
 Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
@@ -127,7 +127,7 @@ class LocalFile:
         if self._stream is not None:
             yield self._stream.fileno()
             return
-        with naming_what_went(self.path), open_for_reading(self.path) as stream:
+        with translate_missing_shard(self.path), open_for_reading(self.path) as stream:
             yield stream.fileno()
 
     def check(self) -> None:
@@ -135,7 +135,7 @@ class LocalFile:
         if self._stream is not None:
             size = os.fstat(self._stream.fileno()).st_size
         else:
-            with naming_what_went(self.path):
+            with translate_missing_shard(self.path):
                 size = file_size(self.path)
         if size != self.size:
             raise _resized(self.path, self.size, size)
@@ -217,16 +217,16 @@ class ShardFiles:
             )
         self.reads_ahead = self._is_long or self._parts is not None
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
-        self._most_open = max(1, min(_MOST_OPEN, descriptors) // (2 if self._parts else 1))
+        self._most_open = max(1, min(_MAX_OPEN, descriptors) // (2 if self._parts else 1))
         if self._is_mapped and self._parts is None and not any(s.is_gzip for s in shards):
             self._most_open = _MAX_MAPPED
-        self._open = MadeOnce[File](self._most_open)
+        self._open = SingleFlightCache[File](self._most_open)
         self._offsets = RecordOffsets(
             shards,
             self._open_index,
             reader=self._mapped,
             is_global=options.shuffle == "global",
-            max_files=max(1, min(_MOST_OPEN, descriptors) // 4),
+            max_files=max(1, min(_MAX_OPEN, descriptors) // 4),
             readers=1 if self._parts is None else _INDICES_AT_ONCE,
         )
 
@@ -328,7 +328,7 @@ class ShardFiles:
         """Start reading records that are needed soon; only their offsets are waited for."""
         begins, ends, _, _ = self.bounds(indices, numbers)
         found = begins >= 0
-        runs = _runs(indices[found], begins[found], ends[found], gap=_MOST_GAP)[1]
+        runs = _runs(indices[found], begins[found], ends[found], gap=_MAX_GAP)[1]
         for index, begin, end in zip(*(column.tolist() for column in runs), strict=True):
             self._file(index).read_ahead(begin, end)
 
@@ -340,7 +340,7 @@ class ShardFiles:
         return self._open.get(index, lambda: self._opened(self._shards[index]))
 
     def _opened(self, shard: ShardFile) -> File:
-        with naming_what_went(shard.path):
+        with translate_missing_shard(shard.path):
             size = shard.bytes if is_remote(shard.path) else file_size(shard.path)
             if size != shard.bytes and self._is_strict:
                 raise _resized(shard.path, shard.bytes, size)
@@ -375,7 +375,7 @@ class ShardFiles:
                 raise
             self.damage[index] = error
             return RecordIndex(np.zeros(0, np.int64))
-        found, damage = believed_index(shard, size=file.size), file.damage
+        found, damage = load_index_or_none(shard, size=file.size), file.damage
         if found is None:
             lengths, behind = scan_until_damage(_Stream(file), path=shard.path)  # type: ignore[arg-type]
             damage, found = damage or behind, RecordIndex(lengths)
@@ -433,7 +433,7 @@ def _naming_temporary_folder(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def naming_what_went(path: str) -> Iterator[None]:
+def translate_missing_shard(path: str) -> Iterator[None]:
     """Raise a CorruptShardError if a shard is no longer a file."""
     try:
         yield

@@ -30,16 +30,16 @@ from trainer_utils.storage.file_system import (
     MachineError,
     display_path,
     encode_path,
-    is_fault,
+    is_host_error,
     is_object_store,
     is_remote,
     join,
     local_path,
     machine_error,
     naming_file,
-    persist,
     problem_of,
     retry_pauses,
+    retry_transient,
     retrying_for_minutes,
 )
 from trainer_utils.storage.local import LOCAL, begin_sync, sync_files, sync_folder
@@ -62,14 +62,14 @@ def file_system_of(path: str) -> FileSystem:
 
 
 def _info(path: str) -> FolderEntry:
-    return persist(path, file_system_of(path).info, path)
+    return retry_transient(path, file_system_of(path).info, path)
 
 
 def _info_if_there(path: str) -> FolderEntry | None:
     try:
         return _info(path)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        if is_fault(error) or isinstance(error, ConfigError):
+        if is_host_error(error) or isinstance(error, ConfigError):
             raise
     return None
 
@@ -100,12 +100,12 @@ def file_version(path: str) -> str:
 
 def modification_time(path: str) -> int:
     """Return the time of the last write to a local file, in nanoseconds; 0 for one in a store."""
-    return 0 if is_remote(path) else persist(path, os.stat, path).st_mtime_ns
+    return 0 if is_remote(path) else retry_transient(path, os.stat, path).st_mtime_ns
 
 
 def list_folder(folder: str) -> list[FolderEntry]:
     """List a folder with sizes, without the contents of its folders, in no order."""
-    return persist(folder, file_system_of(folder).list_folder, folder)
+    return retry_transient(folder, file_system_of(folder).list_folder, folder)
 
 
 def list_names(folder: str, *, may_lack: bool = False) -> list[str]:
@@ -140,7 +140,7 @@ def list_files(base: str) -> list[InputFile]:
 
 def find_file(base: str, name: str, *, follow_links: bool = False) -> InputFile:
     """Return one file of a folder as `walk_files` lists it, or raise FileNotFoundError."""
-    return persist(base, file_system_of(base).find, base, name, follow_links=follow_links)
+    return retry_transient(base, file_system_of(base).find, base, name, follow_links=follow_links)
 
 
 def find_files(base: str, paths: Sequence[str]) -> dict[str, InputFile]:
@@ -156,7 +156,7 @@ def find_files(base: str, paths: Sequence[str]) -> dict[str, InputFile]:
     def look(folder: str) -> dict[str, InputFile]:
         whole = join(base, folder) if folder else base
         files = file_system_of(whole)
-        found = persist(whole, files.find_in_folder, whole, by_folder[folder])
+        found = retry_transient(whole, files.find_in_folder, whole, by_folder[folder])
         return {join(folder, n) if folder else n: file for n, file in found.items()}
 
     with concurrent.futures.ThreadPoolExecutor(_LISTED_AT_ONCE if is_remote(base) else 1) as pool:
@@ -177,12 +177,12 @@ def open_for_reading(path: str, *, root: str | None = None) -> BinaryIO:
         FileRefusedError: it is not a regular file, or is outside `root`.
         OSError: it cannot be opened.
     """
-    return persist(path, file_system_of(path).open, path, root=root)
+    return retry_transient(path, file_system_of(path).open, path, root=root)
 
 
 def read_bytes(path: str) -> bytes:
     """Return the content of a file; raise the errors of `open_for_reading`."""
-    return persist(path, file_system_of(path).read, path)
+    return retry_transient(path, file_system_of(path).read, path)
 
 
 def read_bytes_of_size(path: str, size: int, *, root: str | None = None) -> bytes:
@@ -194,7 +194,7 @@ def read_bytes_of_size(path: str, size: int, *, root: str | None = None) -> byte
         FileRefusedError: the file has another size now (CHANGED_FILE), or see `open_for_reading`.
         OSError: it cannot be read.
     """
-    return persist(path, _read_of_size, path, size, root)
+    return retry_transient(path, _read_of_size, path, size, root)
 
 
 def _read_of_size(path: str, size: int, root: str | None) -> bytes:
@@ -209,7 +209,7 @@ def _read_of_size(path: str, size: int, root: str | None) -> bytes:
 
 def read_range(path: str, *, start: int, stop: int) -> bytes:
     """Return the bytes `[start, stop)` of a file; fewer if it is shorter."""
-    return persist(path, file_system_of(path).read, path, start=start, stop=stop)
+    return retry_transient(path, file_system_of(path).read, path, start=start, stop=stop)
 
 
 def read_text(path: str) -> str:
@@ -219,7 +219,7 @@ def read_text(path: str) -> str:
 
 def make_folder(path: str) -> None:
     """Create a folder and its parents; do nothing if it exists."""
-    persist(path, file_system_of(path).make_folder, path)
+    retry_transient(path, file_system_of(path).make_folder, path)
 
 
 def remove_file(path: str) -> None:
@@ -234,7 +234,7 @@ def remove_file(path: str) -> None:
             if attempt == 1:  # else an earlier attempt removed it, and its answer was lost
                 raise
 
-    persist(path, remove)
+    retry_transient(path, remove)
 
 
 def remove_tree(path: str) -> None:
@@ -249,7 +249,7 @@ def rename(source: str, target: str) -> None:
     source, and the target has the source's identity, the rename has succeeded.
     """
     files, attempts = file_system_of(target), itertools.count(1)
-    before = persist(source, _identity, files, source)
+    before = retry_transient(source, _identity, files, source)
 
     def move() -> None:
         attempt = next(attempts)
@@ -259,7 +259,7 @@ def rename(source: str, target: str) -> None:
             if attempt == 1 or before is None or _identity(files, target) != before:
                 raise
 
-    persist(target, move)
+    retry_transient(target, move)
 
 
 def _identity(files: FileSystem, path: str) -> tuple[object, ...] | None:
@@ -317,7 +317,7 @@ def write_atomically(
     """
     files = file_system_of(path)
     if files.appears_whole:
-        with persist(path, files.create, path) as stream:
+        with retry_transient(path, files.create, path) as stream:
             yield stream
         return
     if _is_device(path):
@@ -326,7 +326,7 @@ def write_atomically(
         return
     temporary = join(temporary_folder, uuid.uuid4().hex)
     try:
-        with naming_file(path), persist(path, files.create, temporary) as stream:
+        with naming_file(path), retry_transient(path, files.create, temporary) as stream:
             yield stream
             if is_durable and files is LOCAL:
                 stream.flush()

@@ -140,7 +140,7 @@ _OF_LIBRARIES = ("out of memory", "cannot load library", "sndfile library not fo
 _CV2_NO_MEMORY = -4  # cv::Error::StsNoMem, raised by OpenCV instead of MemoryError
 
 
-def is_fault(error: BaseException) -> bool:
+def is_host_error(error: BaseException) -> bool:
     """Return whether an error is the machine's fault, so that no input may be rejected for it."""
     is_of_cv2 = type(error).__module__ == "cv2" and getattr(error, "code", None) == _CV2_NO_MEMORY
     if is_of_cv2 or isinstance(error, _OF_THE_MACHINE):
@@ -211,7 +211,7 @@ def _is_passing(error: BaseException) -> bool:
     return isinstance(error, (MachineError, TimeoutError, ConnectionError))
 
 
-def persist(
+def retry_transient(
     path: str, call: Callable[_Given, _Result], *args: _Given.args, **more: _Given.kwargs
 ) -> _Result:
     """Return the result of a call; retry it after pauses if the machine fails.
@@ -231,7 +231,7 @@ def persist(
         try:
             return call(*args, **more)
         except (OSError, MemoryError) as error:
-            if not is_fault(error) or isinstance(error, (MachineError, PermissionError)):
+            if not is_host_error(error) or isinstance(error, (MachineError, PermissionError)):
                 raise
             pauses = pauses or retry_pauses(path, error)
             if (pause := next(pauses, None)) is None:
@@ -272,7 +272,7 @@ def problem_of(error: OSError, path: str) -> tuple[str, str]:
     Raises:
         MachineError: the file is not the cause.
     """
-    if is_fault(error):
+    if is_host_error(error):
         raise machine_error(path, error) from error
     if isinstance(error, FileRefusedError):
         return error.code, str(error)

@@ -28,18 +28,18 @@ from trainer_utils.storage.file_system import (
     FolderEntry,
     InputFile,
     changed_size,
-    is_fault,
+    is_host_error,
     is_remote,
     join,
     naming_file,
-    persist,
     problem_of,
+    retry_transient,
 )
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-_MOST_READ = 1 << 30  # bytes per call: systems read less than 2 GiB
+_MAX_READ = 1 << 30  # bytes per call: systems read less than 2 GiB
 _NO_FILE = ("NOT_A_FILE", "no regular file")
 _SYNC_THREADS = 16  # the calls wait for the disk, which handles many at once
 _NO_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EISDIR)
@@ -86,7 +86,7 @@ class _LocalFileSystem(FileSystem):
             folder, above = folders.pop()
             place = os.path.join(base, folder)
             try:
-                for entry in persist(place, _scan, place):
+                for entry in retry_transient(place, _scan, place):
                     path = f"{folder}/{entry.name}" if folder else entry.name
                     if _is_folder_itself(entry):
                         if follow_links:
@@ -168,10 +168,12 @@ class _LocalFile(io.FileIO):
         self._path = path
 
     def read(self, size: int | None = -1, /) -> bytes:
-        return persist(self._path, self._read_from, self.tell(), -1 if size is None else size)
+        return retry_transient(
+            self._path, self._read_from, self.tell(), -1 if size is None else size
+        )
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        return persist(self._path, self._read_into_from, self.tell(), buffer)
+        return retry_transient(self._path, self._read_into_from, self.tell(), buffer)
 
     def readall(self) -> bytes:
         return self.read()
@@ -198,7 +200,7 @@ class _LocalFile(io.FileIO):
 
     def _read_once(self, size: int) -> bytes:
         """Return the bytes of one system call, which may be fewer than requested."""
-        return super().read(min(size, _MOST_READ)) or b""
+        return super().read(min(size, _MAX_READ)) or b""
 
 
 def _open_regular(path: str, root: str | None) -> tuple[int, int]:
@@ -239,7 +241,7 @@ def _check_inside(path: str, root: str) -> None:
 
 
 def _read_up_to(descriptor: int, most: int) -> bytes:
-    data = os.read(descriptor, min(most, _MOST_READ))
+    data = os.read(descriptor, min(most, _MAX_READ))
     while data and len(data) < most - 1 and (more := os.read(descriptor, most - len(data))):
         data += more
     return data
@@ -251,7 +253,7 @@ def _folder_entry(entry: os.DirEntry[str]) -> FolderEntry:
             return FolderEntry(entry.name, None, is_folder=True)
         return FolderEntry(entry.name, entry.stat().st_size)
     except OSError as error:  # such as a dead link
-        if is_fault(error):
+        if is_host_error(error):
             raise
         return FolderEntry(entry.name, None)
 
@@ -263,7 +265,7 @@ def _scan(folder: str) -> list[os.DirEntry[str]]:
 
 def _is_folder_itself(entry: os.DirEntry[str]) -> bool:
     try:
-        return persist(entry.path, entry.is_dir, follow_symlinks=False)
+        return retry_transient(entry.path, entry.is_dir, follow_symlinks=False)
     except OSError as error:  # some systems list names without types
         problem_of(error, entry.path)
         return False
@@ -271,7 +273,7 @@ def _is_folder_itself(entry: os.DirEntry[str]) -> bool:
 
 def _is_linked_folder(entry: os.DirEntry[str]) -> bool:
     try:
-        return entry.is_symlink() and persist(entry.path, entry.is_dir)
+        return entry.is_symlink() and retry_transient(entry.path, entry.is_dir)
     except OSError as error:
         problem_of(error, entry.path)
         return False
@@ -281,12 +283,12 @@ def _local_file(entry: os.DirEntry[str] | Path, path: str, root: str | None) -> 
     """Return the listing of a file. With a `root`, links must not lead out of it."""
     place, version = os.fspath(entry), ""
     try:
-        status = persist(place, entry.stat, follow_symlinks=False)
+        status = retry_transient(place, entry.stat, follow_symlinks=False)
         version = f"{status.st_mtime_ns}-{status.st_ctime_ns}"
         if is_link := stat.S_ISLNK(status.st_mode):
             if root and os.path.commonpath([root, os.path.realpath(place)]) != root:
                 return InputFile(path, 0, version, OUTSIDE)
-            status = persist(place, entry.stat)
+            status = retry_transient(place, entry.stat)
             version += f"-{status.st_mtime_ns}-{status.st_ctime_ns}"
     except OSError as error:  # deleted since, or in a folder that only shows names
         problem = problem_of(error, place)

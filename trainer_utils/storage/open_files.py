@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.storage.file_system import MachineError, machine_error, persist
+from trainer_utils.storage.file_system import MachineError, machine_error, retry_transient
 
-_MOST_RANGES = 1024  # IOV_MAX: the maximum number of ranges per call
-_MOST_SPARE = 64 << 20  # bytes of memory that a thread keeps for its next copy
-_MOST_READ = 1 << 30  # bytes per call: systems read less than 2 GiB
+_MAX_RANGES = 1024  # IOV_MAX: the maximum number of ranges per call
+_MAX_SPARE = 64 << 20  # bytes of memory that a thread keeps for its next copy
+_MAX_READ = 1 << 30  # bytes per call: systems read less than 2 GiB
 
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
@@ -47,9 +47,9 @@ def read_at(descriptor: int, view: Bytes, begin: int, *, path: str) -> int:
     """
     done = 0
     while done < len(view):
-        part = view[done : done + _MOST_READ].data
+        part = view[done : done + _MAX_READ].data
         with _naming_offset(path, begin + done):
-            count = persist(path, os.preadv, descriptor, [part], begin + done)
+            count = retry_transient(path, os.preadv, descriptor, [part], begin + done)
         if not count:
             break
         done += count
@@ -59,7 +59,7 @@ def read_at(descriptor: int, view: Bytes, begin: int, *, path: str) -> int:
 def read_bytes_at(descriptor: int, begin: int, end: int, *, path: str) -> bytes:
     """Return a range of bytes of a file, fewer at its end; raise the errors of `read_at`."""
     with _naming_offset(path, begin):
-        data = persist(path, os.pread, descriptor, min(end - begin, _MOST_READ), begin)
+        data = retry_transient(path, os.pread, descriptor, min(end - begin, _MAX_READ), begin)
     if not data or len(data) == end - begin:
         return data
     rest = np.empty(end - begin - len(data), np.uint8)
@@ -113,7 +113,7 @@ class MappedReader:
         except IndexError:
             scratch = _Scratch()
         data, done = scratch.copy(addresses, lengths)
-        if scratch.size <= _MOST_SPARE:
+        if scratch.size <= _MAX_SPARE:
             self._spare.append(scratch)
         return data, done
 
@@ -140,7 +140,7 @@ class _Scratch:
         ranges = np.stack([addresses, lengths], axis=1).astype(np.uint64)
         call, written, done = _pwritev(), 0, 0
         while done < count:
-            stop = min(done + _MOST_RANGES, count)
+            stop = min(done + _MAX_RANGES, count)
             place = ranges[done:stop].ctypes.data
             written += max(call(self._descriptor, place, stop - done, written), 0)
             if written < ends[stop - 1]:

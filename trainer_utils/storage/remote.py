@@ -24,7 +24,7 @@ from trainer_utils.storage.file_system import (
     changed_size,
     is_object_store,
     local_path,
-    persist,
+    retry_transient,
 )
 from trainer_utils.storage.store_settings import CONNECT_SECONDS, REQUEST_SECONDS
 
@@ -78,7 +78,7 @@ class _FsspecFileSystem(FileSystem):
             ]
 
     def walk(self, base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
-        inner, found = persist(base, self._find_all, base)
+        inner, found = retry_transient(base, self._find_all, base)
         for name, info in found.items():
             path = name[len(inner) :].lstrip("/")
             if path and not name.endswith("/"):  # else a folder's placeholder
@@ -162,7 +162,7 @@ class _OpenFile(io.RawIOBase):
         super().close()
 
     def _read(self, size: int) -> bytes:
-        return persist(self._path, self._read_once, self.tell(), size)
+        return retry_transient(self._path, self._read_once, self.tell(), size)
 
     def _read_once(self, start: int, size: int) -> bytes:
         with _os_errors(self._path):

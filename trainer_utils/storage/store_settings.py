@@ -26,7 +26,7 @@ SILENCE_SECONDS = 5
 """After this much silence an answer is requested again, from where it stopped."""
 CONNECT_SECONDS = 10
 _RETRY_SECONDS = 120
-_MOST_RETRIES = 8
+_MAX_RETRIES = 8
 _LONGEST_WAIT_SECONDS = 10
 
 _MINIO_IN_KUBEFLOW = "http://minio-service.kubeflow:9000"
@@ -72,7 +72,7 @@ def open_store(scheme: str, bucket: str, *, to_read: bool = False) -> "ObjectSto
         "timeout": timedelta(seconds=REQUEST_SECONDS),
     }
     config["retry_config"] = {  # with growing, random pauses
-        "max_retries": _MOST_RETRIES,
+        "max_retries": _MAX_RETRIES,
         "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
         "backoff": {"max_backoff": timedelta(seconds=_LONGEST_WAIT_SECONDS)},
     }

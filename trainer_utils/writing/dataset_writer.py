@@ -50,9 +50,9 @@ _logger = logging.getLogger(__name__)
 
 _PRODUCER = "DatasetWriter"
 _LABEL = "label"
-_MOST_CLASSES = 1 << 16  # with more distinct labels, they are not counted as classes
-_MOST_WAITING = 1 << 12  # examples of a shard that are written together
-_MOST_ENCODERS = 64  # sets of features for which a fast encoder is tried
+_MAX_CLASSES = 1 << 16  # with more distinct labels, they are not counted as classes
+_MAX_WAITING = 1 << 12  # examples of a shard that are written together
+_MAX_ENCODERS = 64  # sets of features for which a fast encoder is tried
 _BUFFER_BYTES = 64 << 20  # for all shards of a split together
 
 
@@ -146,7 +146,7 @@ class DatasetWriter:
             for feature, labels in self._vocabularies.items()
         }
         self._encoders: dict[tuple[str, ...], PlainEncoder] = {}
-        self._left_to_prepare = _MOST_ENCODERS
+        self._left_to_prepare = _MAX_ENCODERS
         self._lock = threading.RLock()
         self._is_open = True
 
@@ -200,7 +200,7 @@ class DatasetWriter:
             shards.append(parts, name=name_of(values))
             labels, counter = values.get(_LABEL), self._labels[split]
             is_label = isinstance(labels, tuple) and all(isinstance(one, int) for one in labels)
-            if is_label and len(counter) <= _MOST_CLASSES:
+            if is_label and len(counter) <= _MAX_CLASSES:
                 counter.update(labels)
             self._prepare_encoder(example)
 
@@ -215,7 +215,7 @@ class DatasetWriter:
         shards.append_whole(*found)
         if encoder.has_label:
             counter = self._labels[split]
-            if len(counter) <= _MOST_CLASSES:
+            if len(counter) <= _MAX_CLASSES:
                 label = example[_LABEL]
                 counter[label if type(label) is int else self._ids[_LABEL][_bytes_of(label)]] += 1
         return True
@@ -334,7 +334,7 @@ class DatasetWriter:
             label_counts={
                 split: {names.get(label, str(label)): n for label, n in counter.items()}
                 for split, counter in self._labels.items()
-                if 0 < len(counter) <= _MOST_CLASSES
+                if 0 < len(counter) <= _MAX_CLASSES
             },
             versions={"tfx-shards": installed_version("tfx-shards")},
         )
@@ -406,7 +406,7 @@ class _OpenShards:
         waiting.messages.append(message)
         waiting.names.append(name)
         waiting.bytes += len(message)
-        if waiting.bytes >= self._buffer or len(waiting.messages) >= _MOST_WAITING:
+        if waiting.bytes >= self._buffer or len(waiting.messages) >= _MAX_WAITING:
             self._flush(place)
         self._filled += len(message)
         self.records += 1

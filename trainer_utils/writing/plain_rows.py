@@ -16,8 +16,8 @@ from typing import Any
 from trainer_utils.format.example import FLOAT_LIST, INT64_LIST, bytes_head, entry_head, varint
 from trainer_utils.format.naming import NAME_FEATURES
 
-_MOST_FLOAT = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
-_MOST_CACHED = 1 << 12
+_MAX_FLOAT = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
+_MAX_CACHED = 1 << 12
 _INFINITY = float("inf")
 _pack_float = struct.Struct("<f").pack
 
@@ -46,7 +46,7 @@ class _Field:
             body = varint(value % 2**64)
             body = b"\x0a" + varint(len(body)) + body
             found = entry_head(self.name, INT64_LIST, len(body)) + body
-            if len(self.known) < _MOST_CACHED:
+            if len(self.known) < _MAX_CACHED:
                 self.known[value] = found
         return found
 
@@ -58,7 +58,7 @@ class _Field:
     def _encode_float(self, value: Any) -> bytes | None:
         if type(value) is not float:
             return None
-        if not -_MOST_FLOAT <= value <= _MOST_FLOAT and _MOST_FLOAT < abs(value) < _INFINITY:
+        if not -_MAX_FLOAT <= value <= _MAX_FLOAT and _MAX_FLOAT < abs(value) < _INFINITY:
             return None
         return self.known[0] + _pack_float(value)
 
@@ -128,7 +128,7 @@ class PlainEncoder:
             head = known.get(len(value))
             if head is None:
                 head = bytes_head(name, len(value))
-                if len(known) < _MOST_CACHED:
+                if len(known) < _MAX_CACHED:
                     known[len(value)] = head
             parts.append(head)
             parts.append(value)

@@ -39,7 +39,7 @@ from trainer_utils.format.media_formats import encode_png, image_size
 from trainer_utils.format.tensors import TensorSpec, encode_tensor
 
 _PLAIN_DTYPES = ("int64", "float32", "string")
-_MOST_FLOAT = float(np.finfo(np.float32).max)
+_MAX_FLOAT = float(np.finfo(np.float32).max)
 _NO_STEPS = "steps"  # steps without any value, and so without a kind
 _WIDER = {("float", "int"), ("steps of float", "steps of int")}
 Scalar = int | float | bytes
@@ -190,7 +190,7 @@ def _scalar(value: Any) -> Scalar | None:
         return number
     if isinstance(value, (float, np.floating)):
         real = float(value)
-        if _MOST_FLOAT < abs(real) < float("inf"):
+        if _MAX_FLOAT < abs(real) < float("inf"):
             raise InputError(f"expected a float of 32 bits, got {real}, which is too large")
         return real
     if isinstance(value, str):

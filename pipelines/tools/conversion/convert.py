@@ -364,10 +364,12 @@ def run_conversion(
 def _track(store: str, pipeline: str, *steps: Any, is_cached: bool = False) -> None:
     """Record a run in ML Metadata if TFX, which includes it, is installed."""
     if has_tfx():
-        from pipelines.tools.conversion.tracking import Made, open_store, record_run
+        from pipelines.tools.conversion.tracking import RecordedStep, open_store, record_run
 
         with _kept_here(store) as path, open_store(path) as opened:
-            record_run(opened, pipeline, [Made(*step) for step in steps], is_cached=is_cached)
+            record_run(
+                opened, pipeline, [RecordedStep(*step) for step in steps], is_cached=is_cached
+            )
 
 
 @contextlib.contextmanager

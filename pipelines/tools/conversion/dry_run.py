@@ -27,10 +27,10 @@ from components.text_conversion import TextConversion
 from pipelines.tools.conversion.settings import Conversion
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import display_path
-from trainer_utils.text_output import Part, Shown, human_bytes, make_table, quantity
+from trainer_utils.text_output import Part, TextReport, human_bytes, make_table, quantity
 
 _HEAD_BYTES = 512
-_MOST_OPENED = 64  # files whose first bytes are checked
+_MAX_OPENED = 64  # files whose first bytes are checked
 _MESSAGE_BYTES = 100  # bytes of an example in addition to its file: names, sizes, label
 
 
@@ -56,7 +56,7 @@ class SplitEstimate:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ConversionPlan(Shown):
+class ConversionPlan(TextReport):
     """The expected result of a run; damaged files outside the sample are unknown."""
 
     source: str
@@ -189,7 +189,7 @@ def _open_sample(steps: FileConversion, plan: FilePlan) -> tuple[int, int]:
     """Return the number of files opened, and of those whose first bytes are of another kind."""
     opened = bad = 0
     count = len(plan.rows)
-    places = sorted({count * k // _MOST_OPENED for k in range(_MOST_OPENED)}) if count else []
+    places = sorted({count * k // _MAX_OPENED for k in range(_MAX_OPENED)}) if count else []
     reader = steps.blob_reader()
     for entry in entries_of(plan.rows.take(pa.array(places, pa.int64()))):
         for blob, column in zip(entry.blobs, plan.blobs, strict=True):

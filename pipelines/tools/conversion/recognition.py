@@ -39,9 +39,9 @@ _LAYOUTS = {
     **dict.fromkeys(("voc", "coco", "segmentation", "tar"), "image"),
     **dict.fromkeys(("lines", "json"), "text"),
 }
-_MOST_FILES = 100_000  # names to read
-_MOST_OPENED = 64
-_MOST_SHOWN = 3  # names in a message
+_MAX_FILES = 100_000  # names to read
+_MAX_OPENED = 64
+_MAX_SHOWN = 3  # names in a message
 _HEAD_BYTES, _ROWS = 256 << 10, 50  # the part of a table to read
 _KIND_BY_ENDING = {
     **dict.fromkeys((".json", ".xml", ".yaml", ".yml", ".toml", ".pbtxt"), "beside"),
@@ -105,7 +105,7 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
     media_kinds = [one for one in ("image", "audio") if found.get(one)]
     kind = max(media_kinds, key=lambda one: len(found[one]), default="text")
     if not found.get(kind):
-        shown = ", ".join(repr(name) for name in names[:_MOST_SHOWN])
+        shown = ", ".join(repr(name) for name in names[:_MAX_SHOWN])
         raise InputError(
             f"source {source!r}: expected images, texts or audio files, found {seen}, such as "
             f"{shown}. Unpack archives, and convert other files to a known format first, such as "
@@ -191,7 +191,7 @@ def _kind_beside(source: str) -> str | None:
     folder = posixpath.splitext(source.removesuffix(".gz"))[0]
     if not canonical_split(posixpath.basename(folder)) or not is_folder(folder):
         return None
-    found = _by_kind(folder, _names_below(folder, {})[0][:_MOST_OPENED])
+    found = _by_kind(folder, _names_below(folder, {})[0][:_MAX_OPENED])
     return next((kind for kind in ("image", "audio") if kind in found), None)
 
 
@@ -200,12 +200,12 @@ def _names_below(base: str, options: Mapping[str, object]) -> tuple[list[str], b
     ignore, follow_links = options.get("ignore") or (), bool(options.get("follow_links"))
     walk = walk_files(base, follow_links=follow_links)
     seen = (file for file in walk if not is_clutter(file.path.split("/")))
-    files = FileTable.of(itertools.islice(seen, _MOST_FILES + 1))
+    files = FileTable.of(itertools.islice(seen, _MAX_FILES + 1))
     is_left_out = junk_mask(files, media="image")
     if isinstance(ignore, (list, tuple)) and all(isinstance(one, str) for one in ignore):
         is_left_out |= ignored_mask(files, ignore)
     found = [*files.select_only(~is_left_out)]
-    return found[:_MOST_FILES], len(files) <= _MOST_FILES
+    return found[:_MAX_FILES], len(files) <= _MAX_FILES
 
 
 def _patterns_of(names: Iterable[str]) -> list[str]:
@@ -222,7 +222,7 @@ def _by_kind(base: str, names: Iterable[str]) -> dict[str, list[str]]:
         folders = name.split("/")[:-1]  # tables count at the top, or in folders named after splits
         if kind == "table" and folders and (len(folders) > 1 or not canonical_split(folders[0])):
             kind = "beside"
-        if kind is None and opened < _MOST_OPENED:
+        if kind is None and opened < _MAX_OPENED:
             kind, opened = _sniffed(join(base, name)), opened + 1
         found[kind or "other"].append(name)
     return found

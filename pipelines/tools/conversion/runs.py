@@ -38,8 +38,8 @@ from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.machine import usable_cores
 from trainer_utils.storage import (
     exists,
-    is_fault,
     is_folder,
+    is_host_error,
     is_remote,
     join,
     list_names,
@@ -328,7 +328,7 @@ def _problem_of(uri: str, *, verify: bool = False) -> str | None:
     try:
         manifest = files.layout().manifest  # compares the manifest with the shards
     except DatasetError as error:
-        if is_fault(error):
+        if is_host_error(error):
             raise
         return str(error)
     if manifest is None:

@@ -37,7 +37,7 @@ _PROPERTIES = {"span": mlmd.INT, "version": mlmd.INT, SPLIT_NAMES: mlmd.STRING}
 
 
 @dataclasses.dataclass(frozen=True)
-class Made:
+class RecordedStep:
     """A run of a component, with the uris of its inputs and outputs by name."""
 
     component: str
@@ -74,7 +74,7 @@ def _refusal_of(error: Exception) -> int | None:
 
 
 def record_run(
-    store: MetadataStore, pipeline: str, steps: Sequence[Made], *, is_cached: bool = False
+    store: MetadataStore, pipeline: str, steps: Sequence[RecordedStep], *, is_cached: bool = False
 ) -> None:
     """Record a run of a pipeline.
 

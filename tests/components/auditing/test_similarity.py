@@ -9,7 +9,7 @@ from PIL import Image, ImageStat
 
 from components.auditing.similarity import (
     IMAGE_SKETCH,
-    LEAST_JACCARD,
+    MIN_JACCARD,
     TextSketches,
     group_similar_images,
     look_at_image,
@@ -104,9 +104,9 @@ def true_groups(texts: list[str]) -> list[int]:
     groups = list(range(len(texts)))
     for one, other in itertools.combinations(range(len(texts)), 2):
         few, many = sorted((members[one], members[other]), key=len)
-        if len(few) < LEAST_JACCARD * len(many):
+        if len(few) < MIN_JACCARD * len(many):
             continue
-        if len(few & many) >= LEAST_JACCARD * len(few | many):
+        if len(few & many) >= MIN_JACCARD * len(few | many):
             first, second = sorted((groups[one], groups[other]))
             groups = [first if group == second else group for group in groups]
     return groups

@@ -19,7 +19,7 @@ from components.common import processes, tasks
 from components.common.beam import IN_PROCESS_RUNNER
 from components.common.processes import Pool, count_processes
 from components.common.tasks import Cost, Runner, Task, map_tasks, read_plain
-from components.common.workspace import start_working
+from components.common.workspace import prepare_workspace
 from tests.docs.markdown import REPOSITORY
 from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, InputError
 from trainer_utils.writing.publishing import working_folder
@@ -41,7 +41,7 @@ ERRORS = [
 
 @pytest.fixture
 def workspace(tmp_path):
-    start_working(str(tmp_path / "out"))
+    prepare_workspace(str(tmp_path / "out"))
     return working_folder(str(tmp_path / "out"))
 
 
@@ -149,19 +149,19 @@ def test_replaced_task_file_is_not_read(workspace):
     written = call.write_task(Task("a", 3))
     Path(workspace, "tasks/a").write_bytes(pickle.dumps(Task("a", 4)))
     with pytest.raises(DatasetError, match="another file"):
-        call.make_named(written)
+        call.run_stored_task(written)
 
 
 def test_error_of_a_task_that_succeeded_later_is_not_reported(workspace, tmp_path):
     call = tasks.Call(work.fail_once, workspace, frozenset(), None)
     first, second = call.write_task(Task("a", str(tmp_path))), call.write_task(Task("b", "none"))
     with pytest.raises(DatasetError, match="the first time"):
-        call.make_named(first)
+        call.run_stored_task(first)
     assert "the first time" in str(call.reported())
-    call.make_named(first)
+    call.run_stored_task(first)
     assert call.reported() is None
     with pytest.raises(FileNotFoundError):
-        call.make_named(second)
+        call.run_stored_task(second)
     assert call.reported() is None
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from components.common.publish import publish_dataset
-from components.common.workspace import run_in, start_working
+from components.common.workspace import prepare_workspace, run_in
 from pipelines.tools.verification import verify_dataset
 from tests.make import everything as contents
 from trainer_utils import iterate, storage
@@ -39,9 +39,9 @@ SECONDS = 60  # another process that takes longer hangs
 REPOSITORY = Path(__file__).parents[3]
 OTHER = """
 import sys
-from components.common.workspace import run_in, start_working
+from components.common.workspace import run_in, prepare_workspace
 with run_in(sys.argv[1]):
-    start_working(sys.argv[1])
+    prepare_workspace(sys.argv[1])
     print("begun", flush=True)
     sys.stdin.read()
     raise SystemExit("it failed")
@@ -72,7 +72,7 @@ def publish(uri: str, shards: list[Shard]) -> None:
 
 def run(uri: str, labels: list[int], shards: int = 1) -> None:
     with run_in(uri):
-        start_working(uri)
+        prepare_workspace(uri)
         publish(uri, write(uri, labels, shards))
 
 
@@ -143,10 +143,10 @@ def test_run_starts_after_another_was_killed_or_failed(tmp_path, end):
 def test_without_locks_the_earlier_of_two_runs_fails(unlocked):
     refused = pytest.raises(DatasetError, match=rf"{re.escape(unlocked)}.*another run")
     with refused, run_in(unlocked):
-        start_working(unlocked)
+        prepare_workspace(unlocked)
         earlier = contextvars.copy_context()
         with run_in(unlocked):
-            start_working(unlocked)
+            prepare_workspace(unlocked)
             later = write(unlocked, [4, 5])
             with pytest.raises(DatasetError, match=f"another run, process {os.getpid()} on "):
                 earlier.run(publish, unlocked, later)
@@ -159,9 +159,9 @@ def test_without_locks_a_failed_run_keeps_the_later_ones_files(unlocked):
     later, ends = contextvars.Context(), contextlib.ExitStack()
     fails = pytest.raises(ZeroDivisionError)
     with fails, run_in(unlocked):
-        start_working(unlocked)
+        prepare_workspace(unlocked)
         later.run(ends.enter_context, run_in(unlocked))
-        later.run(start_working, unlocked)
+        later.run(prepare_workspace, unlocked)
         shard = later.run(write, unlocked, [9])
         raise ZeroDivisionError
     later.run(publish, unlocked, shard)
@@ -172,17 +172,17 @@ def test_without_locks_a_failed_run_keeps_the_later_ones_files(unlocked):
 def test_results_of_a_finished_run_with_the_same_key_are_reused(tmp_path):
     first, second = str(tmp_path / "1"), str(tmp_path / "2")
     with run_in(first):
-        start_working(first, key="k")
+        prepare_workspace(first, key="k")
         (tmp_path / "1/.tfx-shards-tmp/results").mkdir()
         with run_in(second):
-            start_working(second, key="k")
+            prepare_workspace(second, key="k")
             assert not (tmp_path / "2/.tfx-shards-tmp/results").exists()
     (tmp_path / "1/.tfx-shards-tmp/results/a").write_text("")
     with run_in(str(tmp_path / "3")):
-        start_working(str(tmp_path / "3"), key="other")
+        prepare_workspace(str(tmp_path / "3"), key="other")
         assert (tmp_path / "1/.tfx-shards-tmp/results/a").exists()
     with run_in(str(tmp_path / "4")):
-        start_working(str(tmp_path / "4"), key="k")
+        prepare_workspace(str(tmp_path / "4"), key="k")
         assert (tmp_path / "4/.tfx-shards-tmp/results/a").exists()
 
 
@@ -222,7 +222,7 @@ def check_it_is_left(uri: Path, other: str, state: str) -> None:
     (uri / other).write_text("mine")
     before = contents(uri)
     with pytest.raises(ConfigError) as raised:
-        start_working(str(uri))
+        prepare_workspace(str(uri))
     assert "/".join(other.split("/")[:2]) in str(raised.value)
     assert contents(uri) == before
 
@@ -251,7 +251,7 @@ def test_next_run_recognises_files_of_a_killed_run(tmp_path, monkeypatch, before
     while True:
         left = kills
         try:
-            start_working(str(uri))
+            prepare_workspace(str(uri))
             publish(str(uri), write(str(uri), [1, 2], shards=2))
         except KeyboardInterrupt:
             kills += 1

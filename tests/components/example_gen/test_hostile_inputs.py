@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from components.common.layout_inputs import FileTable, LayoutInputs
-from components.common.workspace import start_working
+from components.common.workspace import prepare_workspace
 from components.example_gen import file_examples, file_shards
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.layouts.texts import find_pieces
@@ -54,7 +54,7 @@ def outcome(
     steps = conversion_of(str(base), settings)
     plan = steps.plan(str(uri))
     between()
-    start_working(str(uri))
+    prepare_workspace(str(uri))
     write = file_shards.WriteMediaShard(
         plan.columns, plan.blobs, steps.located.base, str(uri), steps.settings
     )

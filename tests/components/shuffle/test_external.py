@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from components.common.workspace import start_working
+from components.common.workspace import prepare_workspace
 from components.shuffle import external
 from components.shuffle.external import ExternalShuffle, SplitLayout, frames_of, plan_tasks, run_of
 from tests.make import frame_records
@@ -39,7 +39,7 @@ def test_tasks_cover_all_positions_within_the_memory_limit():
 def test_damaged_or_missing_run_raises(tmp_path):
     source, uri = random.Random(1), tmp_path / "out"
     records = [source.randbytes(int(10 ** source.uniform(0, 4))) for _ in range(500)]
-    start_working(str(uri))
+    prepare_workspace(str(uri))
     layout = SplitLayout(split="train", bounds=(0, 166, 500), seed=7)
     lengths = np.array([*map(len, records)], np.int64)
     tasks = plan_tasks(layout, [lengths + 16], memory_bytes=1 << 30)
@@ -69,7 +69,7 @@ def shuffle_records(uri: str, layout: SplitLayout, records: list[bytes], cell_by
     """Shuffle records through runs of about 16 cells each, and return the shards."""
     sizes = np.array([len(record) + 16 for record in records], np.int64)
     tasks = plan_tasks(layout, [sizes], memory_bytes=cell_bytes)
-    start_working(uri)
+    prepare_workspace(uri)
     shuffle = ExternalShuffle(uri=uri, layout=layout, tasks=tasks, run_bytes=16 * cell_bytes)
     ends = np.cumsum(sizes)
     for number in range(int(ends[-1]) // shuffle.run_bytes + 1):

@@ -187,7 +187,7 @@ def test_parquet_file_that_expands_beyond_memory_raises(run_text, tmp_path, kind
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 1_400_000  # KiB
     with (
         mock.patch("components.tables.parquet._HELD_BYTES", 1000),
-        mock.patch("components.tables.parquet._MOST_GROUP_BYTES", 8_000_000),
+        mock.patch("components.tables.parquet._MAX_GROUP_BYTES", 8_000_000),
         pytest.raises(InputError, match=r"bomb\.parquet.*TOO_LARGE"),
     ):
         run_text(tmp_path / "in", good.uri, columns={"text": "ignore"})

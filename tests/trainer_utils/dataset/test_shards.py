@@ -9,13 +9,13 @@ import trainer_utils
 from tests.make import frame_records, write_records
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.opening import (
-    believed_index,
     compression_of,
     content_bytes,
     find_numbers,
+    index_with_checksums,
+    load_index_or_none,
     open_records,
     read_shard_blocks,
-    summed_index,
 )
 from trainer_utils.format import RecordIndex
 from trainer_utils.format.layouts import ShardFile
@@ -49,15 +49,15 @@ def test_index_of_another_file_is_not_used(tmp_path):
     name = "Split-train/data_tfrecord-00000-of-00001"
     records = [b"", b"one", b"x" * 300]
     shard, index = ShardFile(name, path=f"{tmp_path}/{name}"), tmp_path / index_file(name)
-    assert believed_index(shard, size=355) is None
+    assert load_index_or_none(shard, size=355) is None
     index.parent.mkdir(parents=True)
     index.write_bytes(RecordIndex(np.array([0, 3, 300])).to_bytes())
     size = len(frame_records(records))
-    assert believed_index(shard, size=size).offsets.tolist() == [0, 16, 35, size]
-    assert believed_index(shard, size=size + 1) is None
+    assert load_index_or_none(shard, size=size).offsets.tolist() == [0, 16, 35, size]
+    assert load_index_or_none(shard, size=size + 1) is None
     index.write_bytes(b"no index")
-    assert believed_index(shard, size=size) is None
-    assert believed_index(ShardFile("x", path="elsewhere.tfrecord"), size=size) is None
+    assert load_index_or_none(shard, size=size) is None
+    assert load_index_or_none(ShardFile("x", path="elsewhere.tfrecord"), size=size) is None
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_records_are_found_by_name_if_names_are_single(tmp_path, values, says, c
     dataset = open_dataset(str(tmp_path / "out"))
     (shard,) = dataset.shards["train"]
     assert find_numbers(dataset, shard, [b"b", b"c"]) == says
-    summed = summed_index(shard)
+    summed = index_with_checksums(shard)
     (tmp_path / "out/index/train-00000-of-00001.npy").unlink()
     assert find_numbers(dataset, shard, [b"b"]) is None
-    again = summed_index(shard)
+    again = index_with_checksums(shard)
     assert again.name_crcs.tolist() == summed.name_crcs.tolist()
     assert again.payload_crcs.tolist() == summed.payload_crcs.tolist()
     assert again.lengths.tolist() == summed.lengths.tolist()

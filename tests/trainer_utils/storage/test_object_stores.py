@@ -146,7 +146,7 @@ def test_wrong_credentials_and_names_raise(at_s3, s3_store, monkeypatch):
 def test_retry_limit_holds_for_a_refusing_store(large, at_s3, s3_store, monkeypatch):
     from trainer_utils.storage import store_settings
 
-    monkeypatch.setattr(store_settings, "_MOST_RETRIES", 2)
+    monkeypatch.setattr(store_settings, "_MAX_RETRIES", 2)
     with faulty(s3_store, busy=1) as proxy:
         at_s3(proxy)
         with pytest.raises(OSError, match=r"large.bin.*503"):

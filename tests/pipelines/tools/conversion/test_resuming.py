@@ -326,7 +326,7 @@ def test_outputs_of_failed_runs_under_tfx_are_set_aside(tmp_path):
         uri = str(tmp_path / str(number))
         results = Path(working_folder(uri), workspace.RESULTS_FOLDER)
         with workspace.kept_from_launcher(uri), workspace.run_in(uri):
-            workspace.start_working(uri, key=key)
+            workspace.prepare_workspace(uri, key=key)
             found = results / "a"
             assert found.exists() == (not fails), number
             results.mkdir(exist_ok=True)
