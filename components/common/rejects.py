@@ -288,8 +288,8 @@ REJECT_CODES = {
     ),
     "OUTSIDE_INPUT_BASE": RejectCode(
         "a link or a path of a list that leads out of `input_base` and of the `file_roots`",
-        "replace the link by the file; or allow the folder, as in `file_roots=['/data']` "
-        "(`--file-root /data`)",
+        "read linked files with `follow_links=True` (`--follow-links`); or allow the folder, as in "
+        "`file_roots=['/data']` (`--file-root /data`)",
     ),
     "SPARSE_MEMBER": RejectCode("a sparse member of an archive", "pack it without `tar -S`"),
     "TOO_LARGE": RejectCode(

@@ -168,7 +168,8 @@ def locate(
     everything, files = files, files.select(~(is_ignored | is_junk))
     if not files:
         refuse(f"{unit}, found only hidden, system or ignored files: {names_at_top(everything)}")
-    if not follow_links:
+    # A single list is read by the files that it names, whatever else is in its folder.
+    if not (follow_links or list_name):
         _refuse_links(base, files)
     refuse_dataset("input_base", input_base, [list_name] if list_name else files)
     junk, ignored = (everything.select_only(mask) for mask in (is_junk, is_ignored))

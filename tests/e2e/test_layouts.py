@@ -209,15 +209,20 @@ def test_frame_is_converted_and_cached(tmp_path, monkeypatch):
     assert ages == {f"{number}.jpg": number / 2 for number in NUMBERS}
 
 
-@pytest.mark.parametrize("make", [in_voc, in_segmentation])
-def test_images_with_boxes_or_maps_are_not_rotated(tmp_path, make):
+@pytest.mark.parametrize(
+    ("make", "settings"), [(in_voc, {"box_frame": "stored"}), (in_segmentation, {})]
+)
+def test_images_are_rotated_with_their_annotations(tmp_path, make, settings):
     exif = Image.Exif()
     exif[0x0112] = 6
     turned = [jpeg(n, size=(48, 40), exif=exif) for n in NUMBERS]
     write_files(tmp_path / "in", make(turned))
-    uri = convert(tmp_path / "in", tmp_path / "out").uri
+    uri = runs.run(Executor, tmp_path / "in", tmp_path / "out", **settings).uri
     shapes = [e["image"].shape for e in input_fn(uri, "train", batch_size=None)]
-    assert shapes == [(40, 48, 3)] * 6
-    assert json.loads((tmp_path / "out/manifest.json").read_text())["conversions"] == (
-        {"PALETTE": 9} if make is in_segmentation else {}
+    assert shapes == [(48, 40, 3)] * 6
+    conversions = json.loads((tmp_path / "out/manifest.json").read_text())["conversions"]
+    assert conversions == (
+        {"ORIENTATION": 18, "PALETTE": 9}  # images and their label maps
+        if make is in_segmentation
+        else {"BOXES_ROTATED": 6, "BOX_FRAME_GIVEN": 6, "ORIENTATION": 9}
     )

@@ -30,7 +30,7 @@ from trainer_utils.recording import LEDGER_FILE, InputRecorder
 QUICK, LONG = 100, 10_000  # histories
 STEPS_OF_A_LIFE = 25  # maximum number of rules per history
 _FIRST_FILES = 13
-SETTINGS = {"splits": {"train": 1}, "target_shard_bytes": 256}
+SETTINGS = {"layout": "folder", "splits": {"train": 1}, "target_shard_bytes": 256}
 
 
 class World(NamedTuple):

@@ -134,14 +134,14 @@ class RecordIndex:
             got = f"{len(data)} bytes, {len(others)} further arrays"
             raise _error(path, f"an index of {len(lengths)} records, with two sums", got, stop)
         index = cls(lengths, *(array.astype(np.uint32) for array in sums))
-        if len(others) == 3 and not np.array_equal(others[2], index.starts):
-            raise _error(path, f"the offset of every {STRIDE}th record", "other offsets")
         if shard is not None:
             size = shard.bytes if shard.path.endswith(".gz") else index.framed_bytes
             crc = None if shard.index_crc32c is None else extend_crc32c(0, data)
             if (len(index), size, crc) != (shard.records, shard.bytes, shard.index_crc32c):
                 said = f"the index of {shard.records} records in {shard.bytes} bytes"
                 raise _error(path, f"{said} that the manifest names", f"{len(index)} in {size}")
+        if len(others) == 3 and not np.array_equal(others[2], index.starts):
+            raise _error(path, f"the offset of every {STRIDE}th record", "other offsets")
         return index
 
 

@@ -71,9 +71,9 @@ def test_bytes_do_not_depend_on_runner_and_workers(
     monkeypatch.setattr(processes, "_WORTH_SECONDS", 0.0)
     used, map_them = [], processes.Pool.map
 
-    def record(self, call, tasks, number):
+    def record(self, call, tasks, number, **options):
         used.append(number)
-        return map_them(self, call, tasks, number)
+        return map_them(self, call, tasks, number, **options)
 
     monkeypatch.setattr(processes.Pool, "map", record)
     assert convert(folder, tmp_path / "out", *arguments) == reference

@@ -7,7 +7,7 @@ from tests.make import run_python
 
 ABOVE = ("pipelines.cli", "pipelines.lineage", "pipelines.kubeflow")
 HEAVY = ("tensorflow", "tfx", "apache_beam", "ml_metadata", "pyarrow")
-NEEDS_COMPONENTS = {"conversion"}
+NEEDS_COMPONENTS = {"conversion", "layouts"}
 
 
 def test_tools_import_neither_tfx_nor_tensorflow():

@@ -38,11 +38,12 @@ def test_folder_of_clips_is_recognised_and_converted(sounds):
 
 @pytest.mark.slow
 def test_empty_training_split_is_an_error(pictures, tmp_path):
-    for split in ("train", "val"):
-        (tmp_path / "in" / split / "a").mkdir(parents=True)
     first = next(pictures.rglob("*.png"))
-    (tmp_path / "in/val/a/1.png").write_bytes(first.read_bytes())
-    (tmp_path / "in/train/a/2.png").write_bytes(b"no image")
+    for name in "ab":
+        for split in ("train", "val"):
+            (tmp_path / "in" / split / name).mkdir(parents=True)
+        (tmp_path / f"in/val/{name}/1.png").write_bytes(first.read_bytes())
+        (tmp_path / f"in/train/{name}/2.png").write_bytes(b"no image")
     for _ in range(2):  # the second result comes from the cache
         with pytest.raises(InputError, match="'train'"):
             pipelines.convert(tmp_path / "in", tmp_path / "out", max_reject_fraction=0.5)
