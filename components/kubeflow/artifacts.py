@@ -50,8 +50,8 @@ def find_dataset(path: str, uri: str) -> str:
     """Return the location of the dataset of an artifact that the launcher has fetched to `path`."""
     if not os.path.exists(path):
         raise DatasetError(
-            f"expected the files of {uri}, found none. They were removed while Kubeflow's cache "
-            "still has the artifact: run once with enable_caching=False.",
+            f"expected the files of {uri}, found none. They were removed, but Kubeflow's cache "
+            "still has the artifact. Run once with enable_caching=False.",
             path=uri,
         )
     reference = os.path.join(path, _REFERENCE_FILE)

@@ -49,7 +49,7 @@ def _example_gen(kind: type[Any], given: _Given) -> None:
     patterns, splits, split_by = (given.pop(n) for n in ("input_patterns", "splits", "split_by"))
     settings = _settings(kind, given)
     if bool(base) == (source is not None):
-        raise ConfigError.of("input_base", base, allowed="either it or source")
+        raise ConfigError.of("input_base", base, allowed="either input_base or source")
     named = [SplitPattern(name, patterns[name]) for name in order_splits(patterns, ())]
     shares = whole_shares(_whole(splits)) if splits else {}
     selection = InputSelection(

@@ -54,7 +54,7 @@ def detect(inputs: LayoutInputs) -> Detection:
         if any(posixpath.dirname(one) in folders for one in found):
             return Detection.miss(f"{path}: images in class folders")
         return Detection.match(path)
-    return Detection.miss("no text with an image and its class on each line")
+    return Detection.miss("no text file with an image and its class on each line")
 
 
 def read(inputs: LayoutInputs) -> InputTable:

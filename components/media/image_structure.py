@@ -270,7 +270,7 @@ def _scan_doubt(segment: bytes, frame: _Frame, tables: set[int]) -> str | None:
         return "a damaged scan header"
     ids, selectors = segment[1 : 1 + 2 * number : 2], segment[2 : 2 + 2 * number : 2]
     if len(set(ids)) != number or not frame.sampling.keys() >= set(ids):
-        return "a scan of components that the frame has not"
+        return "a scan of components that the frame does not have"
     first, last, approximation = segment[-3:]
     if frame.process in _PROGRESSIVE:
         needs_dc, needs_ac = first == 0 and approximation >> 4 == 0, first > 0
@@ -359,7 +359,7 @@ def _png_header(data: bytes) -> tuple[int, int, int, int]:
     width, height = int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
     bit_depth, colour, compression, filtering, interlace = data[24:29]
     if bit_depth not in _DEPTHS.get(colour, ()) or compression or filtering:
-        raise damaged(f"a header that PNG has not: {data[24:29]!r}")
+        raise damaged(f"a header that PNG does not allow: {data[24:29]!r}")
     if not width or not height:
         raise damaged(f"expected some pixels, got {width} x {height}")
     return width, height, colour, interlace

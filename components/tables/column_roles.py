@@ -119,7 +119,7 @@ def make_vocabularies(
         for label in vocabularies[name]:
             rule = None
             if "\n" in label or "\r" in label:
-                rule = "one line, since a vocabulary has one each"
+                rule = "one line, since a vocabulary has one label per line"
             elif label != display_path(label):
                 rule = "a name in UTF-8. Rename that folder"
             if rule:
@@ -129,8 +129,8 @@ def make_vocabularies(
             if other != label and name not in given:
                 raise InputError(
                     f"{printable(name)} {label!r}: expected one spelling of it, got {other!a} and "
-                    f"{label!a}, which look alike (Unicode normal forms). Rename one, or say that "
-                    "they are two classes: name both in the setting vocabulary."
+                    f"{label!a}, which look alike (Unicode normal forms). Rename one, or list "
+                    "both in the setting vocabulary if they are two classes."
                 )
     return vocabularies
 

@@ -50,7 +50,7 @@ def _plain(value: Any) -> Json:
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
         return format(value, "f")
-    raise ValueError(f"got {type(value).__name__}, which JSON has not")
+    raise ValueError(f"got {type(value).__name__}, which JSON does not support")
 
 
 def is_chat(value: Json) -> bool:

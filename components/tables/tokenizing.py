@@ -88,7 +88,7 @@ def same_tokenizer(place: str, spec: TokenSpec) -> Tokenizer:
     """
     found = load_tokenizer(place)
     if found.spec != spec:
-        rule = "the file that it was when the conversion began"
+        rule = "the same file as when the conversion began"
         raise ConfigError.of("tokenizer", place, allowed=rule)
     return found
 

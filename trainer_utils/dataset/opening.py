@@ -402,7 +402,7 @@ def _stored_index(shard: ShardFile, size: int | None = None) -> RecordIndex | No
 @functools.lru_cache(maxsize=4096)  # one warning per index
 def _warn_of(index_path: str | None, why: str) -> None:
     _logger.warning(
-        "record index %r is not used, the shard is read through instead: %s", index_path, why
+        "record index %r is not used; the whole shard is read instead: %s", index_path, why
     )
 
 

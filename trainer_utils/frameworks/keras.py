@@ -66,7 +66,7 @@ def keras_dataset(
     if chosen.repeat is not False:
         raise ConfigError.of("repeat", chosen.repeat, allowed="False: fit takes epochs=")
     if chosen.batch_size is None:
-        raise ConfigError.of("batch_size", None, allowed="a number, since Keras takes batches")
+        raise ConfigError.of("batch_size", None, allowed="a number, since Keras expects batches")
     rank, world_size = choose_rank(
         rank=rank, world_size=world_size, worker=worker, num_workers=num_workers
     )

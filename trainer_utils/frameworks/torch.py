@@ -60,7 +60,7 @@ def torch_dataset(
     chosen = choose_options(options, settings, of=torch_dataset)
     import_framework("torch", shown="PyTorch", of="torch_dataset")
     if chosen.processes:
-        rule = "0: DataLoader(num_workers=…) says how many there are"
+        rule = "0, since DataLoader(num_workers=…) sets the number of processes"
         raise ConfigError.of("processes", chosen.processes, allowed=rule)
     # A DataLoader's processes open the files again, since mappings cannot be sent.
     rank, world_size = choose_rank(

@@ -319,7 +319,7 @@ class FeatureRecord:
             if shape != value.shape and any(len(s or (1,)) > 1 for s in (shape, value.shape)):
                 raise InputError(
                     f"feature {name!r}: expected steps of shape {shape} as in the examples "
-                    f"before, got {value.shape}. Give all steps one shape"
+                    f"before, got {value.shape}. Give all steps the same shape"
                 )
         if known is None or kind is None or kind == known:
             return kind or known
@@ -328,9 +328,9 @@ class FeatureRecord:
         may_be = known == _NO_STEPS and kind.startswith(_NO_STEPS)
         if may_be or (self._may_widen and (kind, known) in _WIDER):
             return kind
-        advice = "Give all of them alike, or another name"
+        advice = "Use the same type in all examples, or another name"
         if (known, kind) == ("int", "float"):
-            advice = "Give floats from the first on: float(value)"
+            advice = "Use floats from the first example on: float(value)"
         raise InputError(
             f"feature {name!r}: expected {known} as in the examples before, got {kind}. {advice}"
         )

@@ -197,7 +197,7 @@ def test_output_that_overlaps_the_input_raises(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "in")
     before = contents(tmp_path / "in")
     for output in ("in/", "./in", "link", "."):
-        with pytest.raises(ConfigError, match="expected a folder apart from the input"):
+        with pytest.raises(ConfigError, match="expected a folder other than the input"):
             balance(tmp_path / "in", Path(f"{tmp_path}/{output}"))
         assert contents(tmp_path / "in") == before
 
