@@ -23,7 +23,7 @@ def uri(tmp_path, write_dataset) -> str:
     return write_dataset(tmp_path / "set", {"train": [rows]}, features)
 
 
-def _best_fit_decreasing(package: Any, uri: str, folder: str, epochs: int) -> Any:
+def _fit_model(package: Any, uri: str, folder: str, epochs: int) -> Any:
     layers = package.layers
     model = package.Sequential(
         [package.Input((2,)), layers.BatchNormalization(), layers.BatchNormalization(),
@@ -39,10 +39,10 @@ def test_fit_refuses_a_backup_of_the_other_keras(uri, tmp_path, order):
     tf_keras = pytest.importorskip("tf_keras")
     first, second = (keras, tf_keras)[:: -1 if order else 1]
     folder = str(tmp_path / "backup")
-    _best_fit_decreasing(first, uri, folder, 1)
+    _fit_model(first, uri, folder, 1)
     with pytest.raises(ConfigError, match=f"of {first.__name__} in .*backup"):
-        _best_fit_decreasing(second, uri, folder, 2)
-    assert _best_fit_decreasing(first, uri, folder, 2).epoch == [0, 1]
+        _fit_model(second, uri, folder, 2)
+    assert _fit_model(first, uri, folder, 2).epoch == [0, 1]
 
 
 class Crash(Exception):
