@@ -26,16 +26,16 @@ def test_every_named_file_exists():
 
 
 def test_every_package_is_named():
-    rows = re.findall(r"^\| (`.*) \|", TEXT.partition("## The rooms")[2], re.MULTILINE)
+    rows = re.findall(r"^\| (`.*) \|", TEXT.partition("## The packages")[2], re.MULTILINE)
     folders = [part.strip() for row in rows for part in re.split(r"`, `|`", row) if part.strip()]
     named: set[str] = set()
     for folder in (path for row in folders for path in expand(row)):
         roots = ("", *(f"{package}/" for package in PACKAGES))  # paths may omit the package
         named |= {f"{root}{folder}".rstrip("/") for root in roots}
-    rooms = {
+    subpackages = {
         str(path.parent.relative_to(REPOSITORY))
         for package in PACKAGES
         for path in (REPOSITORY / package).glob("*/__init__.py")
     }
-    assert rooms
-    assert not rooms - named
+    assert subpackages
+    assert not subpackages - named
