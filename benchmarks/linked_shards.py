@@ -3,9 +3,9 @@
     python benchmarks/linked_shards.py                       # 16, 1,000 and 8,000 shards
     python benchmarks/linked_shards.py --shards 16,8000 --shuffle global --seconds 20
 
-Each shard has a million records of 127 bytes: 8,000 shards stand for 8.4 billion records and
+Each shard has a million records of 127 bytes: 8,000 shards simulate 8.4 billion records and
 1 TB, while the disk holds one. The first batch, the rate, the CPU time per record and the growth of
-anonymous memory are printed. Every size runs in a process of its own; the rounds alternate.
+anonymous memory are printed. Every size runs in a separate process; the rounds alternate.
 """
 
 import argparse
