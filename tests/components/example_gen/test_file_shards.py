@@ -104,7 +104,7 @@ def test_shard_damaged_on_disk_raises_before_the_manifest(photos, tmp_path, monk
             Path(target).write_bytes(data)
 
     monkeypatch.setattr(storage, "rename", rename_and_lose)
-    with pytest.raises(CorruptShardError, match=r"00001-of-.*were written, got"):
+    with pytest.raises(CorruptShardError, match=r"00001-of-.*bytes written, with checksum .*, got"):
         convert(photos, tmp_path / "out")
     assert not (tmp_path / "out/manifest.json").exists()
 
