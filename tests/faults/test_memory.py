@@ -52,10 +52,11 @@ def test_failed_allocation_is_an_error_and_not_a_reject(
 ):
     plain = undisturbed[step]
     numbers = allocations(plain, engine, tmp_path / "count")
-    found = set()  # results of permanent faults, because single ones are retried
+    # Results of early permanent faults: single ones are retried, and late ones may do no harm.
+    found = set()
     for number, how_often in drawn(chance, times, QUICK, numbers, [1, FOR_EVER]):
         (folder := tmp_path / f"{number}-{how_often}").mkdir()
         outcome = refuse(plain, engine, folder, number, how_often)
-        if how_often == FOR_EVER:
+        if how_often == FOR_EVER and number <= len(numbers) // 2:
             found.add(outcome)
     assert found != {"0"}  # some faults had an effect
