@@ -40,7 +40,7 @@ def test_fit_refuses_a_backup_of_the_other_keras(uri, tmp_path, order):
     first, second = (keras, tf_keras)[:: -1 if order else 1]
     folder = str(tmp_path / "backup")
     _fit_model(first, uri, folder, 1)
-    with pytest.raises(ConfigError, match=f"of {first.__name__} in .*backup"):
+    with pytest.raises(ConfigError, match=f"not {first.__name__} in .*backup"):
         _fit_model(second, uri, folder, 2)
     assert _fit_model(first, uri, folder, 2).epoch == [0, 1]
 
