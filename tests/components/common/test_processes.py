@@ -146,7 +146,8 @@ HOST = """
             thread.join()
         assert seen
         assert not failures, failures[:3]
-        assert gc.get_freeze_count() >= frozen - 50, (gc.get_freeze_count(), frozen)
+        # `gc.unfreeze` would leave 0; frozen objects that nobody refers to any more are freed.
+        assert gc.get_freeze_count() > 0.9 * frozen, (gc.get_freeze_count(), frozen)
         assert multiprocessing.forkserver._forkserver._preload_modules == ["colorsys"]
         assert multiprocessing.forkserver._forkserver._forkserver_pid is None
         import trainer_utils
