@@ -11,7 +11,7 @@ Importing this package imports no framework; the first use of a function imports
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from trainer_utils.format.errors import ConfigError, CorruptShardError, DatasetError
+from trainer_utils.core.errors import ConfigError, CorruptShardError, DatasetError
 
 if TYPE_CHECKING:
     from trainer_utils.frameworks.image_decoder import image_decoder
@@ -20,16 +20,19 @@ if TYPE_CHECKING:
     from trainer_utils.frameworks.numpy import iterate
     from trainer_utils.frameworks.tensorflow import distribute, input_fn, load
     from trainer_utils.frameworks.torch import cu_seqlens, torch_dataset
-    from trainer_utils.input_backup import InputBackup, InputProgress, load_state
+    from trainer_utils.frameworks.torch_loader import torch_loader
     from trainer_utils.options import CacheOptions, ImageOptions, InputOptions, LabelOptions
     from trainer_utils.order import InputState
     from trainer_utils.order.packing import PackOptions
     from trainer_utils.order.recipe import Part, Recipe
-    from trainer_utils.planning import plan
+    from trainer_utils.reading.opening import plan
+    from trainer_utils.training.input_backup import InputBackup
+    from trainer_utils.training.input_progress import InputProgress
     from trainer_utils.training.loop import evaluate, fit
+    from trainer_utils.training.saved_input import load_state
     from trainer_utils.writing.dataset_writer import DatasetWriter
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 _NAMES = {
     "frameworks.image_decoder": ["image_decoder"],
@@ -38,12 +41,15 @@ _NAMES = {
     "frameworks.numpy": ["iterate"],
     "frameworks.tensorflow": ["distribute", "input_fn", "load"],
     "frameworks.torch": ["cu_seqlens", "torch_dataset"],
-    "input_backup": ["InputBackup", "InputProgress", "load_state"],
+    "frameworks.torch_loader": ["torch_loader"],
+    "training.input_backup": ["InputBackup"],
+    "training.input_progress": ["InputProgress"],
+    "training.saved_input": ["load_state"],
     "options": ["CacheOptions", "ImageOptions", "InputOptions", "LabelOptions"],
     "order": ["InputState"],
     "order.packing": ["PackOptions"],
     "order.recipe": ["Part", "Recipe"],
-    "planning": ["plan"],
+    "reading.opening": ["plan"],
     "training.loop": ["evaluate", "fit"],
     "writing.dataset_writer": ["DatasetWriter"],
 }
@@ -78,6 +84,7 @@ __all__ = [
     "load_state",
     "plan",
     "torch_dataset",
+    "torch_loader",
 ]
 
 

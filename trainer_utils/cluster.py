@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 
 __all__ = ["Cluster", "cluster_from_environment", "set_tf_config"]
 

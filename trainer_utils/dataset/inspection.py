@@ -12,7 +12,9 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
-from trainer_utils.format import DatasetError, Feature, RecordBlock
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.core.json_text import JsonObject
+from trainer_utils.format import Feature, RecordBlock
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.example_columns import (
     Column,
@@ -20,7 +22,6 @@ from trainer_utils.format.example_columns import (
     parse_examples,
     parse_feature_lists,
 )
-from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.media_formats import ImageSize, image_size
 from trainer_utils.format.tfrecord import HEADER_BYTES
 

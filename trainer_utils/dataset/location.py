@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import fnmatch
 import functools
+import itertools
 import os
 import posixpath
 import re
@@ -17,9 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeAlias, cast
 
 from trainer_utils import storage
-from trainer_utils.format import ConfigError, DatasetError, Manifest, naming
-from trainer_utils.format.errors import did_you_mean
-from trainer_utils.format.json_text import text_of
+from trainer_utils.core.errors import ConfigError, DatasetError, did_you_mean
+from trainer_utils.core.json_text import text_of
+from trainer_utils.format import Manifest, naming
 from trainer_utils.format.layouts import (
     DatasetLayout,
     check_numbers,
@@ -58,11 +59,15 @@ Place: TypeAlias = str | tuple[str, ...]
 LATEST = "latest"
 """The link of a conversion to its newest dataset, next to the artifacts of all its runs."""
 
+BALANCED_FOLDER = "artifacts/ShardBalancer/balanced_examples"
+"""The folder of the datasets of all runs of a conversion, in its output folder."""
+
 # All files of a split, as in TFX; any other pattern selects the files that it matches.
 _SPLIT_PATTERN = re.compile(
     rf"/{naming.SPLIT_PREFIX}(\w+)(/(\*|{naming.SHARD_PREFIX}(-?\*|-[*?]+-of-[*?]+))(\.gz)?)?$"
 )
 _DEPTH, _MAX_LISTED = 5, 500  # levels (pipeline, run, component, output, id) and folders
+_MAX_SIMILAR = 10_000  # names to compare with a misspelt one
 _MAX_BESIDE = 50  # files in a folder that may contain datasets: folders of raw files have more
 _WILDCARDS = re.compile(r"[*?\[]")
 
@@ -116,7 +121,7 @@ def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[tuple[
     return places
 
 
-def newest_dataset(uri: str) -> str:
+def newest_dataset(uri: str | os.PathLike[str]) -> str:
     """Return the newest dataset of a conversion's `out` or `out/latest`; else the uri unchanged."""
     uri = storage.local_path(uri)
     uri = uri.rstrip("/") or uri
@@ -231,7 +236,7 @@ class DatasetFiles:
         return layout_of_files(self.named, None if self.around is None else self.around.layout())
 
 
-def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
+def list_dataset(place: Place | os.PathLike[str], *, with_index: bool = True) -> DatasetFiles:
     """List the files of a dataset.
 
     Args:
@@ -244,6 +249,8 @@ def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
         DatasetError: a named file is missing or has no records, or there are several datasets below
             the root.
     """
+    if isinstance(place, os.PathLike):
+        place = os.fspath(place)
     if not isinstance(place, str):
         return _list_named(place, with_index)
     uri = place.rstrip("/") or place
@@ -251,40 +258,57 @@ def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
         if not is_pattern(uri) and not naming.is_named_as_records(uri):
             _check_records(uri)
         return _list_named([uri], with_index)
-    own = _listed(uri)
-    closed = {naming.WORKING_FOLDER}  # only its existence matters
-    if naming.MANIFEST_FILE in own and not with_index:
-        closed.add(naming.INDEX_FOLDER)
-    folders = [name for name, entry in own.items() if entry.is_folder and name not in closed]
-    with ThreadPoolExecutor(_LISTED_AT_ONCE if storage.is_remote(uri) else 1) as pool:
-        inner = pool.map(_listed, [storage.join(uri, folder) for folder in folders])
+    entries = _entries_below(uri, with_index)
+    if may_be_dataset(entries):
+        return DatasetFiles(uri, entries)
+    folders = dict.fromkeys(path.partition("/")[0] for path in entries if path.endswith("/"))
+    below = datasets_in([storage.join(uri, folder) for folder in folders])
+    if len(below) > 1:
+        raise _several_datasets_error(uri, below)
+    return list_dataset(below[0], with_index=with_index) if below else DatasetFiles(uri, entries)
+
+
+def _entries_below(uri: str, with_index: bool) -> dict[str, storage.FolderEntry]:
+    """List a folder and its subfolders.
+
+    Returns:
+        By relative path: the files, and the folders of the second level, which end with `/`. Of the
+        first level, only the working folder is listed as a folder.
+    """
+    top = _listed(uri)
+    unlisted = {naming.WORKING_FOLDER}  # only its existence matters
+    if naming.MANIFEST_FILE in top and not with_index:
+        unlisted.add(naming.INDEX_FOLDER)
+    folders = [name for name, entry in top.items() if entry.is_folder and name not in unlisted]
     entries = {
-        f"{above}{name}{'/' * entry.is_folder}": entry
-        for above, group in zip(["", *(f"{f}/" for f in folders)], [own, *inner], strict=True)
-        for name, entry in group.items()
-        if above or not entry.is_folder or name == naming.WORKING_FOLDER
+        f"{name}/" if entry.is_folder else name: entry
+        for name, entry in top.items()
+        if not entry.is_folder or name == naming.WORKING_FOLDER
     }
-    if not may_be_dataset(entries):
-        deeper = dict.fromkeys(p.partition("/")[0] for p in entries if p.endswith("/"))
-        below = datasets_in([storage.join(uri, folder) for folder in deeper])
-        if len(below) == 1:
-            return list_dataset(below[0], with_index=with_index)
-        if below:
-            more = f" and {len(below) - _MAX_NAMED} older" if len(below) > _MAX_NAMED else ""
-            names = f"{', '.join(map(repr, below[:_MAX_NAMED]))}{more}"
-            advice = f"Name one; the newest come first: {names}."
-            got = f"a folder with {len(below)} below it"
-            raise DatasetError.at(uri, expected="a dataset", got=got, advice=advice)
-    return DatasetFiles(uri, entries)
+    with ThreadPoolExecutor(_LISTED_AT_ONCE if storage.is_remote(uri) else 1) as pool:
+        groups = pool.map(_listed, [storage.join(uri, folder) for folder in folders])
+        for folder, group in zip(folders, groups, strict=True):
+            for name, entry in group.items():
+                entries[f"{folder}/{name}{'/' * entry.is_folder}"] = entry
+    return entries
 
 
-def read_manifest(uri: str) -> Manifest | None:
+def _several_datasets_error(uri: str, below: Sequence[str]) -> DatasetError:
+    """Return the error of a folder with several datasets below it, the newest first."""
+    more = f" and {len(below) - _MAX_NAMED} older" if len(below) > _MAX_NAMED else ""
+    names = f"{', '.join(map(repr, below[:_MAX_NAMED]))}{more}"
+    advice = f"Name one; the newest come first: {names}."
+    got = f"a folder with {len(below)} below it"
+    return DatasetError.at(uri, expected="a dataset", got=got, advice=advice)
+
+
+def read_manifest(uri: str | os.PathLike[str]) -> Manifest | None:
     """Return the manifest of a dataset, or None without one. The shards are not checked."""
     path = storage.join(uri, naming.MANIFEST_FILE)
     return Manifest.from_json(storage.read_text(path), path=path) if storage.exists(path) else None
 
 
-def read_origin(uri: str, manifest: Manifest) -> Origin:
+def read_origin(uri: str | os.PathLike[str], manifest: Manifest) -> Origin:
     """Return the lineage of a dataset from `lineage.json`, or else from its manifest."""
     path = storage.join(uri, naming.LINEAGE_FILE)
     if storage.exists(path):
@@ -300,14 +324,31 @@ def _listed(folder: str) -> dict[str, storage.FolderEntry]:
         return {}
 
 
+def similar_place(path: str) -> str:
+    """Return a hint such as ` Did you mean 'data/photos'?` for a missing local path, or ""."""
+    if storage.is_remote(path):
+        return ""  # a listing may be large
+    folder, name = os.path.split(os.path.normpath(path))
+    while folder and not os.path.isdir(folder) and folder != os.path.dirname(folder):
+        folder, name = os.path.split(folder)
+    with contextlib.suppress(OSError), os.scandir(folder or os.curdir) as here:
+        names = [entry.name for entry in itertools.islice(here, _MAX_SIMILAR)]
+        hint = did_you_mean(name, names)
+        if hint and name not in names:
+            found = next(one for one in names if hint == f" Did you mean {one!r}?")
+            return f" Did you mean {os.path.join(folder, found)!r}?"
+    return ""
+
+
 def _check_records(path: str) -> None:
     """Raise DatasetError if a file is missing, or is neither TFRecords nor compressed."""
-    expected = "the folder of a dataset, or a file of TFRecords"
+    expected = "the folder of a dataset or of raw files, or a file of TFRecords"
     try:
         storage.file_size(path)  # raises for any reason other than a missing file
         head = storage.read_range(path, start=0, stop=_HEAD_BYTES)
     except (FileNotFoundError, NotADirectoryError):
-        raise DatasetError.at(path, expected=expected, got="none") from None
+        said = f"{path!r}: expected {expected}, found none.{similar_place(path)}"
+        raise DatasetError(said.removesuffix("."), path=path) from None
     kinds = begins_with_gzip, begins_with_zlib, begins_with_frame
     if head and not any(is_of_kind(head) for is_of_kind in kinds):
         advice = "To make a dataset of raw files, run tfx-shards convert."

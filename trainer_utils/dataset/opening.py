@@ -11,22 +11,21 @@ import contextlib
 import dataclasses
 import errno
 import functools
-import gzip
 import hashlib
 import itertools
 import logging
 import math
 import os
-import sys
-import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, cast
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trainer_utils import storage
-from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
+from trainer_utils.core.errors import CorruptShardError, DatasetError, TfxShardsError
+from trainer_utils.dataset.compression import compression_of, open_records, read_shard_blocks
+from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.dataset.location import (
     Artifact,
     DatasetFiles,
@@ -35,32 +34,19 @@ from trainer_utils.dataset.location import (
     newest_dataset,
     uri_of,
 )
-from trainer_utils.format import (
-    CorruptShardError,
-    DatasetError,
-    Feature,
-    RecordBlock,
-    RecordIndex,
-    SplitRange,
-    TfxShardsError,
-    read_blocks,
-    scan_lengths,
-)
+from trainer_utils.dataset.record_scan import count_records
+from trainer_utils.dataset.sampling import WHOLE_BYTES, features_of_sample, inferred_features
+from trainer_utils.format import Feature, RecordIndex, SplitRange, scan_lengths
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.index import name_crc, name_crcs, name_in
+from trainer_utils.format.input_listing import InputListing
 from trainer_utils.format.layouts import DatasetLayout, ShardFile
-from trainer_utils.format.naming import DATUM_SHARDS_FILE, NAME_FEATURES
+from trainer_utils.format.naming import DATUM_SHARDS_FILE, LISTING_FILE, NAME_FEATURES
 from trainer_utils.format.slices import FileRange
-from trainer_utils.format.tfrecord import (
-    BLOCK_BYTES,
-    HEADER_BYTES,
-    begins_with_gzip,
-    begins_with_zlib,
-)
+from trainer_utils.format.tfrecord import HEADER_BYTES
 
 _logger = logging.getLogger(__name__)
-_HEAD_BYTES = 512  # of a shard: enough to detect its compression
-_PACKED_AT_ONCE = 1 << 20
+_USUAL_RATIO = 4  # of unpacked bytes to the size of a gzip file
 _MAX_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes per read
 
 
@@ -72,11 +58,14 @@ class Dataset(DatasetLayout):
         uri: the uri of the dataset.
         files: its files.
         named_files: whether only some of its files were given, one by one.
+        sampled: the number of records that `features` were inferred from, or None if metadata
+            describes them or all records were read.
     """
 
     uri: str
     files: DatasetFiles
     named_files: bool = False
+    sampled: int | None = None
 
     @property
     def digest(self) -> str:
@@ -109,6 +98,17 @@ class Dataset(DatasetLayout):
     def vocabularies(self) -> Mapping[str, Sequence[str]]:
         """Class names by feature. The id of a class is its line number, from 0."""
         return {name: self.read_lines(path) for name, path in self.vocabulary_files.items()}
+
+    @functools.cached_property
+    def listing(self) -> InputListing | None:
+        """The identity of the dataset by its inputs, or None if it is not known."""
+        name = LISTING_FILE
+        if self.manifest is None or self.files.sizes.get(name) is None:
+            return None
+        contents = self.manifest.contents
+        return InputListing.from_json(
+            self.files.read_text(name), path=self.files.path(name), contents=contents
+        )
 
     def read_text(self, name: str) -> str:
         """Return the text of a small file, checked against the manifest."""
@@ -155,19 +155,18 @@ class Dataset(DatasetLayout):
                     facts.add(block, path=shard.path, takes_lists=takes_lists)
                 check_count(shard, records := facts.records - before)
                 counted[split].append(shard._replace(records=records))
-        for name, kinds in facts.settle_mixed().items():
-            counts = ", ".join(f"{kind} in {count:,} examples" for kind, count in kinds.items())
-            _logger.warning(
-                "%r: feature %r is %s. The first is used; for the other records, leave the feature "
-                "out, features=[…], or replace the records, on_corrupt='skip'.",
-                *(self.uri, name, counts),
-            )
-        features = self.features if self.says_features else features_of_facts(facts)
-        changes: dict[str, Any] = {"shards": counted, "features": features, "says_features": True}
+        found = self.features if self.says_features else inferred_features(facts, uri=self.uri)
+        changes: dict[str, Any] = {"shards": counted, "features": found, "says_features": True}
         return dataclasses.replace(self, **changes), facts
 
 
-def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool = True) -> Dataset:
+def open_dataset(
+    artifact: Place | os.PathLike[str] | Artifact,
+    *,
+    inspect: bool = True,
+    reads_all: bool = False,
+    cache_folder: str | None = None,
+) -> Dataset:
     """Read the metadata of a dataset and check it against the files.
 
     Args:
@@ -175,6 +174,9 @@ def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool
             folder of `convert`, it is the newest dataset there. Or TFRecord files: a path, a
             pattern such as `data/train-*`, or a tuple of these, with the metadata of their dataset.
         inspect: whether to read records for counts and features that the metadata lacks.
+        reads_all: whether to infer features from all records. Otherwise the features of a large
+            dataset are inferred from a sample; see `Dataset.sampled`.
+        cache_folder: the folder for what inspection found; None for the default.
 
     Raises:
         DatasetError: there is no dataset, or it is incomplete; the message names the problem.
@@ -182,7 +184,9 @@ def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool
     place = artifact if isinstance(artifact, tuple) else newest_dataset(uri_of(artifact))
     try:
         dataset = _found(list_dataset(place, with_index=False))
-        return _inspected(dataset) if inspect else dataset
+        if not inspect:
+            return dataset
+        return _inspected(dataset, reads_all=reads_all, cache_folder=cache_folder)
     except TfxShardsError:
         raise
     except (OSError, TypeError, ValueError) as error:  # an invalid path
@@ -194,32 +198,50 @@ _inspections: dict[tuple[object, ...], Dataset] = {}
 _MAX_INSPECTIONS = 16
 
 
-def _inspected(dataset: Dataset) -> Dataset:
+def _inspected(dataset: Dataset, *, reads_all: bool, cache_folder: str | None) -> Dataset:
     """Inspect a dataset, once while its files stay the same: trainers open it many times."""
     if dataset.says_features and dataset.is_counted:
         return dataset
-    version = dataset.files.version
-    versions = tuple((s.path, s.records, version(s.name)) for s in dataset.shard_files)
-    state = dataset.uri, dataset.says_features, versions
+    versions = [dataset.files.version(shard.name) for shard in dataset.shard_files]
+    files = [(s.path, s.records, v) for s, v in zip(dataset.shard_files, versions, strict=True)]
+    state = dataset.uri, dataset.says_features, reads_all, tuple(files)
     if (found := _inspections.get(state)) is None:
         if len(_inspections) >= _MAX_INSPECTIONS:
             _inspections.clear()
-        found = (
-            _counted(dataset) if dataset.says_features else dataset.with_facts(takes_mixed=True)[0]
-        )
+        is_small = sum(map(_unpacked_estimate, dataset.shard_files)) <= WHOLE_BYTES
+        if not dataset.says_features and (reads_all or is_small):
+            found = dataset.with_facts(takes_mixed=True)[0]
+        else:
+            found = _counted(dataset, versions, cache_folder)
+            if not dataset.says_features:
+                features, sampled = features_of_sample(
+                    found.shard_files, versions, uri=dataset.uri, folder=cache_folder
+                )
+                found = dataclasses.replace(found, features=features, sampled=sampled)
         _inspections[state] = found
     features = dataset.features if dataset.says_features else found.features
-    return dataclasses.replace(dataset, features=features, shards=found.shards, says_features=True)
+    changes: dict[str, Any] = {"features": features, "sampled": found.sampled}
+    return dataclasses.replace(dataset, shards=found.shards, says_features=True, **changes)
 
 
-def _counted(dataset: Dataset) -> Dataset:
-    counted = {
-        split: [
-            s if s.records is not None else s._replace(records=len(read_index(s))) for s in group
-        ]
+def _unpacked_estimate(shard: ShardFile) -> int:
+    return shard.bytes * (_USUAL_RATIO if shard.is_gzip else 1)
+
+
+def _counted(dataset: Dataset, versions: Sequence[str], cache_folder: str | None) -> Dataset:
+    """Return the dataset with the number of records of every shard."""
+    known = dict(zip([shard.path for shard in dataset.shard_files], versions, strict=True))
+    counts = {shard.path: shard.records for shard in dataset.shard_files}
+    unknown = [shard for shard in dataset.shard_files if shard.records is None]
+    found = count_records(
+        unknown, [known[s.path] for s in unknown], uri=dataset.uri, folder=cache_folder
+    )
+    counts |= {shard.path: count for shard, count in zip(unknown, found, strict=True)}
+    shards = {
+        split: [shard._replace(records=counts[shard.path]) for shard in group]
         for split, group in dataset.shards.items()
     }
-    return dataclasses.replace(dataset, shards=counted)
+    return dataclasses.replace(dataset, shards=shards)
 
 
 def _found(files: DatasetFiles) -> Dataset:
@@ -275,83 +297,6 @@ def check_count(shard: ShardFile, records: int) -> None:
         said = f"{shard.records} records as in the dataset's metadata"
         advice = "The dataset was changed: write it again."
         raise DatasetError.at(shard.path, expected=said, got=str(records), advice=advice)
-
-
-def compression_of(path: str) -> str | None:
-    """Return `gzip`, `zlib` or None: for a remote shard from its name, else from its head."""
-    if storage.is_remote(path):
-        return "gzip" if path.endswith(".gz") else "zlib" if path.endswith(".zlib") else None
-    head = storage.read_range(path, start=0, stop=_HEAD_BYTES)
-    return "gzip" if begins_with_gzip(head) else "zlib" if begins_with_zlib(head) else None
-
-
-def read_shard_blocks(path: str, *, block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
-    """Yield a shard's verified blocks of about `block_bytes`; raise the errors of `read_blocks`."""
-    with open_records(path) as stream:
-        yield from read_blocks(stream, path=path, block_bytes=block_bytes)
-
-
-@contextlib.contextmanager
-def open_records(path: str) -> Iterator[BinaryIO]:
-    """Yield a stream of a shard's framed records, decompressed; raise the errors of `unpacked`."""
-    with storage.open_for_reading(path) as stream, unpacked(stream, path=path) as records:
-        yield records
-
-
-@contextlib.contextmanager
-def unpacked(stream: BinaryIO, *, path: str) -> Iterator[BinaryIO]:
-    """Yield a stream of the framed records in a shard's bytes, decompressed.
-
-    Raises:
-        CorruptShardError: the compressed stream is incomplete or damaged.
-    """
-    compression = compression_of(path)
-    if compression is None:
-        yield stream
-        return
-    try:
-        if compression == "gzip":
-            with gzip.GzipFile(fileobj=stream, mode="rb") as records:
-                yield cast(BinaryIO, records)
-        else:
-            yield cast(BinaryIO, _ZlibStream(stream))
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        advice, offset = "The file is damaged: write it again.", stream.tell()
-        rule = f"expected a whole {compression} stream"
-        said = f"{path!r}: {rule}: {error} (near byte {offset}). {advice}"
-        raise CorruptShardError(said, path=path, offset=offset) from error
-
-
-class _ZlibStream:
-    """The content of a zlib stream, read in order."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._unpacker, self._given = stream, zlib.decompressobj(), b""
-
-    def read(self, count: int = -1) -> bytes:
-        """Return up to `count` bytes, or all if it is negative; no bytes at the end."""
-        most = count if count >= 0 else sys.maxsize
-        found = bytearray()
-        while len(found) < most and not self._unpacker.eof:
-            if not self._given and not (data := self._stream.read(_PACKED_AT_ONCE)):
-                raise EOFError("the stream ends before its checksum")
-            found += self._unpacker.decompress(self._given or data, most - len(found))
-            self._given = self._unpacker.unconsumed_tail
-        if self._unpacker.eof and (self._unpacker.unused_data or self._stream.read(1)):
-            raise zlib.error("more bytes follow the end of the stream")
-        return bytes(found)
-
-
-def content_bytes(path: str) -> int:
-    """Return the uncompressed size of a compressed file in bytes.
-
-    For gzip it is modulo 2**32, from the last field of RFC 1952. A zlib stream is read completely.
-    """
-    if compression_of(path) == "zlib":
-        with open_records(path) as stream:
-            return sum(map(len, iter(lambda: stream.read(BLOCK_BYTES), b"")))
-    size = storage.file_size(path)
-    return int.from_bytes(storage.read_range(path, start=max(size - 4, 0), stop=size), "little")
 
 
 def read_index(shard: ShardFile, *, is_strict: bool = True) -> RecordIndex:

@@ -10,14 +10,18 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainer_utils.dataset.location import Artifacts, Place, group_artifacts
-from trainer_utils.dataset.opening import Dataset, content_bytes, open_dataset
+from trainer_utils.core.errors import ConfigError, DatasetError, did_you_mean
+from trainer_utils.dataset.compression import content_bytes
+from trainer_utils.dataset.location import Artifacts, Place, group_artifacts, newest_dataset
+from trainer_utils.dataset.opening import Dataset, open_dataset
+from trainer_utils.dataset.raw_inputs import is_raw, open_raw
 from trainer_utils.dataset.transform_graph import graph_of, graph_vocabularies, is_transformed
-from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
+from trainer_utils.format import Feature, resolve_slices
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
-from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.input_listing import InputListing, merge_listings
 from trainer_utils.format.slices import FileRange
 from trainer_utils.format.tensors import TensorSpec
+from trainer_utils.storage import is_remote
 
 _logger = logging.getLogger(__name__)
 _DEFAULT_SPLIT = "train"
@@ -61,7 +65,12 @@ class Source:
 
 
 def open_sources(
-    artifact_uri: Artifacts, split: str | None, *, apart: bool = False
+    artifact_uri: Artifacts,
+    split: str | None,
+    *,
+    apart: bool = False,
+    conversion: Mapping[str, Any] | None = None,
+    cache_folder: str | None = None,
 ) -> list[Source]:
     """Open the sources of an input.
 
@@ -72,6 +81,8 @@ def open_sources(
         split: the slices. None: the split of a pattern, or the split that all file names share, or
             else `train`.
         apart: whether each item of a list is a separate dataset, as with `weights`.
+        conversion: settings of the conversion of raw inputs.
+        cache_folder: the folder for the offsets of datasets without an index; None for the default.
     """
     wanted: list[tuple[Place, str | None]] = []
     for place, by_pattern in group_artifacts(artifact_uri, apart=apart):
@@ -80,8 +91,40 @@ def open_sources(
             wanted.append(entry)
     if not wanted:
         raise ConfigError.of("artifact_uri", artifact_uri, allowed="a uri or a list of them")
-    datasets = {place: open_dataset(place) for place in dict(wanted)}
+    datasets = {
+        place: open_place(place, conversion, cache_folder=cache_folder) for place in dict(wanted)
+    }
     return [source_of(datasets[place], spec) for place, spec in wanted]
+
+
+def open_place(
+    place: Place,
+    conversion: Mapping[str, Any] | None = None,
+    *,
+    cache_folder: str | None = None,
+) -> Dataset:
+    """Open a dataset, or raw inputs as a dataset.
+
+    Args:
+        place: the uri or the files of a dataset, or raw inputs.
+        conversion: settings of the conversion of raw inputs, which a dataset has no use for.
+        cache_folder: the folder for the offsets of datasets without an index; None for the default.
+    """
+    place = place if isinstance(place, tuple) else newest_dataset(place)
+    # A listing of a bucket is a request, which datasets can do without.
+    looks_first = conversion is not None or not is_remote(str(place))
+    if looks_first and is_raw(place):
+        return open_raw(str(place), conversion or {})
+    try:
+        dataset = open_dataset(place, cache_folder=cache_folder)
+    except DatasetError:
+        if isinstance(place, str) and (conversion is not None or is_raw(place)):
+            return open_raw(place, conversion or {})
+        raise
+    if conversion:
+        rule = f"none for {str(place)!r}, which is converted already"
+        raise ConfigError.of("conversion", dict(conversion), allowed=rule)
+    return dataset
 
 
 def source_of(dataset: Dataset, split: str | None) -> Source:
@@ -108,6 +151,15 @@ def digest_of(sources: Sequence[Source]) -> str:
     """Return a digest of the selected records, independent of the datasets' locations."""
     read = [(source.dataset.digest, source.split) for source in sources]
     return hashlib.blake2b(repr(read).encode(), digest_size=8).hexdigest()
+
+
+def listing_of(sources: Sequence[Source]) -> InputListing | None:
+    """Return the identity of the selected records by their inputs, or None if it is not known."""
+    found = [source.dataset.listing for source in sources]
+    listings = [listing for listing in found if listing is not None]
+    if len(listings) < len(sources):
+        return None
+    return merge_listings(listings, [source.split for source in sources])
 
 
 def merged_features(
@@ -265,7 +317,7 @@ def merge_features(by_input: Mapping[str, Mapping[str, Feature]]) -> dict[str, F
     for where, features in by_input.items():
         for name, feature in features.items():
             first_where, first = found.setdefault(name, (where, feature))
-            found[name] = first_where, _both(name, first, feature, (first_where, where))
+            found[name] = first_where, _merge_feature(name, first, feature, (first_where, where))
     everywhere = set.intersection(*(set(features) for features in by_input.values()))
     return {
         name: feature if name in everywhere else _sparse(feature)
@@ -273,7 +325,7 @@ def merge_features(by_input: Mapping[str, Mapping[str, Feature]]) -> dict[str, F
     }
 
 
-def _both(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Feature:
+def _merge_feature(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Feature:
     if one == other:
         return one
     alike = _kind(one) == _kind(other)

@@ -7,8 +7,8 @@ import hashlib
 import urllib.parse
 from collections.abc import Mapping, Sequence
 
+from trainer_utils.core.json_text import Json, JsonObject, render_json
 from trainer_utils.format.datum import Feature
-from trainer_utils.format.json_text import Json, JsonObject, render_json
 from trainer_utils.format.naming import SHARD_PREFIX, SPLIT_PREFIX
 
 _VERSION = "http://mlcommons.org/croissant/1.0"

@@ -12,11 +12,12 @@ Source: `datum/writer/tfrecord_writer.py` and `datum/reader/parser.py` of datum 
 """
 
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping, Sequence
 
-from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.json_text import Json, parse_json_object, render_json
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.core.json_text import Json, parse_json_object, render_json
 from trainer_utils.format.tensors import TensorSpec, TokenSpec
 
 DATUM_IMAGE_FORMATS = frozenset({"GIF", "JPEG", "PNG"})
@@ -68,13 +69,13 @@ class Feature:
         """Whether its bytes are uint8 pixels with the shape `extra["image_shape"]`."""
         return self.extra.get("encoding") == "raw"
 
-    @property
+    @functools.cached_property
     def tensor(self) -> TensorSpec | None:
         """Dtype and shape if its bytes are arrays (serialized `TensorProto`), else None."""
         said = self.extra.get("tensor")
         return None if said is None else TensorSpec.from_json(said)
 
-    @property
+    @functools.cached_property
     def tokens(self) -> TokenSpec | None:
         """Common properties of its documents if its bytes are tokens, else None."""
         is_tokens = self.extra.get("encoding") == "tokens"

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from trainer_utils.format.errors import DatasetError
+from trainer_utils.core.errors import DatasetError
 
 Buffer = bytes | memoryview
 Bounds = tuple[int, int]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.errors import DatasetError
+from trainer_utils.core.errors import DatasetError
 from trainer_utils.format.example import decode_context, decode_feature_lists, read_fields
 from trainer_utils.format.tensors import array_of
 from trainer_utils.format.tfrecord import Buffer
@@ -21,6 +21,8 @@ _FIRST, _SECOND = 0x0A, 0x12  # tags of fields 1 and 2 with a length
 KINDS = {0x0A: "string", 0x12: "float", 0x1A: "int"}  # tags of the kinds of a Feature
 _KINDS_OF_VALUES = {int: "int", float: "float"}  # all other values are views of bytes
 _DTYPES: dict[str, Any] = {"int": np.int64, "float": np.float32}
+_LONG_LIST_BYTES = 256  # in the mean; a copy of each list is faster than an index of bytes
+_DECODED_AT_ONCE, _MAX_VARINT_BYTES = 1 << 15, 10
 _FEW = 8  # up to this many lists of strings, a loop is faster than numpy
 
 Positions = npt.NDArray[np.int64]
@@ -41,6 +43,25 @@ class Column(NamedTuple):
     values: npt.NDArray[Any]
 
 
+class _Places(NamedTuple):
+    """The places of the values of one feature in the records.
+
+    Attributes:
+        tags: `(records,) int64`, the tag of the kind; 0 if a record lacks the feature or its value.
+        begins: `(records,) int64`, the begin of the list of values.
+        ends: `(records,) int64`, its end; 0 if a record lacks the feature.
+    """
+
+    tags: Positions
+    begins: Positions
+    ends: Positions
+
+    @classmethod
+    def empty(cls, count: int) -> "_Places":
+        """Return the places of a feature that no record has."""
+        return cls(*np.zeros((3, count), np.int64))
+
+
 class _UnusualError(Exception):
     """A message with an encoding that common writers do not produce."""
 
@@ -53,6 +74,7 @@ def parse_examples(
     *,
     views: Collection[str] = (),
     kinds: Mapping[str, str] | None = None,
+    takes_others: bool = True,
 ) -> dict[str, Column]:
     """Parse features of the records in `buffer`. A feature that no record has gets an empty column.
 
@@ -64,20 +86,54 @@ def parse_examples(
         views: features with values that are views of the buffer instead of copies.
         kinds: the expected kind of each feature. If records have two kinds, the error names the
             unexpected one.
+        takes_others: whether records may have values of features that are not in `names`.
 
     Raises:
-        DatasetError: a record is not a `tf.train.Example`, or a feature has two kinds. Its `record`
-            is the index of the record in this call.
+        DatasetError: a record is not a `tf.train.Example`, a feature has two kinds, or a record has
+            a feature that is not allowed. Its `record` is the index of the record in this call.
     """
     data = np.frombuffer(buffer, np.uint8)
+    wanted = None if names is None else {name.encode() for name in names}
     try:
-        found = _walk(data, begins, ends, None if names is None else {n.encode() for n in names})
+        found = _walk(data, begins, ends, wanted if takes_others else None)
+        if wanted is not None and not takes_others:
+            _reject_others({name: places.tags for name, places in found.items()}, wanted)
         return {
             name: _column(data, buffer, len(begins), found.get(name.encode()), name in views)
             for name in (map(bytes.decode, found) if names is None else names)
         }
     except (_UnusualError, IndexError, UnicodeDecodeError):
-        return _one_by_one(buffer, begins, ends, names, expected=kinds or {})
+        columns = _one_by_one(
+            buffer, begins, ends, names if takes_others else None, expected=kinds or {}
+        )
+        if wanted is not None and not takes_others:
+            counts = {name.encode(): column.counts for name, column in columns.items()}
+            _reject_others(counts, wanted)
+            nothing = Column("", np.zeros(len(begins), np.int64), np.zeros(0))
+            columns = {name: columns.get(name, nothing) for name in names or ()}
+        return columns
+
+
+def _reject_others(found: Mapping[bytes, Positions], wanted: Collection[bytes]) -> None:
+    """Raise a DatasetError if a record has a value of a feature that is not wanted.
+
+    Args:
+        found: for each feature, `(records,)` numbers, which are 0 in records without values.
+        wanted: the names of the allowed features.
+    """
+    for name in found.keys() - wanted:
+        rows = np.flatnonzero(found[name])
+        if len(rows):
+            allowed = ", ".join(sorted(one.decode() for one in wanted))
+            raise DatasetError(
+                f"feature {name.decode(errors='replace')!r}: expected one of {allowed} as the "
+                f"dataset says. {CHANGED_DATASET}",
+                record=int(rows[0]),
+            )
+
+
+CHANGED_DATASET = "The dataset was changed: write it again."
+"""Cure of an error of records that differ from their dataset's description."""
 
 
 def parse_by_kind(
@@ -115,12 +171,9 @@ def parse_by_kind(
 
 def _walk(
     data: Data, begins: Positions, ends: Positions, wanted: Collection[bytes] | None
-) -> dict[bytes, Positions]:
-    """Locate the wanted features: for each, `(3, records) int64`.
-
-    The rows are the tag of the kind (0 if a record lacks the feature), and the bounds of its list.
-    """
-    places: dict[bytes, Positions] = {}
+) -> dict[bytes, _Places]:
+    """Locate the wanted features of all records, by name."""
+    places: dict[bytes, _Places] = {}
     index = np.flatnonzero(begins < ends)
     position, stop = _message(data, begins[index], ends[index], _FIRST, is_last=True)
     while True:
@@ -133,8 +186,9 @@ def _walk(
         key, key_end = _message(data, entry, entry_end, _FIRST)
         for name, same in _by_key(data, key, key_end):
             if wanted is None or name in wanted:
-                found = places.setdefault(name, np.zeros((3, len(begins)), np.int64))
-                _take(data, (index[same], key_end[same], entry_end[same]), found)
+                if name not in places:
+                    places[name] = _Places.empty(len(begins))
+                _locate(data, index[same], key_end[same], entry_end[same], places[name])
         position = entry_end
 
 
@@ -155,17 +209,26 @@ def _by_key(data: Data, begins: Positions, ends: Positions) -> Iterator[tuple[by
         rows, begins, ends = rows[~same], begins[~same], ends[~same]
 
 
-def _take(data: Data, entries: tuple[Positions, ...], places: Positions) -> None:
-    """Set the kind and the bounds of the values of one feature for these entries."""
-    index, position, stop = entries
-    position, end = _message(data, position, stop, _SECOND, is_last=True)
-    if places[2, index].any():
+def _locate(
+    data: Data, records: Positions, begins: Positions, ends: Positions, places: _Places
+) -> None:
+    """Note where some records have the values of a feature.
+
+    Args:
+        data: the bytes of all records.
+        records: the records that have the feature.
+        begins: the position after its key in each of them.
+        ends: the end of the entry.
+        places: the places to change.
+    """
+    begins, ends = _message(data, begins, ends, _SECOND, is_last=True)
+    if places.ends[records].any():
         raise _UnusualError  # of several values, the last one counts
-    places[2, index] = end
-    full = position < end
-    index, position, end = index[full], position[full], end[full]
-    begin, last = _message(data, position, end, None, is_last=True)
-    places[:, index] = data[position], begin, last
+    places.ends[records] = ends
+    full = begins < ends
+    records, begins, ends = records[full], begins[full], ends[full]
+    places.tags[records] = data[begins]
+    places.begins[records], places.ends[records] = _message(data, begins, ends, None, is_last=True)
 
 
 def _message(
@@ -201,15 +264,16 @@ def _varints(data: Data, position: Positions) -> tuple[Positions, Positions]:
 
 
 def _column(
-    data: Data, buffer: Buffer, records: int, places: Positions | None, is_view: bool
+    data: Data, buffer: Buffer, records: int, places: _Places | None, is_view: bool
 ) -> Column:
+    """Return the values of one feature, given its places; None if no record has it."""
     counts = np.zeros(records, np.int64)
-    if places is None or not places[0].any():
+    if places is None or not places.tags.any():
         return Column("", counts, np.zeros(0))
-    index = np.flatnonzero(places[0])
-    kinds, begins, ends = places[:, index]
-    kind = KINDS.get(int(kinds[0]))
-    if kind is None or (kinds != kinds[0]).any():
+    index = np.flatnonzero(places.tags)
+    tags, begins, ends = (column[index] for column in places)
+    kind = KINDS.get(int(tags[0]))
+    if kind is None or (tags != tags[0]).any():
         raise _UnusualError
     full = begins < ends
     index, begins, ends = index[full], begins[full], ends[full]
@@ -261,7 +325,7 @@ def _floats(
 ) -> tuple[Positions, npt.NDArray[np.float32]]:
     if ((ends - begins) % 4).any():
         raise _UnusualError
-    values = data[_all_places(begins, ends)].view("<f4").astype(np.float32, copy=False)
+    values = _joined(data, begins, ends).view("<f4").astype(np.float32, copy=True)
     return (ends - begins) // 4, values
 
 
@@ -274,20 +338,47 @@ def _integers(
         if (short > 0x7F).any():
             raise _UnusualError
         return np.ones(len(begins), np.int64), short.astype(np.int64)
-    groups = data[_all_places(begins, ends)]
-    is_last = groups < 0x80
-    if not is_last[np.cumsum(lengths) - 1].all():
-        raise _UnusualError
-    stops = np.flatnonzero(is_last)
-    starts = np.concatenate([np.zeros(1, np.int64), stops + 1])[:-1]
-    place = np.arange(len(groups)) - np.repeat(starts, stops - starts + 1)
-    if place.max(initial=0) > 9:
-        raise _UnusualError
-    parts = (groups & 0x7F).astype(np.uint64) << (7 * place).astype(np.uint64)
-    values: Positions = np.add.reduceat(parts, starts).view(np.int64)
-    totals = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_last)])
+    groups = _joined(data, begins, ends)
+    stops = np.flatnonzero(groups < 0x80)
     after = np.cumsum(lengths)
-    return totals[after] - totals[after - lengths], values
+    totals = np.searchsorted(stops, after)  # values that end before the end of each list
+    # The last byte of each list ends a value; the places before `after` are the last bytes.
+    if (totals == 0).any() or (stops[totals - 1] != after - 1).any():
+        raise _UnusualError
+    return np.diff(totals, prepend=0), _varints_ending_at(groups, stops)
+
+
+def _varints_ending_at(groups: Data, stops: Positions) -> npt.NDArray[np.int64]:
+    """Return base-128 numbers that follow each other, given the position of the last byte of each.
+
+    They are decoded some thousands at a time, from their last bytes, so that arrays stay in the
+    processor's cache.
+    """
+    values = np.empty(len(stops), np.uint64)
+    before = -1
+    for first in range(0, len(stops), _DECODED_AT_ONCE):
+        own = stops[first : first + _DECODED_AT_ONCE]
+        sizes = np.diff(own, prepend=before)
+        before = int(own[-1])
+        longest = int(sizes.max())
+        if longest > _MAX_VARINT_BYTES:
+            raise _UnusualError
+        numbers = groups[own].astype(np.uint64)
+        for place in range(1, longest):
+            # The bytes of shorter numbers are of others, and not used.
+            more = groups[np.maximum(own - place, 0)] & np.uint8(0x7F)
+            numbers = np.where(sizes > place, numbers << np.uint64(7) | more, numbers)
+        values[first : first + len(own)] = numbers
+    return values.view(np.int64)
+
+
+def _joined(data: Data, begins: Positions, ends: Positions) -> Data:
+    """Return the bytes between each begin and its end, concatenated."""
+    if len(begins) == 1:
+        return data[begins[0] : ends[0]]
+    if int((ends - begins).sum()) > _LONG_LIST_BYTES * len(begins):
+        return np.concatenate([data[begin:end] for begin, end in _bounds(begins, ends)])
+    return data[_all_places(begins, ends)]
 
 
 def _all_places(begins: Positions, ends: Positions) -> Positions:

@@ -24,7 +24,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.errors import CorruptShardError, DatasetError
+from trainer_utils.core.errors import CorruptShardError, DatasetError
 from trainer_utils.format.example import decode_context
 from trainer_utils.format.example_columns import parse_examples
 from trainer_utils.format.manifest import Shard
@@ -110,11 +110,7 @@ class RecordIndex:
         columns: list[npt.NDArray[Any]] = [compact(self.lengths)]
         if self.payload_crcs is not None and self.name_crcs is not None:
             columns += [self.payload_crcs, self.name_crcs, self.starts]
-        stream = io.BytesIO()
-        for column in columns:
-            column = column.astype(column.dtype.newbyteorder("<"))
-            np.lib.format.write_array(stream, column, (1, 0), False)  # type: ignore[no-untyped-call]
-        return stream.getvalue()
+        return _to_npy(columns)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, path: str, shard: Shard | None = None) -> "RecordIndex":
@@ -152,18 +148,18 @@ class IndexLayout(NamedTuple):
         records: the number of records.
         dtype: the type of lengths.
         lengths, payload_crcs, starts: the offset of each column's values, in bytes. A file of
-            format version 3 has no starts.
+            format version 3 has no starts, and one of `offsets_to_bytes` no checksums.
     """
 
     records: int
     dtype: np.dtype[Any]
     lengths: int
-    payload_crcs: int
+    payload_crcs: int | None
     starts: int | None
 
     @classmethod
     def of(cls, head: bytes, size: int) -> "IndexLayout | None":
-        """Return the layout of a file, or None if it has no checksums of records.
+        """Return the layout of a file, or None if it has lengths only.
 
         Args:
             head: the first `HEAD_BYTES` of the file.
@@ -174,7 +170,10 @@ class IndexLayout(NamedTuple):
             return None
         head_bytes = header.end()  # the same for each column
         dtype, records = np.dtype(header["type"].decode()), int(header["records"])
+        num_starts = -(-records // STRIDE)
         payload_crcs = 2 * head_bytes + records * dtype.itemsize
+        if payload_crcs + 8 * num_starts == size:
+            return cls(records, dtype, head_bytes, None, payload_crcs)
         end_of_crcs = payload_crcs + head_bytes + 2 * 4 * records
         starts: int | None = end_of_crcs + head_bytes
         if end_of_crcs == size:
@@ -199,7 +198,7 @@ class IndexLayout(NamedTuple):
         *,
         path: str,
         start: int | None = None,
-    ) -> tuple[Positions, Sums]:
+    ) -> tuple[Positions, Sums | None]:
         """Read the offsets and checksums of some records.
 
         Args:
@@ -211,7 +210,8 @@ class IndexLayout(NamedTuple):
 
         Returns:
             `(stop - first + 1,) int64`, the offsets of the frames and the end of the last one;
-            `(stop - first,) uint32`, the masked CRC-32C of the payloads.
+            `(stop - first,) uint32`, the masked CRC-32C of the payloads, or None if the file has
+            none.
 
         Raises:
             CorruptShardError: the file is damaged.
@@ -227,9 +227,10 @@ class IndexLayout(NamedTuple):
             start = int(starts[0])
         assert start is not None
         lengths = self.read_lengths(read, first, stop)
-        sums = np.frombuffer(self._column(read, self.payload_crcs, 4, first, stop), "<u4")
-        count = stop - first
-        if (len(lengths), len(sums)) != (count, count):
+        count, sums = stop - first, None
+        if self.payload_crcs is not None:
+            sums = np.frombuffer(self._column(read, self.payload_crcs, 4, first, stop), "<u4")
+        if len(lengths) != count or (sums is not None and len(sums) != count):
             raise _error(path, f"records {first} to {stop}", "the end of the file")
         offsets = np.empty(count + 1, np.int64)
         offsets[0] = 0
@@ -239,12 +240,29 @@ class IndexLayout(NamedTuple):
         if not np.array_equal(known, starts[: len(known)].astype(np.int64)):
             rule = f"lengths that add up to the offsets of records from {first}"
             raise _error(path, rule, "others")
-        return offsets, sums.astype(np.uint32)
+        return offsets, None if sums is None else sums.astype(np.uint32)
 
     def _column(
         self, read: Callable[[int, int], bytes], begin: int, item: int, first: int, stop: int
     ) -> bytes:
         return read(begin + item * first, begin + item * stop)
+
+
+def offsets_to_bytes(index: RecordIndex) -> bytes:
+    """Return an index file without checksums, which `IndexLayout` reads in parts.
+
+    It is for shards of other tools, and stays outside of datasets.
+    """
+    return _to_npy([compact(index.lengths), index.starts])
+
+
+def _to_npy(columns: Sequence[npt.NDArray[Any]]) -> bytes:
+    """Return arrays in NumPy's format, one after the other."""
+    stream = io.BytesIO()
+    for column in columns:
+        column = column.astype(column.dtype.newbyteorder("<"))
+        np.lib.format.write_array(stream, column, (1, 0), False)  # type: ignore[no-untyped-call]
+    return stream.getvalue()
 
 
 HEAD_BYTES = 256

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from trainer_utils.core.errors import DatasetError, reading
 from trainer_utils.format import naming
 from trainer_utils.format.datum import Feature, parse_features, parse_shard_info
-from trainer_utils.format.errors import DatasetError, reading
 from trainer_utils.format.manifest import Manifest, Shard
 from trainer_utils.format.tfds import labels_file, parse_tfds_features, parse_tfds_splits
 

@@ -18,20 +18,12 @@ settings as given, including paths: remove it before you publish the dataset.
 import dataclasses
 import functools
 import hashlib
-import operator
 from collections.abc import Mapping, Sequence
+from typing import Annotated, NamedTuple
 
-from trainer_utils.format.errors import DatasetError, reading
-from trainer_utils.format.json_text import (
-    NO_CHECKSUM,
-    Json,
-    JsonObject,
-    from_plain,
-    is_sealed,
-    parse_json_object,
-    render_json,
-    seal,
-)
+from trainer_utils.core.decoding import Count, Crc32c, HexDigits, decode, encode_fields
+from trainer_utils.core.errors import DatasetError, reading
+from trainer_utils.core.json_text import Json, JsonObject, parse_json_object, render_json
 from trainer_utils.format.naming import (
     ShardName,
     check_inner_path,
@@ -39,53 +31,40 @@ from trainer_utils.format.naming import (
     index_file,
     is_shard_file,
 )
-from trainer_utils.format.tfrecord import combine_checksums, extend_crc32c
+from trainer_utils.format.sealing import NO_CHECKSUM, is_sealed, seal
+from trainer_utils.format.tfrecord import Buffer, combine_checksums, extend_crc32c
 
 FORMAT_VERSION = 4
 
 _VERSIONS = (2, 3, FORMAT_VERSION)  # versions that can be read
 _LINEAGE_VERSION = 1
-_OBJECT = Mapping[str, Json]
-_KINDS: Mapping[str, set[type]] = {
-    **{"path": {str}, "split": {str}},
-    **{"records": {int}, "bytes": {int}, "crc32c": {int}},
-    **{"content": {int, type(None)}, "index_crc32c": {int, type(None)}},
-}
-_MOST = 1 << 64  # an exclusive limit for all numbers in a manifest
-_SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8}  # hexadecimal digits
+_MAX_NUMBER = 1 << 64  # an exclusive limit for all numbers in a manifest
+
+ContentSum = Annotated[int, HexDigits(16)]
+"""An order-free checksum of records (`multiset_checksum`), stored as hexadecimal digits."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FileDigest:
     """The size in bytes and the CRC-32C of a small file that is published."""
 
-    size: int
-    crc32c: int
+    bytes: Count
+    crc32c: Crc32c
 
     @classmethod
-    def of(cls, data: bytes) -> "FileDigest":
+    def of(cls, data: Buffer) -> "FileDigest":
         """Return the digest of a file's content."""
         return cls(len(data), extend_crc32c(0, data))
 
     def to_entry(self) -> JsonObject:
         """Return the manifest's entry for the file."""
-        return {"bytes": self.size, "crc32c": f"{self.crc32c:08x}"}
-
-    @classmethod
-    def from_entry(cls, path: str, entry: Mapping[str, Json]) -> "FileDigest":
-        """Parse an entry made by `to_entry`; raise ValueError, KeyError or TypeError."""
-        check_inner_path(path)
-        size = entry["bytes"]
-        if type(size) is not int or size < 0:
-            raise ValueError(f"{path!r}: expected a number of bytes, got {size!r}")
-        return cls(size, int(entry["crc32c"], 16))
+        return encode_fields(self)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Shard:
+class Shard(NamedTuple):
     """One file of records.
 
-    Args:
+    Attributes:
         path: the path relative to the dataset's uri, with `/`.
         split: the split it belongs to.
         records: the number of records.
@@ -97,54 +76,22 @@ class Shard:
 
     path: str
     split: str
-    records: int
-    bytes: int
-    crc32c: int
-    content: int | None = None
-    index_crc32c: int | None = None
-
-    def __post_init__(self) -> None:
-        _check_shards([self])
+    records: Count
+    bytes: Count
+    crc32c: Crc32c
+    content: ContentSum | None = None
+    index_crc32c: Crc32c | None = None
 
     def to_entry(self) -> JsonObject:
         """Return the shard as JSON: checksums in hexadecimal, unknown values left out."""
-        entry = {name: value for name, value in vars(self).items() if value is not None}
-        return entry | {
-            name: f"{entry[name]:0{digits}x}" for name, digits in _SUMS.items() if name in entry
-        }
+        return encode_fields(self)
 
-    @classmethod
-    def from_entries(cls, entries: Sequence[JsonObject]) -> "tuple[Shard, ...]":
-        """Parse entries made by `to_entry` and keep them; raise ValueError or KeyError.
-
-        It sets the fields of all shards at once and checks them together: 100,000 take about 0.2 s.
-        """
-        for name in _SUMS:
-            for entry in entries:
-                if name in entry:
-                    entry[name] = int(entry[name], 16)
-        shards = [object.__new__(cls) for _ in entries]
-        for shard, entry in zip(shards, entries, strict=True):
-            object.__setattr__(shard, "__dict__", entry)
-        _check_shards(shards)
-        return tuple(shards)
-
-
-def _check_shards(shards: Sequence[Shard]) -> None:
-    """Raise DatasetError if fields are not strings and counts, or a path leaves the dataset."""
-    columns = {name: list(map(operator.attrgetter(name), shards)) for name in _KINDS}
-    for name, column in columns.items():
-        is_known = {*map(type, column)} <= _KINDS[name]
-        numbers = [*filter(None, column)] if is_known and int in _KINDS[name] else []
-        if not is_known or min(numbers, default=0) < 0 or max(numbers, default=0) >= _MOST:
-            raise DatasetError(f"{name} of a shard: expected texts and counts, got {column[:3]}")
-    if unknown := set[str]().union(*map(vars, shards)) - {*_KINDS}:
-        raise DatasetError(f"a shard: expected {', '.join(_KINDS)} of it, got {unknown}")
-    for path, index_crc32c in zip(columns["path"], columns["index_crc32c"], strict=True):
-        if index_crc32c is None:
-            check_inner_path(path)
-        elif not is_shard_file(path):
-            ShardName.parse(path)  # raises an error that describes the expected form
+    def check_path(self) -> None:
+        """Raise DatasetError if its path leaves the dataset, or is not of a shard with an index."""
+        if self.index_crc32c is None:
+            check_inner_path(self.path)
+        elif not is_shard_file(self.path):
+            ShardName.parse(self.path)  # raises an error that describes the expected form
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -212,6 +159,10 @@ class Manifest:
     files: Mapping[str, FileDigest] = dataclasses.field(default_factory=dict)
     format_version: int = FORMAT_VERSION
 
+    def __post_init__(self) -> None:
+        for shard in self.shards:
+            shard.check_path()
+
     @functools.cached_property
     def digest(self) -> str:
         """Hexadecimal hash of the manifest as stored, the same for equal datasets."""
@@ -244,6 +195,12 @@ class Manifest:
         """
         sums = [shard.content for shard in self.shards_of(split)]
         return None if None in sums else combine_checksums(filter(None, sums))
+
+    @property
+    def contents(self) -> dict[str, str]:
+        """The `content_of` each split, in hexadecimal; empty strings if it is unknown."""
+        found = {split: self.content_of(split) for split in self.splits}
+        return {split: "" if sum_ is None else f"{sum_:016x}" for split, sum_ in found.items()}
 
     def to_json(self) -> str:
         """Return the manifest as stored: JSON with sorted keys, ending with a newline."""
@@ -313,24 +270,30 @@ class Manifest:
             ) from error
 
     @classmethod
-    def _from_value(cls, value: Mapping[str, Json]) -> "Manifest":
-        entries = value["splits"]
-        names = [field.name for field in dataclasses.fields(Accounting)]
+    def _from_value(cls, value: JsonObject) -> "Manifest":
+        # Sums and the checksum are keys that are not read. A shard's key that is not known might
+        # change how it is read.
+        ignoring = _StoredManifest, _StoredSplit, FileDigest
+        stored: _StoredManifest = decode(_StoredManifest, value, takes_unknown=ignoring)
+        for path in stored.files:
+            check_inner_path(path)
         return cls(
-            shards=Shard.from_entries(value["shards"]),
+            shards=stored.shards,
             accounting={
-                check_split_name(split): Accounting(**{n: entries[split][n] for n in names})
-                for split in from_plain(list[str], value["split_order"])
+                check_split_name(split): stored.splits[split].accounting
+                for split in stored.split_order
             },
-            producer=value["producer"],
-            config=from_plain(_OBJECT, value["config"]),
-            input_fingerprint=value["input_fingerprint"],
-            label_counts={n: _counts(e["labels"]) for n, e in entries.items() if e["labels"]},
-            conversions=_counts(value["conversions"]),
-            reject_counts=_counts(value["rejects"]),
-            versions=from_plain(_OBJECT, value["versions"]),
-            files={p: FileDigest.from_entry(p, e) for p, e in value["files"].items()},
-            format_version=value["format_version"],
+            producer=stored.producer,
+            config=stored.config,
+            input_fingerprint=stored.input_fingerprint,
+            label_counts={
+                name: entry.labels for name, entry in stored.splits.items() if entry.labels
+            },
+            conversions=stored.conversions,
+            reject_counts=stored.rejects,
+            versions=stored.versions,
+            files=stored.files,
+            format_version=stored.format_version,
         )
 
     def check_text(self, name: str, text: str | bytes, *, path: str) -> None:
@@ -347,8 +310,11 @@ class Manifest:
         digest = self.files.get(name)
         found = FileDigest.of(text.encode() if isinstance(text, str) else text)
         if digest is not None and digest != found:
-            said = f"{digest.size} bytes with checksum {digest.crc32c:08x} as the manifest says"
-            got, advice = f"{found.size} with {found.crc32c:08x}", "It was changed: write it again."
+            said = f"{digest.bytes} bytes with checksum {digest.crc32c:08x} as the manifest says"
+            got, advice = (
+                f"{found.bytes} with {found.crc32c:08x}",
+                "It was changed: write it again.",
+            )
             raise DatasetError.at(path, expected=said, got=got, advice=advice)
 
     def check_files(self, sizes: Mapping[str, int]) -> None:
@@ -381,14 +347,42 @@ def _digest(text: str) -> str:
 
 
 def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < _MOST
+    return type(value) is int and 0 <= value < _MAX_NUMBER
 
 
-def _counts(value: Json) -> Mapping[str, int]:
-    if not all(map(_is_count, value.values())):
-        raise TypeError(f"expected counts, got {value!r}")
-    counts: Mapping[str, int] = value
-    return counts
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _StoredSplit:
+    """The entry of a split in `manifest.json`; sums over its shards are not read."""
+
+    found: Count
+    written: Count
+    rejected: Count
+    skipped: Count
+    labels: Mapping[str, Count]
+
+    @property
+    def accounting(self) -> Accounting:
+        """The number of inputs by outcome."""
+        return Accounting(
+            found=self.found, written=self.written, rejected=self.rejected, skipped=self.skipped
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _StoredManifest:
+    """The form of `manifest.json`. JSON keys are sorted, so `split_order` has the splits' order."""
+
+    format_version: int
+    producer: str
+    config: Mapping[str, Json]
+    input_fingerprint: str
+    versions: Mapping[str, str]
+    shards: tuple[Shard, ...]
+    split_order: Sequence[str]
+    splits: Mapping[str, _StoredSplit]
+    conversions: Mapping[str, Count]
+    rejects: Mapping[str, Count]
+    files: Mapping[str, FileDigest]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -496,5 +490,5 @@ class Origin:
                 splits = [check_split_name(split) for split in one["split_order"]]
                 for name in ("accounting", "num_shards"):
                     one[name] = {split: one[name][split] for split in splits}
-            origin: Origin = from_plain(cls, value)
+            origin: Origin = decode(cls, value, takes_unknown=True)
             return origin

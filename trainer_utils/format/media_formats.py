@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.errors import DatasetError
+from trainer_utils.core.errors import DatasetError
 
 BMP = b"BM"
 GIF = b"GIF8"  # then 7a or 9a; TensorFlow checks the same prefix

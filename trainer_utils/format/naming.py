@@ -9,8 +9,8 @@ import re
 import urllib.parse
 from collections.abc import Collection, Iterable, Sequence
 
-from trainer_utils.format.errors import ConfigError, DatasetError, InputError
-from trainer_utils.format.printable import is_printable
+from trainer_utils.core.errors import ConfigError, DatasetError, InputError
+from trainer_utils.core.printable import is_printable
 
 SPLIT_PREFIX = "Split-"
 SHARD_PREFIX = "data_tfrecord"
@@ -25,6 +25,7 @@ REJECTS_FILE = "rejects.jsonl"
 CROISSANT_FILE = "croissant.json"
 LINEAGE_FILE = "lineage.json"  # next to the manifest, which does not list it
 INPUTS_FILE = "inputs.json"  # not listed in the manifest either
+LISTING_FILE = "listing.json"  # not listed in the manifest either: it has versions of files
 DATASET_FILES = (
     MANIFEST_FILE,
     DATUM_TYPES_FILE,
@@ -34,6 +35,7 @@ DATASET_FILES = (
     CROISSANT_FILE,
     LINEAGE_FILE,
     INPUTS_FILE,
+    LISTING_FILE,
 )
 DESCRIPTIONS = (MANIFEST_FILE, DATUM_SHARDS_FILE, TFDS_INFO_FILE)
 """The files that list a dataset's shards, in order of precedence."""
@@ -213,9 +215,14 @@ def canonical_split(name: str) -> str | None:
     return _CANONICAL.get(name.lower())
 
 
-def sign_of_dataset(names: Collection[str]) -> str | None:
-    """Return the file that shows that a folder is a dataset already; None for raw files."""
-    if shards := [name for name in names if _SHARD_OF_RUN.match(name)]:
+def sign_of_dataset(names: Collection[str], numbered: Iterable[str]) -> str | None:
+    """Return the file that shows that a folder is a dataset already; None for raw files.
+
+    Args:
+        names: the paths of all files in the folder.
+        numbered: at least those with `SHARD_PREFIX`.
+    """
+    if shards := [name for name in numbered if _SHARD_OF_RUN.match(name)]:
         return min(shards)
     signs = {DATUM_SHARDS_FILE: DATUM_TYPES_FILE, TFDS_INFO_FILE: TFDS_FEATURES_FILE}
     for own, beside in signs.items():

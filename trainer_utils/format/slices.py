@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.errors import ConfigError, DatasetError, did_you_mean
+from trainer_utils.core.errors import ConfigError, DatasetError, did_you_mean
 from trainer_utils.format.naming import canonical_split
 
 _SLICE = re.compile(

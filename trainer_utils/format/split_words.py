@@ -12,12 +12,14 @@ as `train_test_split`, names neither.
 import re
 from collections.abc import Iterable
 
-from trainer_utils.format.errors import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.format.naming import SPLIT_SPELLINGS, canonical_split
 
 _WORD = re.compile(r"[A-Z][a-z]+|[a-z]+|[A-Z]+")
 
-SPLIT_WORD_PATTERN = rf"(?i)(?:^|[^a-z])(?:{'|'.join(SPLIT_SPELLINGS)})(?:$|[^a-z])|[a-z][A-Z]"
+SPLIT_WORD_PATTERN = (
+    rf"(?i:(?:^|[^a-z])(?:{'|'.join(SPLIT_SPELLINGS)})(?:$|[^a-z]))|[a-z][A-Z]|[A-Z]{2}[a-z]"
+)
 """An RE2 pattern that matches every name with a split's word, and some others. It finds the few
 names, among millions, that `split_of_name` has to check.
 """

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.errors import DatasetError
+from trainer_utils.core.decoding import decode
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.core.json_text import Json
 from trainer_utils.format.example import DELIMITED, Buffer, read_fields, read_varint, varint
-from trainer_utils.format.json_text import Json
 
 # The numbers of DataType. Both str and bytes are `string`.
 TENSOR_DTYPES = {
@@ -96,8 +97,9 @@ class TensorSpec:
 
     @classmethod
     def from_json(cls, value: Any) -> "TensorSpec":
-        """Parse the output of `to_json`; raise DatasetError, KeyError or TypeError."""
-        return cls(value["dtype"], tuple(value["shape"]))
+        """Parse the output of `to_json`; raise DatasetError or DecodeError."""
+        spec: TensorSpec = decode(cls, value, takes_unknown=True)
+        return spec
 
 
 def tensor_header(dtype: str, shape: tuple[int, ...]) -> bytes:
@@ -221,5 +223,6 @@ class TokenSpec:
 
     @classmethod
     def from_json(cls, value: Any) -> "TokenSpec":
-        """Parse the output of `to_json`; raise DatasetError, KeyError or TypeError."""
-        return cls(**{field.name: value[field.name] for field in dataclasses.fields(cls)})
+        """Parse the output of `to_json`; raise DatasetError or DecodeError."""
+        spec: TokenSpec = decode(cls, value, takes_unknown=True)
+        return spec

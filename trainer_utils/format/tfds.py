@@ -10,9 +10,9 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
+from trainer_utils.core.errors import DatasetError, reading
+from trainer_utils.core.json_text import Json, parse_json_object
 from trainer_utils.format.datum import Feature
-from trainer_utils.format.errors import DatasetError, reading
-from trainer_utils.format.json_text import Json, parse_json_object
 
 _TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 _FIELD = re.compile(r"\{(\w+)\}")

@@ -16,15 +16,15 @@ import dataclasses
 import functools
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.errors import CorruptShardError
-from trainer_utils.format.planning import splitmix64
+from trainer_utils.core.errors import CorruptShardError
+from trainer_utils.format.hashing import splitmix64
 
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
@@ -40,6 +40,9 @@ _HEADER = np.dtype([("length", "<i8"), ("crc", "<u4")])
 _MASK_DELTA = 0xA282EAD8
 _POLYNOMIAL = 0x82F63B78  # Castagnoli, bits reversed
 _ONE = 1 << 31  # x**0, bits reversed
+_LONG_BYTES = 64 << 10  # a scan reads only the headers of records that are longer in the mean
+_MAX_HEADERS = 1024  # headers that are read until the mean is looked at again
+_TRUNCATED = "expected a whole record, got the end of the file"
 _FEW = 64  # up to this many, single calls are faster: numpy's steps take 50 us for any number
 
 Buffer = bytes | npt.NDArray[np.uint8]  # the types that google-crc32c takes without a copy
@@ -365,6 +368,66 @@ def scan_until_damage(stream: BinaryIO, *, path: str) -> tuple[Lengths, CorruptS
     return np.concatenate(found), damage
 
 
+def scan_lengths_at(
+    read: Callable[[int, int], bytes],
+    size: int,
+    *,
+    path: str,
+    report: Callable[[int], object] = bool,
+) -> Lengths:
+    """Return the payloads' lengths of an uncompressed file that can be read at any offset.
+
+    Blocks are read while records are short. Of long records only the headers are read.
+
+    Args:
+        read: returns the bytes of the file from an offset to another, fewer at its end.
+        size: the size of the file in bytes.
+        path: the file, for messages.
+        report: called with the number of bytes passed since the last call.
+
+    Raises:
+        CorruptShardError: a length is damaged, or the file ends inside a record.
+    """
+    found: list[Lengths] = [np.zeros(0, np.uint16)]
+    offset, records, is_long = 0, 0, False
+    while offset < size:
+        if is_long:
+            lengths = _long_lengths(read, offset, size, path=path, record=records)
+        else:
+            data = read(offset, min(offset + BLOCK_BYTES, size))
+            bounds = _frame_bounds(data)
+            is_whole = _check_headers(data, bounds[:-1], bounds[1:])
+            if not is_whole.all():
+                bad = int(is_whole.argmin())
+                header = data[bounds[bad] : bounds[bad] + HEADER_BYTES]
+                _check_header(header, path, records + bad, offset + int(bounds[bad]))
+            lengths = np.diff(bounds) - RECORD_OVERHEAD_BYTES
+        passed = int(lengths.sum()) + RECORD_OVERHEAD_BYTES * len(lengths)
+        # No whole record in a block: the next one is long.
+        is_long = passed >= _LONG_BYTES * len(lengths)
+        found.append(compact(lengths))
+        offset, records = offset + passed, records + len(lengths)
+        report(passed)
+    return np.concatenate(found)
+
+
+def _long_lengths(
+    read: Callable[[int, int], bytes], offset: int, size: int, *, path: str, record: int
+) -> Positions:
+    """Return the lengths of up to 1,024 records, by reading their headers alone."""
+    lengths: list[int] = []
+    while offset < size and len(lengths) < _MAX_HEADERS:
+        header, number = read(offset, min(offset + HEADER_BYTES, size)), record + len(lengths)
+        _check_header(header, path, number, offset)
+        length = _LENGTH.unpack_from(header)[0] if len(header) == HEADER_BYTES else size
+        end = offset + RECORD_OVERHEAD_BYTES + length
+        if end > size:
+            raise _damage(path, number, offset, _TRUNCATED, "truncated")
+        lengths.append(length)
+        offset = end
+    return np.array(lengths, np.int64)
+
+
 def _whole_frames(
     stream: BinaryIO, path: str, block_bytes: int
 ) -> Iterator[tuple[bytes, Positions, int]]:
@@ -389,8 +452,7 @@ def _whole_frames(
             pending = pending[end:]
     if pending:
         _check_header(pending, path, records, offset)
-        problem = "expected a whole record, got the end of the file"
-        raise _damage(path, records, offset, problem, "truncated")
+        raise _damage(path, records, offset, _TRUNCATED, "truncated")
 
 
 def _frame_bounds(data: bytes) -> Positions:

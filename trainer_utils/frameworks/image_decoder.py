@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from trainer_utils.format import media_formats as media
 from trainer_utils.options import ImageOptions, InputOptions
-from trainer_utils.reading.images import NORMALIZATIONS, SMALLEST_SCALED
+from trainer_utils.options.pixels import NORMALIZATIONS
+from trainer_utils.reading.images import SMALLEST_SCALED
 
 _RATIOS = (1, 2, 4, 8)  # of a JPEG's size to the size that libjpeg decodes
 _CMYK = 4  # components; such JPEGs are decoded at full size

@@ -9,16 +9,23 @@ JAX is imported when `jax_batches` is called, and TensorFlow never.
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trainer_utils.core.errors import ConfigError, DatasetError
 from trainer_utils.dataset.location import Inputs
-from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.frameworks.numpy import Input, import_framework
+from trainer_utils.frameworks.numpy import import_framework
+from trainer_utils.frameworks.ranks import choose_rank, report_rank
 from trainer_utils.options import InputOptions, choose_options, shows_settings
-from trainer_utils.planning import open_input
-from trainer_utils.reading.batches import Batch
+from trainer_utils.reading.batch_iterator import BatchIterator
+from trainer_utils.reading.elements import Batch
+from trainer_utils.reading.input_metrics import observe_input, warn_if_starved
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from trainer_utils.options.keywords import InputSettings
 
 _ERROR = "\0error"  # never the name of a feature
 
@@ -28,15 +35,22 @@ def jax_batches(
     artifact_uri: Inputs,
     split: str | None = None,
     *,
+    rank: int | None = None,
+    world_size: int | None = None,
     sharding: Any = None,
     options: InputOptions | None = None,
-    **settings: Any,
+    **settings: "Unpack[InputSettings]",
 ) -> "JaxBatches":
     """Read a dataset as batches for JAX, on one process or, after `jax.distributed`, on many.
 
     Args:
         artifact_uri: the dataset, as in `iterate`.
         split: the split or slices to read, as in `iterate`.
+        rank: the rank of this process, from 0. None: `jax.process_index()` after `jax.distributed`,
+            or rather the place of this process's devices in the sharding; without it, as in
+            `iterate`. Processes that JAX does not know of, such as Horovod's, get arrays of their
+            own rows.
+        world_size: the number of processes that read different rows. None: detected likewise.
         sharding: a `jax.sharding.Sharding` of the batches; rows are the first dimension. Features
             with fewer dimensions use its first ones. None: the rows are divided evenly among all
             devices of all processes.
@@ -52,8 +66,8 @@ def jax_batches(
 
     Raises:
         DatasetError: as in `iterate`.
-        ConfigError: as in `iterate`; or a process's rows are no equal part of the batch, or JAX is
-            not installed.
+        ConfigError: as in `iterate`; or a process's rows are no equal part of the batch, or the
+            rank is not that of the sharding, or JAX is not installed.
     """
     chosen = choose_options(options, settings, of=jax_batches)
     if chosen.remainder is None:
@@ -67,26 +81,38 @@ def jax_batches(
     if sharding is None:
         mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
         sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
-    first, last = _own_rows(_of_rank(sharding, 1), size)
-    rows = last - first
-    if size % rows or first % rows:
-        rule = f"an equal part of the {size} rows of a batch for each process"
-        raise ConfigError.of("sharding", (first, last), allowed=rule)
-    sources, chosen = open_input(artifact_uri, split, chosen)
-    batches = JaxBatches(sources, chosen, worker=first // rows, num_workers=size // rows)
+    if jax.process_count() > 1:
+        found = _rank_in_sharding(sharding, size)
+        if rank is not None or world_size is not None:
+            _check_rank((rank, world_size), found)
+        rank, world_size = found
+        report_rank(rank, world_size, "jax.distributed and the sharding")
+        array_rows = size
+    else:
+        rank, world_size = choose_rank(rank=rank, world_size=world_size)
+        if size % world_size:
+            rule = f"a multiple of world_size={world_size}"
+            raise ConfigError.of("batch_size", size, allowed=rule)
+        array_rows = size // world_size
+        _own_rows(_of_rank(sharding, 1), array_rows)  # that the sharding divides them
+    batches = JaxBatches.open(artifact_uri, split, chosen, worker=rank, num_workers=world_size)
+    batches.array_rows = array_rows
     specs = batches.structure.items()
     mixed = [name for name, one in specs if None in one.shape and one.dtype != "bytes"]
-    if rows < size and mixed:
+    if world_size > 1 and mixed:
         rule = "those of fixed shapes, since each process pads to the longest of its own rows"
         raise ConfigError.of("features", mixed, allowed=rule)
     batches.sharding = sharding
+    observe_input(batches, batches.spec, batches.counters.stats)
+    warn_if_starved(batches.counters)
     return batches
 
 
-class JaxBatches(Input):
+class JaxBatches(BatchIterator):
     """The global batches of all processes: see `jax_batches`."""
 
     sharding: Any
+    array_rows: int  # of the arrays: of the global batch, or this process's if JAX knows of one
     _has_64_bits = False
 
     def __iter__(self) -> Iterator[Any]:
@@ -126,11 +152,13 @@ class JaxBatches(Input):
         if values.dtype == object:
             return values
         held = jax.dtypes.canonicalize_dtype(values.dtype)  # JAX may hold 64-bit types in 32 bits
-        is_narrowed = values.dtype.kind in "iu" and values.dtype != held
-        if is_narrowed and (values.astype(held) != values).any():
-            rule = f"integers that {held} holds; jax_enable_x64 keeps {values.dtype}"
-            raise DatasetError(f"a batch: expected {rule}, got larger ones.")
-        shape = (self.options.batch_size, *values.shape[1:])
+        if values.dtype != held:
+            narrowed = values.astype(held)  # once: JAX would copy them again
+            if values.dtype.kind in "iu" and (narrowed != values).any():
+                rule = f"integers that {held} holds; jax_enable_x64 keeps {values.dtype}"
+                raise DatasetError(f"a batch: expected {rule}, got larger ones.")
+            values = narrowed
+        shape = (self.array_rows, *values.shape[1:])
         sharding = _of_rank(self.sharding, values.ndim)
         return jax.make_array_from_process_local_data(sharding, values, shape)
 
@@ -153,6 +181,25 @@ def _of_rank(sharding: Any, rank: int) -> Any:
     if not isinstance(sharding, NamedSharding) or len(sharding.spec) <= rank:
         return sharding
     return NamedSharding(sharding.mesh, PartitionSpec(*sharding.spec[:rank]))
+
+
+def _rank_in_sharding(sharding: Any, size: int) -> tuple[int, int]:
+    """Return which part of a global batch this process's devices hold, and the number of parts."""
+    first, last = _own_rows(_of_rank(sharding, 1), size)
+    rows = last - first
+    if size % rows or first % rows:
+        rule = f"an equal part of the {size} rows of a batch for each process"
+        raise ConfigError.of("sharding", (first, last), allowed=rule)
+    return first // rows, size // rows
+
+
+def _check_rank(given: tuple[int | None, int | None], found: tuple[int, int]) -> None:
+    """Raise ConfigError if a given rank is another one than the sharding's."""
+    for name, value, own in zip(("world_size", "rank"), given[::-1], found[::-1], strict=True):
+        if value != own:
+            rule = f"{own}, since the sharding gives this process part {found[0]} of {found[1]}"
+            cure = "Leave out rank and world_size, or order the mesh's devices by process"
+            raise ConfigError.of(name, value, allowed=rule, advice=cure)
 
 
 def _own_rows(sharding: Any, size: int) -> tuple[int, int]:

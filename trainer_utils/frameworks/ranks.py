@@ -10,11 +10,18 @@ import sys
 import warnings
 from typing import Any
 
-from trainer_utils.format import ConfigError
-from trainer_utils.format.settings import is_int, number
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.core.settings import NumberRule, is_int
 
 _logger = logging.getLogger(__name__)
-_TORCHRUN = ("RANK", "WORLD_SIZE")  # torchrun's variables, which Kubeflow's PyTorchJob also sets
+_VARIABLES = {  # of the rank and the number of processes, by the launcher that sets them
+    "torchrun": ("RANK", "WORLD_SIZE"),  # Kubeflow's PyTorchJob also sets these
+    "keras.distribution": ("KERAS_DISTRIBUTION_PROCESS_ID", "KERAS_DISTRIBUTION_NUM_PROCESSES"),
+    "horovodrun": ("HOROVOD_RANK", "HOROVOD_SIZE"),
+}
+# The tasks of a step that srun started. SLURM_NTASKS is also set in the script of a job, which is
+# one process: it would read a part of the records.
+_SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
 
 
 def choose_rank(
@@ -29,7 +36,8 @@ def choose_rank(
     Args:
         rank: the rank passed by the user. Without it and `world_size`, both come from
             `torch.distributed` if it is initialized, else from `jax.distributed` if it is, else
-            from torchrun's variables; otherwise they are 0 and 1.
+            from the variables of torchrun, `keras.distribution`, horovodrun or Slurm's srun;
+            otherwise they are 0 and 1.
         world_size: the number of processes passed by the user.
         worker: the former name of `rank`.
         num_workers: the former name of `world_size`.
@@ -54,7 +62,7 @@ def choose_rank(
         cure = "Give both, or neither to have them detected"
         rule = "the number of processes, next to rank"
         raise ConfigError.of("world_size", None, allowed=rule, advice=cure)
-    number(1)("world_size", world_size)
+    NumberRule(1)("world_size", world_size)
     if rank is None and world_size > 1:
         cure = "Processes of a DataLoader do not count: they share what this process reads"
         rule = f"the number of this process, 0 to {world_size - 1}, next to world_size={world_size}"
@@ -70,12 +78,13 @@ def _detected_rank() -> tuple[int, int]:
     if found is None:
         return 0, 1
     rank, world_size, source = found
-    _report_rank(rank, world_size, source)
+    report_rank(rank, world_size, source)
     return rank, world_size
 
 
 @functools.lru_cache(maxsize=16)  # log each once
-def _report_rank(rank: int, world_size: int, source: str) -> None:
+def report_rank(rank: int, world_size: int, source: str) -> None:
+    """Log a detected rank, and how it was found; nothing if there is one process."""
     if world_size > 1:
         _logger.info("reading as rank %d of %d, by %s", rank, world_size, source)
 
@@ -90,22 +99,29 @@ def _rank_of_torch() -> tuple[int, int, str] | None:
 def _rank_of_jax() -> tuple[int, int, str] | None:
     """Return the rank from `jax.distributed`; querying JAX earlier would start its devices."""
     jax: Any = sys.modules.get("jax")
+    state: Any = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    has_client = getattr(state, "client", None) is not None  # before JAX had is_initialized
     is_initialized = getattr(getattr(jax, "distributed", None), "is_initialized", None)
-    if is_initialized is None or not is_initialized():
+    if not (has_client if is_initialized is None else is_initialized()):
         return None
     return jax.process_index(), jax.process_count(), "jax.distributed"
 
 
 def _rank_of_variables() -> tuple[int, int, str] | None:
-    given = [os.environ.get(name, "") for name in _TORCHRUN]
-    if not any(given):
-        return None
-    if not all(value.isascii() and value.isdigit() for value in given):
-        rule = "numbers in both of RANK and WORLD_SIZE, which torchrun sets, or neither"
-        cure = "Pass rank= and world_size="
-        raise ConfigError.of("rank", given, allowed=rule, advice=cure)
-    rank, world_size = map(int, given)
-    if rank >= world_size:
-        rule = f"a RANK below WORLD_SIZE, {world_size}"
-        raise ConfigError.of("rank", rank, allowed=rule)
-    return rank, world_size, "the variables RANK and WORLD_SIZE"
+    for launcher, names in _VARIABLES.items():
+        given = [os.environ.get(name, "") for name in names]
+        if not any(given):
+            continue
+        both = " and ".join(names)
+        if not all(value.isascii() and value.isdigit() for value in given):
+            rule = f"numbers in both of {both}, which {launcher} sets, or neither"
+            cure = "Pass rank= and world_size="
+            raise ConfigError.of("rank", given, allowed=rule, advice=cure)
+        rank, world_size = map(int, given)
+        if rank >= world_size:
+            raise ConfigError.of("rank", rank, allowed=f"a {names[0]} below {names[1]}, {given[1]}")
+        return rank, world_size, f"the variables {both}"
+    step = [os.environ.get(name, "") for name in _SLURM]
+    if all(value.isascii() and value.isdigit() for value in step) and int(step[1]) > 1:
+        return int(step[0]), int(step[1]), f"Slurm's variables {' and '.join(_SLURM)}"
+    return None

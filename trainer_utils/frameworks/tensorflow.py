@@ -4,7 +4,7 @@ train = input_fn(uri, split="train[:90%]", batch_size=64, features="image", labe
 model.fit(train, epochs=3)
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 try:
     import tensorflow as tf
@@ -14,13 +14,21 @@ except ModuleNotFoundError as error:
         "trainer_utils.iterate, torch_dataset and jax_batches do without it."
     ) from error
 
-from trainer_utils.dataset import open_dataset, uri_of
+from trainer_utils.core.errors import DatasetError, TfxShardsError
+from trainer_utils.dataset import uri_of
 from trainer_utils.dataset.location import Artifacts, Inputs, group_artifacts
-from trainer_utils.format import DatasetError, TfxShardsError, resolve_slices
-from trainer_utils.frameworks.numpy import Input
+from trainer_utils.dataset.selection import open_place
+from trainer_utils.format import resolve_slices
+from trainer_utils.frameworks.input_dataset import InputDataset, show_input
 from trainer_utils.frameworks.tensor_input import TensorInput
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.order import InputState
+from trainer_utils.reading.batch_iterator import BatchIterator
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from trainer_utils.options.keywords import InputSettings
 
 
 @shows_settings
@@ -30,8 +38,8 @@ def input_fn(
     *,
     options: InputOptions | None = None,
     input_context: tf.distribute.InputContext | None = None,
-    **settings: Any,
-) -> tf.data.Dataset:
+    **settings: "Unpack[InputSettings]",
+) -> InputDataset:
     """Read a dataset as batches of tensors.
 
     Args:
@@ -63,14 +71,14 @@ def input_fn(
         "num_workers": input_context.num_input_pipelines,
         "num_replicas": input_context.num_replicas_in_sync,
     }  # fmt: skip
-    source = Input.open(artifact_uri, split, chosen, callbacks=False, **shared)
+    source = BatchIterator.open(artifact_uri, split, chosen, callbacks=False, **shared)
     tensors = TensorInput(source, is_shared=input_context is not None)
 
-    def resumed_at(state: InputState) -> tf.data.Dataset:
+    def resumed_at(state: InputState) -> InputDataset:
         resumed = chosen.replace(state=state)
         return input_fn(artifact_uri, split, options=resumed, input_context=input_context)
 
-    return tensors.attach_to(tensors.dataset(), resumed_at)
+    return InputDataset(tensors, resumed_at)
 
 
 @shows_settings
@@ -80,7 +88,7 @@ def distribute(
     split: str | None = None,
     *,
     options: InputOptions | None = None,
-    **settings: Any,
+    **settings: "Unpack[InputSettings]",
 ) -> tf.distribute.DistributedDataset:
     """Read a dataset for a strategy, with an equal part of every batch for each worker.
 
@@ -102,9 +110,9 @@ def distribute(
         ConfigError: as in `input_fn`.
     """
     chosen = choose_options(options, settings, of=distribute)
-    made: list[tf.data.Dataset] = []
+    made: list[InputDataset] = []
 
-    def dataset_fn(context: tf.distribute.InputContext | None) -> tf.data.Dataset:
+    def dataset_fn(context: tf.distribute.InputContext | None) -> InputDataset:
         made.append(input_fn(artifact_uri, split, options=chosen, input_context=context))
         return made[-1]
 
@@ -117,11 +125,14 @@ def distribute(
     def resumed_at(state: InputState) -> tf.distribute.DistributedDataset:
         return distribute(strategy, artifact_uri, split, options=chosen.replace(state=state))
 
-    return made[0].tensor_input.attach_to(distributed, resumed_at)
+    return show_input(distributed, made[0], resumed_at)
 
 
 def load(
-    artifact_uri: Artifacts, *, options: InputOptions | None = None, **settings: Any
+    artifact_uri: Artifacts,
+    *,
+    options: InputOptions | None = None,
+    **settings: "Unpack[InputSettings]",
 ) -> dict[str, tf.data.Dataset]:
     """Read every split of a dataset.
 
@@ -142,7 +153,7 @@ def load(
     artifacts = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
     uris = list(dict.fromkeys(map(uri_of, artifacts)))
     places = group_artifacts(uris, apart=chosen.weights is not None)
-    datasets = [open_dataset(place).records for place, _ in places]
+    datasets = [open_place(place, chosen.conversion).records for place, _ in places]
     splits = [
         split for split in next(iter(datasets), {}) if all(split in records for records in datasets)
     ]

@@ -7,20 +7,43 @@ The index is the step, so that the processes of a DataLoader share the steps and
 order. PyTorch is imported when `torch_dataset` is called, and TensorFlow never.
 """
 
+import dataclasses
+import logging
 import sys
 import weakref
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trainer_utils.core.errors import ConfigError
 from trainer_utils.dataset.location import Inputs
-from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input, import_framework
+from trainer_utils.frameworks.numpy import import_framework
+from trainer_utils.frameworks.other_samplers import refuse_batches, refuse_other_samplers
 from trainer_utils.frameworks.ranks import choose_rank
 from trainer_utils.options import InputOptions, choose_options, shows_settings
-from trainer_utils.reading.batches import Batch
+from trainer_utils.reading.batch_iterator import SHOWN_OF_INPUT, BatchIterator
+from trainer_utils.reading.elements import Batch
+from trainer_utils.reading.input_description import describe_input
+from trainer_utils.reading.input_metrics import observe_input
+from trainer_utils.reading.input_stats import (
+    COUNTERS,
+    InputStats,
+    StageCounters,
+    WaitClock,
+    stats_of,
+)
+from trainer_utils.reading.starvation import StarvationCheck
 from trainer_utils.reading.substitute_reports import SubstituteReports
+from trainer_utils.storage.shared_counters import SharedCounters
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from trainer_utils.options.keywords import InputSettings
+
+_logger = logging.getLogger(__name__)
+_SHOWN_HERE = (*SHOWN_OF_INPUT, "next_epoch", "options", "order", "sources", "worker")
 
 
 @shows_settings
@@ -32,8 +55,9 @@ def torch_dataset(
     world_size: int | None = None,
     worker: int | None = None,
     num_workers: int | None = None,
+    channels_first: bool = False,
     options: InputOptions | None = None,
-    **settings: Any,
+    **settings: "Unpack[InputSettings]",
 ) -> "TorchDataset":
     """Read a dataset as batches for PyTorch.
 
@@ -44,6 +68,8 @@ def torch_dataset(
         world_size: the number of processes, as in `iterate`.
         worker: the former name of `rank`.
         num_workers: the former name of `world_size`.
+        channels_first: images are `(batch, channels, height, width)` instead of `(batch, height,
+            width, channels)`. No copy: the memory format is `torch.channels_last`.
         options: all settings, as in `iterate`.
         settings: fields of `InputOptions`, as in `iterate`.
 
@@ -66,9 +92,10 @@ def torch_dataset(
     rank, world_size = choose_rank(
         rank=rank, world_size=world_size, worker=worker, num_workers=num_workers
     )
-    return TorchDataset(
-        Input.open(artifact_uri, split, chosen, worker=rank, num_workers=world_size)
-    )
+    source = BatchIterator.open(artifact_uri, split, chosen, worker=rank, num_workers=world_size)
+    dataset = TorchDataset(source, channels_first=channels_first)
+    observe_input(dataset, source.spec, dataset.stats)
+    return dataset
 
 
 def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
@@ -94,22 +121,38 @@ def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
 class TorchDataset:
     """A map-style dataset of batches by step, by duck typing, which suffices for PyTorch."""
 
-    def __init__(self, source: Input) -> None:
+    def __init__(self, source: BatchIterator, *, channels_first: bool = False) -> None:
         import torch
 
         self._input = source
+        features = source.features if channels_first else {}
+        self._channels_first = [name for name in features if features[name].has_pixels]
         # Shared, so that persistent processes of a loader see a new epoch.
         self._epoch = torch.tensor(source.input_start.epoch).share_memory_()
         self._groups = _StepGroups(source)
+        self._shared = _shared_counters()
+        self._last_index = -1
         self._reporter: _Reporter | None = None
         if source.options.on_corrupt == "skip":
             self._reporter = _Reporter(source)
             weakref.finalize(self, self._reporter.report, None)
+        self.stats = TorchStats(source.counters, self._shared, self._reporter)
+        source.counters.waits.check = starvation_check(self.stats, "DataLoader(num_workers=…)")
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+        self.stats.count_by(self._input.counters)  # which start at zero in a copy
 
     def __getattr__(self, name: str) -> Any:
-        if name in (*SHOWN_OF_INPUT, "next_epoch", "order", "sources", "worker"):
+        if name in _SHOWN_HERE:
             return getattr(self._input, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *_SHOWN_HERE})
+
+    def __repr__(self) -> str:
+        return describe_input(type(self).__name__, self._input.spec, self._input.conversion)
 
     @property
     def unreadable(self) -> Mapping[Any, str]:
@@ -123,7 +166,13 @@ class TorchDataset:
         return unreadable
 
     def __len__(self) -> int:
-        """Return the number of remaining steps of the epoch, or of all epochs of `repeat`."""
+        """Return the number of remaining steps of the epoch, or of all epochs of `repeat`.
+
+        Raises:
+            ConfigError: a sampler asks that would divide, repeat or reorder the steps.
+        """
+        refuse_other_samplers()
+        self._input.begin_epoch(int(self._epoch))
         if self._reporter is not None:  # a loader calls this as a pass begins
             self._reporter.report(int(self._epoch))
         return self._num_steps
@@ -134,22 +183,41 @@ class TorchDataset:
         if repeat is True:
             return sys.maxsize if steps else 0
         epoch = int(self._epoch)
-        return max((epoch + 1 if repeat is False else int(repeat)) * steps - self._first, 0)
+        return max((epoch + 1 if repeat is False else int(repeat)) * steps - self.first_step, 0)
 
     def __getitem__(self, index: int) -> Any:
         if not 0 <= index < self._num_steps:
             raise IndexError(index)
-        step = self._first + index
+        step = self.first_step + index
+        self._input.step_distance = _num_loader_processes()
+        counters, is_loaders = self._input.counters, not self._shared.is_owner
+        if is_loaders:
+            counters.start_in_process()
+        if index <= self._last_index:  # a new pass
+            counters.waits.restart()
+        self._last_index = index
+        counters.waits.ask()
         batch = self._groups.batch(step)
         if self._reporter is not None:
             self._reporter.send()
             epoch, within = divmod(step, self._input.input_steps)
             if within == self._input.input_steps - 1:
                 self._reporter.report(epoch)
-        return _with_bfloat16(self._input.arranged(batch))
+        for name in self._channels_first:
+            if name in batch:
+                batch = {**batch, name: np.moveaxis(batch[name], -1, -3)}
+        element = map_leaves(_with_bfloat16, self._input.arranged(batch))
+        counters.waits.take(has_waited=not is_loaders)
+        if is_loaders:
+            self._shared.write(counters.values())
+        return element
+
+    def __getitems__(self, indices: Sequence[int]) -> Any:
+        """Refuse a loader that collects steps into batches: its items are whole batches."""
+        refuse_batches()
 
     @property
-    def _first(self) -> int:
+    def first_step(self) -> int:
         """Step at index 0, counted over all epochs."""
         epoch, start = int(self._epoch), self._input.input_start
         return epoch * self._input.input_steps + (start.step if epoch == start.epoch else 0)
@@ -175,6 +243,97 @@ class TorchDataset:
         self.set_epoch(state["epoch"])
 
 
+class TorchStats:
+    """The stats of a dataset, which does not refer to the dataset.
+
+    The processes of a loader are included. They read ahead, so they do not measure the wait for
+    data, which `TorchLoader` does. Their wait for the trainer is the time without work.
+
+    Args:
+        counters: the counters of this process.
+        shared: the counters of a loader's processes.
+        reporter: has the unreadable records of those processes; or None.
+
+    Attributes:
+        loader_waits: the clock of the loop over a `TorchLoader`, or None.
+    """
+
+    def __init__(
+        self,
+        counters: StageCounters,
+        shared: "SharedCounters | _NoSharedCounters",
+        reporter: "_Reporter | None",
+    ) -> None:
+        self._counters, self._shared, self._reporter = counters, shared, reporter
+        self.loader_waits: WaitClock | None = None
+
+    def count_by(self, counters: StageCounters) -> None:
+        """Return the stats of these counters from now on."""
+        self._counters = counters
+
+    def measured_by(self, waits: WaitClock) -> None:
+        """Take the waits from the clock of a loader, which measures the trainer's own."""
+        self.loader_waits, self._counters.waits.check = waits, None
+        waits.check = starvation_check(self, "num_workers=…")
+
+    def __call__(self) -> InputStats:
+        """Return the seconds of each stage, and the records and bytes read, since the start."""
+        if self._reporter is not None:
+            self._reporter.receive()
+        values = self._counters.values()
+        if self._shared.is_owner:
+            values = [sum(pair) for pair in zip(values, self._shared.total(), strict=True)]
+        stats = stats_of(values, substituted=len(self._counters.unreadable))
+        if self.loader_waits is not None:
+            stats = dataclasses.replace(stats, **self.loader_waits.as_fields())
+        return stats
+
+
+def _num_loader_processes() -> int:
+    """Return the number of processes of the loader that this process belongs to, or 1."""
+    import torch.utils.data  # type: ignore[import-not-found]
+
+    found = torch.utils.data.get_worker_info()
+    return 1 if found is None else int(found.num_workers)
+
+
+def starvation_check(stats: TorchStats, parallel: str) -> StarvationCheck:
+    """Return a check that does not keep the stats, and their file, alive."""
+    reference = weakref.ref(stats)
+
+    def stats_if_alive() -> InputStats:
+        alive = reference()
+        return InputStats() if alive is None else alive()
+
+    return StarvationCheck(stats_if_alive, parallel=parallel)
+
+
+class _NoSharedCounters:
+    """Counters of one process, where no file can be shared."""
+
+    is_owner = True
+
+    def write(self, row: Sequence[int]) -> None:
+        """Do nothing."""
+
+    def total(self) -> list[int]:
+        """Return zeros."""
+        return [0] * len(COUNTERS)
+
+
+def _shared_counters() -> "SharedCounters | _NoSharedCounters":
+    """Return counters to share with the processes of a loader, as far as files can be created."""
+    try:
+        return SharedCounters("stats", len(COUNTERS))
+    except OSError as error:
+        _logger.warning(
+            "stats() of a torch_dataset lacks the work of a loader's processes, which report it in "
+            "the temporary folder: %s. Set TMPDIR to a folder that can be written to.",
+            error,
+        )
+        return _NoSharedCounters()
+
+
 class _StepGroups:
     """A maker of batches for several steps together, which is faster for small records.
 
@@ -182,8 +341,8 @@ class _StepGroups:
     that distance are made as well, and kept until they are needed.
     """
 
-    def __init__(self, source: Input) -> None:
-        self._input, self._most = source, source.steps_at_once
+    def __init__(self, source: BatchIterator) -> None:
+        self._input, self._most = source, source.steps_per_call
         self._made: dict[int, Batch] = {}  # by step, counted over all epochs
         self._last, self._distance = -1, 0
 
@@ -213,7 +372,7 @@ class _StepGroups:
 class _Reporter:
     """A reporter of unreadable records from a loader's processes to the main process."""
 
-    def __init__(self, source: Input) -> None:
+    def __init__(self, source: BatchIterator) -> None:
         self._input, self._reports = source, SubstituteReports()
         self._num_reported = 0
 
@@ -237,21 +396,27 @@ class _Reporter:
                 self._input.report_unreadable(self._input.next_epoch if epoch is None else epoch)
 
 
-def _reporter_elsewhere(source: Input, reports: SubstituteReports) -> _Reporter:
+def _reporter_elsewhere(source: BatchIterator, reports: SubstituteReports) -> _Reporter:
     """Rebuild the reporter in a spawned process."""
     reporter = _Reporter.__new__(_Reporter)
     reporter._input, reporter._reports, reporter._num_reported = source, reports, 0
     return reporter
 
 
-def _with_bfloat16(values: Any) -> Any:
-    """Convert an element's bfloat16 arrays to tensors, since PyTorch rejects them from NumPy."""
+def map_leaves(function: Callable[[Any], Any], values: Any) -> Any:
+    """Apply a function to each value of an element, and keep its dicts and tuples."""
+    if isinstance(values, dict):
+        return {name: map_leaves(function, value) for name, value in values.items()}
+    if isinstance(values, tuple):
+        mapped = [map_leaves(function, value) for value in values]
+        return type(values)(*mapped) if hasattr(values, "_fields") else tuple(mapped)
+    return function(values)
+
+
+def _with_bfloat16(value: Any) -> Any:
+    """Convert an array of bfloat16 to a tensor, since PyTorch rejects it from NumPy."""
     import torch
 
-    if isinstance(values, dict):
-        return {name: _with_bfloat16(value) for name, value in values.items()}
-    if type(values) is tuple:
-        return tuple(map(_with_bfloat16, values))
-    if isinstance(values, np.ndarray) and values.dtype.name == "bfloat16":
-        return torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
-    return values
+    if isinstance(value, np.ndarray) and value.dtype.name == "bfloat16":
+        return torch.from_numpy(value.view(np.int16)).view(torch.bfloat16)
+    return value

@@ -10,16 +10,24 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from trainer_utils.core.errors import ConfigError, DatasetError
+from trainer_utils.core.json_text import JsonObject
+from trainer_utils.core.text_output import Part, TextReport, make_table, quantity
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.dataset.selection import mean_bytes
-from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.json_text import JsonObject
-from trainer_utils.frameworks.numpy import Input
-from trainer_utils.machine import cpu_seconds, machine_seconds, prefetch_map, usable_cores
 from trainer_utils.options import choose_options
-from trainer_utils.text_output import Part, TextReport, make_table, quantity
+from trainer_utils.reading.batch_iterator import BatchIterator
+from trainer_utils.reading.input_stats import STAGES, InputStats
+from trainer_utils.reading.starvation import advise
+from trainer_utils.runtime.machine import cpu_seconds, machine_seconds, usable_cores
+from trainer_utils.runtime.threads import prefetch_map
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from trainer_utils.options.keywords import InputSettings
 
 BUSY = 0.8
 """From this share of the available core time on, the processor is the bottleneck."""
@@ -69,6 +77,8 @@ class InputReport(TextReport):
         slowest: the name of the stage that adds most time.
         step_seconds: the shortest training step that never waits for this input.
         others: the share of these cores that other processes used meanwhile, in [0, 1].
+        stats: the work of the threads while batches were measured, as `stats()` counts it; None if
+            it was not counted.
     """
 
     stages: tuple[Stage, ...]
@@ -78,6 +88,7 @@ class InputReport(TextReport):
     slowest: str
     step_seconds: float
     others: float = 0.0
+    stats: InputStats | None = None
 
     def to_dict(self) -> JsonObject:
         """Return the report as plain JSON types."""
@@ -97,27 +108,38 @@ class InputReport(TextReport):
         return [
             make_table(header, rows, right=header[3:]),
             *([noise] if self.others >= _NOISE else []),
+            *self._shares(),
             f"Bound by: {self.bound}, mostly in {self.slowest}, on "
             f"{quantity(self.cores, 'core')}. {CURES[self.bound]}",
             f"A step of {quantity(self.batch_size, 'record')} that takes the accelerator at least "
             f"{self.step_seconds * 1000:,.1f} ms never waits for this input.",
         ]
 
+    def _shares(self) -> list[str]:
+        """Return the sentences about each stage's share of the threads' work, if it is known."""
+        work = 0.0 if self.stats is None else sum(self.stats.seconds[name] for name in STAGES)
+        if self.stats is None or not work:
+            return []
+        shares = [f"{name} {self.stats.seconds[name] / work:.0%}" for name in STAGES]
+        stage, busy = self.stats.slowest_stage, self.stages[-1].busy
+        cure = advise(stage, busy=busy, parallel="processes=…")
+        return [f"Work of the threads: {', '.join(shares)}. If a trainer waits: {cure}"]
+
 
 def measure_input(
     artifact_uri: Inputs,
     split: str = "train",
     *,
-    batch_size: int = 64,
     seconds: float = 2.0,
-    **options: Any,
+    **settings: "Unpack[InputSettings]",
 ) -> InputReport:
     """Measure each stage of an input.
 
     Args:
-        artifact_uri, split, options: the arguments of `input_fn`.
-        batch_size: records per step.
+        artifact_uri, split: the dataset and the slice to read, as in `input_fn`.
         seconds: the duration of each of the three measurements. A small dataset is repeated.
+        settings: fields of `InputOptions`, as in `input_fn`. Records are read in the order of the
+            files by default.
 
     Raises:
         DatasetError: as for `input_fn`, or there are no records.
@@ -126,12 +148,21 @@ def measure_input(
     if not isinstance(seconds, (int, float)) or not seconds > 0:
         raise ConfigError.of("seconds", seconds, allowed="a number above 0")
     # Read in the order of the files by default, to measure sequential reads of a disk.
-    settings = {"shuffle": False, **options, "batch_size": batch_size, "repeat": True}
-    source = Input.open(artifact_uri, split, choose_options(None, settings, of=measure_input))
+    given = {"shuffle": False, **settings, "repeat": True, "convert_to": None}
+    options = choose_options(None, given, of=measure_input)
+    batch_size = options.batch_size
+    if batch_size is None:
+        rule = "a number, since steps are measured"
+        raise ConfigError.of("batch_size", None, allowed=rule)
+    source = BatchIterator.open(artifact_uri, split, options)
     if not source.input_steps:
         raise DatasetError(f"split {split!r}: expected records to measure with, got none")
     before = machine_seconds() - cpu_seconds(), time.perf_counter()
-    measured = {name: _measure(steps, seconds) for name, steps in _stages(source).items()}
+    measured = {}
+    for name, steps in _stages(source).items():
+        earlier = source.stats()
+        measured[name] = _measure(steps, seconds)
+    stats = source.stats() - earlier  # of the last stage: the batches that a trainer gets
     others = machine_seconds() - cpu_seconds() - before[0]
     idle = (os.cpu_count() or 1) - usable_cores()  # cores that this process may not use
     share = (others / (time.perf_counter() - before[1]) - idle) / usable_cores()
@@ -141,6 +172,7 @@ def measure_input(
         mean_bytes=mean_bytes(source.sources),
         cores=usable_cores(),
         others=min(max(share, 0.0), 1.0),
+        stats=stats,
     )
 
 
@@ -151,6 +183,7 @@ def report_of(
     mean_bytes: float,
     cores: int,
     others: float = 0.0,
+    stats: InputStats | None = None,
 ) -> InputReport:
     """Derive a report from the records per second and the busy share of cores of each stage."""
     stages, before = [], 0.0
@@ -171,10 +204,11 @@ def report_of(
         slowest=slowest.name,
         step_seconds=batch_size / last.records_per_second,
         others=others,
+        stats=stats,
     )
 
 
-def _stages(source: Input) -> dict[str, Iterator[int]]:
+def _stages(source: BatchIterator) -> dict[str, Iterator[int]]:
     """Return, for each stage, an endless iterator that runs all work up to it.
 
     The iterators yield the number of rows of each step.

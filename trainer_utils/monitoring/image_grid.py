@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.settings import number
+from trainer_utils.core.errors import ConfigError, DatasetError
+from trainer_utils.core.settings import NumberRule
 from trainer_utils.storage import write_atomically
 
 _MARGIN = 2  # pixels around an image and below its label
@@ -34,7 +34,7 @@ def preview(
     labels: Sequence[str] | None = None,
     rows: int = 4,
     columns: int = 8,
-    path: str | None = None,
+    path: str | os.PathLike[str] | None = None,
 ) -> bytes:
     """Draw the first images of a dataset.
 
@@ -56,7 +56,7 @@ def preview(
         ConfigError: a setting is not allowed, or there is no such feature.
         DatasetError: the dataset has no images.
     """
-    count = number(1)("rows", rows) * number(1)("columns", columns)
+    count = NumberRule(1)("rows", rows) * NumberRule(1)("columns", columns)
     if labels is None and label in (None, "label"):
         labels = getattr(dataset, "class_names", None)
     pictures: list[Image.Image] = []
@@ -72,6 +72,7 @@ def preview(
     stream = io.BytesIO()
     _grid(pictures[:count], texts[:count], columns).save(stream, "PNG")
     if path is not None:
+        path = os.fspath(path)
         with write_atomically(path, temporary_folder=os.path.dirname(path)) as file:
             file.write(stream.getvalue())
     return stream.getvalue()

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 from trainer_utils.frameworks.read_timer import time_in_reads
-from trainer_utils.machine import cpu_seconds, usable_cores
 from trainer_utils.monitoring.bench import BUSY, CURES
+from trainer_utils.runtime.machine import cpu_seconds, usable_cores
 
 if TYPE_CHECKING:
     _Callback = object

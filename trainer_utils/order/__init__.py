@@ -11,4 +11,4 @@ from trainer_utils.format.slices import FileRange, RecordName
 from trainer_utils.order.input_order import InputOrder, InputState
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.mixing import MixPart, WeightSchedule
-from trainer_utils.order.options import OrderOptions
+from trainer_utils.order.order_options import OrderOptions

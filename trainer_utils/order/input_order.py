@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from trainer_utils.format import ConfigError, CorruptShardError
-from trainer_utils.format.settings import number
+from trainer_utils.core.decoding import Count, decode
+from trainer_utils.core.errors import ConfigError, CorruptShardError
+from trainer_utils.core.settings import NumberRule
 from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
 from trainer_utils.order.layout import (
     BatchLayout,
@@ -34,11 +35,12 @@ from trainer_utils.order.mixing import (
     make_schedule,
     part_seed,
 )
-from trainer_utils.order.options import OrderOptions
+from trainer_utils.order.order_options import OrderOptions
 
 _VERSION = 3  # version of the order: tokens of another version describe different batches
 _BLOCK_BYTES = 256 << 20  # shuffled together by `shuffle=True`: 2,500 photos of 100 KB
 _RECORD_BYTES = 40  # memory overhead of each record
+_MAX_NAMED = 10  # inputs in a message
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,20 +54,33 @@ class MixState:
         parts: for each part that has been read, its number of records and its digest.
     """
 
-    records: int
-    steps: int
-    stages: Sequence[Stage]
+    records: Count
+    steps: Count
+    stages: Sequence[tuple[Count, Shares]]
     parts: Mapping[str, tuple[int, str]]
 
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> "MixState":
-        """Parse the JSON form of `asdict`; raise KeyError, TypeError or ValueError if invalid."""
-        stages = [(int(row), dict(shares)) for row, shares in value["stages"]]
-        parts = {name: (count, digest) for name, (count, digest) in value["parts"].items()}
-        counts = [value["records"], value["steps"], *(row for row, _ in stages)]
-        if not all(type(count) is int and count >= 0 for count in counts):
-            raise TypeError(f"expected numbers from 0 on, got {counts}")
-        return cls(**{**value, "stages": stages, "parts": parts})
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InputsState:
+    """The raw inputs that the records of a token come from.
+
+    Args:
+        files: a digest of the names, sizes and versions of the inputs.
+        settings: a digest of the settings of their conversion.
+        digest: a digest of both, of the order of the records, and of the order of the input.
+        num_files: the number of files.
+        newest: the latest change of a local file, in nanoseconds; None if it is not known.
+        num_rejected: the number of inputs that a conversion rejected.
+        rejected: the first of these, by name and code.
+    """
+
+    files: str
+    settings: str
+    digest: str
+    num_files: int
+    newest: int | None = None
+    num_rejected: int = 0
+    rejected: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,6 +94,8 @@ class InputState:
         digest: a digest of the dataset, the slices read, and the settings that shape batches.
         version: the version of the order. Any other version raises a ConfigError.
         mix: the history of a mixture, or None if datasets are not mixed.
+        inputs: the raw inputs of the records. With them, a token of raw inputs is valid for the
+            dataset that was converted from them, and the other way round. None: they are not known.
     """
 
     epoch: int
@@ -88,6 +105,7 @@ class InputState:
     digest: str
     version: int = _VERSION
     mix: MixState | None = None
+    inputs: InputsState | None = None
 
     def __post_init__(self) -> None:
         if self.version != _VERSION:
@@ -114,12 +132,11 @@ class InputState:
                 raise TypeError("expected a token")
             if (version := fields.get("version", 1)) != _VERSION:  # it may have other fields
                 return cls(epoch=0, step=0, batch_size=1, seed=0, digest="", version=version)
-            if (mix := fields.get("mix")) is not None:
-                fields["mix"] = MixState.from_dict(mix)
-            return cls(**fields)
+            state: InputState = decode(cls, fields)
+            return state
         except ConfigError:
             raise
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError) as error:
             raise ConfigError.of("state", text, allowed="a token of state(step)") from error
 
 
@@ -136,6 +153,9 @@ class InputOrder:
             `shuffle=True` shuffles together.
         digest: a digest of the dataset and the slices read.
         parts: with weights, the datasets whose records `ranges` lists one after the other.
+        inputs: the raw inputs that the records come from, if they are known; its digest has no
+            settings of the order.
+        find_changed: returns the raw inputs that changed after a time in nanoseconds.
 
     Attributes:
         layout: the layout of an epoch's batches.
@@ -158,15 +178,19 @@ class InputOrder:
         mean_record_bytes: float | None = None,
         digest: str = "",
         parts: Sequence[MixPart] = (),
+        inputs: InputsState | None = None,
+        find_changed: Callable[[int], Sequence[str]] | None = None,
     ) -> None:
-        workers = number(1)("num_workers", num_workers)
-        replicas = number(1)("num_replicas", workers if num_replicas is None else num_replicas)
+        workers = NumberRule(1)("num_workers", num_workers)
+        replicas = NumberRule(1)("num_replicas", workers if num_replicas is None else num_replicas)
         self.ranges = [part for part in ranges if part.take]
         self.options = options
         self._num_records = num_records = sum(part.take for part in ranges)
         self._mean_record_bytes = mean_record_bytes
         self._files = RecordPositions(self.ranges)
         self.digest = self._token_digest = order_digest(digest, options)
+        self._inputs: InputsState | None = None
+        self._find_changed = find_changed
         self._parts: Mapping[str, MixPart] = {}
         self._stages: Sequence[Stage] = []
         self._gone: Mapping[str, tuple[int, str]] = {}
@@ -175,12 +199,22 @@ class InputOrder:
             self._parts, num_records = make_schedule(schedule, parts)
         self.layout = _layout_of(num_records, options, workers, replicas)
         self.steps_per_epoch = self.layout.steps * options.echoing
+        if inputs is not None and options.weights is None:
+            self._inputs = dataclasses.replace(inputs, digest=self._inputs_digest(inputs))
         _check_pairs(options, self.layout)
         if schedule is not None and self.steps_per_epoch:
             self._stages = self._make_stages(schedule)
             # Leave out parts and weights: a mixture may change them later.
             self._token_digest = order_digest("", options, with_weights=False)
         self.start = self._first_state()
+
+    def _inputs_digest(self, inputs: InputsState) -> str:
+        """Return a digest of the inputs, of the order of records and of the order of the input."""
+        known = inputs.digest
+        if self.options.shuffle is True:  # blocks follow from sizes, which a conversion may change
+            block_steps = -(-self.block_records() // self.layout.batch_size)
+            known = f"{known} in {max(1, self.layout.full_steps // block_steps)} blocks"
+        return order_digest(known, self.options)
 
     def positions(self, epoch: int, step: int, worker: int = 0) -> Positions:
         """Return the records of a worker's rows of a batch.
@@ -239,7 +273,7 @@ class InputOrder:
 
     def state(self, step: int) -> InputState:
         """Return the token to resume from after `step` steps, counted over all epochs."""
-        step, each = number(0)("step", step), self.steps_per_epoch
+        step, each = NumberRule(0)("step", step), self.steps_per_epoch
         epoch, within = divmod(step, each) if each else (0, 0)
         return InputState(
             epoch=epoch,
@@ -248,6 +282,7 @@ class InputOrder:
             seed=self.options.seed,
             digest=self._token_digest,
             mix=self._mix_until(epoch, within) if self._stages else None,
+            inputs=self._inputs,
         )
 
     def _mix_until(self, epoch: int, step: int) -> MixState:
@@ -291,7 +326,11 @@ class InputOrder:
         here = self.state(0)
         cure = "It is of another dataset, split, or of other settings of the order (shuffle, "
         cure += "remainder, echoing). Start again with state=None"
-        _check_same("digest", token.digest, here.digest, cure)
+        if token.digest != here.digest and token.inputs is not None and here.inputs is not None:
+            is_by_size = self.options.shuffle is True
+            check_inputs(token.inputs, here.inputs, self._find_changed, is_by_size=is_by_size)
+        else:
+            _check_same("digest", token.digest, here.digest, cure)
         _check_same("seed", token.seed, here.seed, "Set that seed")
         if token.step:
             cure = "Set that batch_size, or change it at the start of an epoch"
@@ -370,6 +409,60 @@ def _check_pairs(options: OrderOptions, layout: BatchLayout) -> None:
     if layout.num_records and not layout.full_steps:
         rule = f"at most the {layout.num_records} records that there are, since augment mixes full "
         raise ConfigError.of("batch_size", size, allowed=f"{rule}batches only")
+
+
+def check_inputs(
+    then: InputsState,
+    here: InputsState,
+    find_changed: Callable[[int], Sequence[str]] | None,
+    *,
+    is_by_size: bool,
+) -> None:
+    """Raise a ConfigError if records have other numbers than in the run of a token.
+
+    Args:
+        then: the raw inputs of the token.
+        here: the raw inputs of this input, or of the conversion that it reads.
+        find_changed: returns the raw inputs that changed after a time in nanoseconds.
+        is_by_size: whether the sizes of records determine the order, as with `shuffle=True`.
+    """
+    restart = "Start again with state=None, or resume with the inputs of the token"
+    for one, where in ((then, "the token's dataset"), (here, "this dataset")):
+        if one.num_rejected:
+            rule = f"a token of inputs of which no conversion rejected any, but {where} lacks "
+            names = _named(one.rejected, one.num_rejected)
+            raise ConfigError.of(
+                "state",
+                one.num_rejected,
+                allowed=f"{rule}{one.num_rejected} rejected inputs ({names})",
+                advice="Records after them have other numbers. Resume with the dataset of the "
+                "token; or fix or remove these inputs before a run starts",
+            )
+    if then.files != here.files:
+        changed = [*(find_changed(then.newest) if find_changed and then.newest else ())]
+        names = f": {_named(changed, len(changed))}" if changed else ""
+        count = f"{len(changed)} new or changed" if changed else "some removed or changed"
+        rule = f"the {then.num_files} files of the token as they were, found {here.num_files} "
+        raise ConfigError.of(
+            "state", here.files, allowed=f"{rule}files, {count}{names}", advice=restart
+        )
+    if then.settings != here.settings:
+        rule = "a token of a conversion with the same settings and label names"
+        raise ConfigError.of(
+            "state", here.settings, allowed=rule, advice="Pass conversion= as given to convert"
+        )
+    cure = "It is of another split, or of other settings of the order (shuffle, remainder, echoing)"
+    if is_by_size:
+        cure += (
+            "; or the blocks of shuffle=True differ, as the records of the conversion have other "
+        )
+        cure += "sizes than the files. Start runs that are to continue there with shuffle='global'"
+    _check_same("digest", then.digest, here.digest, cure)
+
+
+def _named(names: Sequence[str], count: int) -> str:
+    shown = ", ".join(names[:_MAX_NAMED])
+    return f"{shown}, …" if count > _MAX_NAMED else shown
 
 
 def _layout_of(

@@ -15,9 +15,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import ConfigError
-from trainer_utils.format.planning import keyed_hash, permute, splitmix64
-from trainer_utils.format.settings import one_of
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.core.settings import one_of
+from trainer_utils.format.hashing import keyed_hash, splitmix64
+from trainer_utils.order.permutation import permute
 
 REMAINDERS = (None, "drop", "pad", "balance")
 

@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import ConfigError
-from trainer_utils.format.errors import did_you_mean
-from trainer_utils.format.planning import keyed_hash
+from trainer_utils.core.decoding import decode
+from trainer_utils.core.errors import ConfigError, did_you_mean
+from trainer_utils.format.hashing import keyed_hash
 from trainer_utils.order.layout import BatchLayout, Order, Positions, wrapped_seed
 
 _MAX_TURNS = 10_000  # rows in a period, after which the turns of the parts repeat
@@ -77,10 +77,9 @@ class WeightSchedule:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> "WeightSchedule":
-        """Parse the JSON form of `asdict`; raise KeyError, TypeError or ValueError if invalid."""
-        stages = [(int(step), dict(weights)) for step, weights in value["stages"]]
-        older = {str(name): tuple(one) for name, one in value["older"].items()}
-        return cls(**{**value, "stages": stages, "older": older})
+        """Parse the JSON form of `asdict`; raise ConfigError or DecodeError if it is invalid."""
+        schedule: WeightSchedule = decode(cls, value)
+        return schedule
 
 
 Weights: TypeAlias = Sequence[float] | WeightSchedule

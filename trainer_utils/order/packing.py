@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.settings import (
+from trainer_utils.core.settings import (
+    NumberRule,
     Settings,
     documents_settings,
-    number,
     one_of,
     setting,
     text,
@@ -41,7 +41,7 @@ Numbers = npt.NDArray[np.int64]
 class PackOptions(Settings):
     """The settings of packing documents of tokens into rows of one length."""
 
-    length: int = setting(2048, number(2, 2**31 - 1), "number of tokens in a row.")
+    length: int = setting(2048, NumberRule(2, 2**31 - 1), "number of tokens in a row.")
     strategy: str = setting(
         "concat",
         one_of(*STRATEGIES),
@@ -51,7 +51,7 @@ class PackOptions(Settings):
         '`"one_document"`: each row has one document, or a part of one.',
     )
     eos: int | None = setting(
-        None, number(0, MAX_TOKEN), "token to append to every document. None: no token."
+        None, NumberRule(0, MAX_TOKEN), "token to append to every document. None: no token."
     )
     feature: str = setting("tokens", text, "the feature that holds the tokens.")
 
@@ -121,6 +121,11 @@ class PackIndex:
     def num_packs(self) -> int:
         """Number of rows."""
         return len(self._starts) - 1
+
+    @property
+    def num_pieces(self) -> int:
+        """Number of pieces of documents in all rows."""
+        return int(self._starts[-1])
 
     @property
     def padding(self) -> float:
@@ -225,36 +230,61 @@ def _best_fit_decreasing(sizes: Numbers, length: int) -> Numbers:
 
     Source: D. S. Johnson, "Near-optimal bin packing algorithms", 1973 (best fit decreasing).
     """
-    bins = np.empty(len(sizes), np.int64)
-    free: dict[int, list[Numbers]] = {}  # bins by their free space
-    rooms = 0  # a bit mask of the free spaces that at least one bin has
-    opened = place = 0
-    distinct, numbers = np.unique(sizes, return_counts=True)
-    for size, left in zip(distinct[::-1].tolist(), numbers[::-1].tolist(), strict=True):
+    chosen = np.empty(len(sizes), np.int64)
+    bins, place = _Bins(length), 0
+    distinct, counts = np.unique(sizes, return_counts=True)
+    for size, left in zip(distinct[::-1].tolist(), counts[::-1].tolist(), strict=True):
         while left:
-            fitting = rooms >> size
-            room = size + (fitting & -fitting).bit_length() - 1 if fitting else length
-            each = room // size
-            wanted = -(-left // each)
-            if fitting:
-                some = free[room].pop()
-                if len(some) > wanted:
-                    free[room].append(some[wanted:])
-                elif not free[room]:
-                    rooms &= ~(1 << room)
-            else:
-                some = np.arange(opened, opened + wanted)
-                opened += wanted
-            some = some[:wanted]
-            items = min(len(some) * each, left)
-            bins[place : place + items] = np.repeat(some, each)[:items]
-            last = items - (len(some) - 1) * each  # items in the last of these bins
-            for others, taken in ((some[:-1], each), (some[-1:], last)):
-                if len(others) and (now := room - taken * size):
-                    free.setdefault(now, []).append(others)
-                    rooms |= 1 << now
+            space = bins.least_space(size)
+            items_per_bin = space // size
+            taken = bins.take(space, -(-left // items_per_bin))
+            items = min(len(taken) * items_per_bin, left)
+            chosen[place : place + items] = np.repeat(taken, items_per_bin)[:items]
+            items_in_last = items - (len(taken) - 1) * items_per_bin
+            bins.put_back(taken[:-1], space - items_per_bin * size)
+            bins.put_back(taken[-1:], space - items_in_last * size)
             place, left = place + items, left - items
-    return bins
+    return chosen
+
+
+class _Bins:
+    """Bins by their free space.
+
+    Args:
+        length: the free space of a new bin.
+    """
+
+    def __init__(self, length: int) -> None:
+        self._length, self._num_opened = length, 0
+        self._by_space: dict[int, list[Numbers]] = {}
+        self._spaces = 0  # bit n is set if a bin has n free
+
+    def least_space(self, size: int) -> int:
+        """Return the least free space of a bin that has at least `size`, perhaps a new one."""
+        fitting = self._spaces >> size
+        return size + (fitting & -fitting).bit_length() - 1 if fitting else self._length
+
+    def take(self, space: int, count: int) -> Numbers:
+        """Take at least one and at most `count` bins with this free space; open new ones if needed.
+
+        Only new bins have all of their space, since `put_back` gets bins that something is in.
+        """
+        if not self._spaces >> space & 1:
+            self._num_opened += count
+            return np.arange(self._num_opened - count, self._num_opened)
+        groups = self._by_space[space]
+        bins = groups.pop()
+        if len(bins) > count:
+            groups.append(bins[count:])
+        elif not groups:
+            self._spaces &= ~(1 << space)
+        return bins[:count]
+
+    def put_back(self, bins: Numbers, space: int) -> None:
+        """Put back bins that have this free space now; full ones are not needed any more."""
+        if len(bins) and space:
+            self._by_space.setdefault(space, []).append(bins)
+            self._spaces |= 1 << space
 
 
 def _numbers_within(counts: Numbers) -> Numbers:

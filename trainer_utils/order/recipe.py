@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from trainer_utils.format import ConfigError
-from trainer_utils.format.errors import did_you_mean
-from trainer_utils.format.settings import number, one_of
+from trainer_utils.core.decoding import DecodeError, decode
+from trainer_utils.core.errors import ConfigError, did_you_mean
+from trainer_utils.core.settings import NumberRule, one_of
 from trainer_utils.order.input_order import check_state
 from trainer_utils.order.mixing import WeightSchedule
 
@@ -42,8 +42,6 @@ class Part:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", str(self.name or self.place))
-        if isinstance(self.after, Mapping):
-            object.__setattr__(self, "after", Part(**self.after))
 
     @property
     def place(self) -> str:
@@ -87,7 +85,7 @@ class Recipe:
             raise ConfigError.of("parts", self.parts, allowed="a list of Part(uri, …)")
         one_of("stages", "linear")("interpolation", self.interpolation)
         if self.epoch_records is not None:
-            records = number(1)("epoch_records", self.epoch_records)
+            records = NumberRule(1)("epoch_records", self.epoch_records)
             object.__setattr__(self, "epoch_records", records)
         for change in self.schedule:
             is_pair = isinstance(change, (tuple, list)) and len(change) == 2
@@ -152,40 +150,86 @@ class Recipe:
         token = check_state(state)
         if token is None or token.mix is None:
             raise ConfigError.of("state", state, allowed="a token of state(step) of a recipe")
-        step, stages = token.epoch * token.mix.steps + token.step, self.weights.stages
-        own, reweight = {part.name: part for part in self.parts}, reweight or {}
-        newer = {name: _next_name(name) for name in update or {}}
-        for name in (*drop, *reweight, *newer):
-            if name not in own:
-                meant = did_you_mean(name, own).strip()
-                rule = f"one of the parts {', '.join(own)}"
-                raise ConfigError.of("change", name, allowed=rule, advice=meant)
-        now = [weights for at, weights in stages if at <= step][-1]
-        now = {**now, **dict.fromkeys(drop, 0.0), **reweight}
-        for name, uri in (update or {}).items():
-            old = dataclasses.replace(own[name], weight=1.0)
-            new = Part(uri, name=newer[name], split=old.split, weight=now[name], after=old)
-            add = [*add, new]
-        known, gone = {name for _, weights in self._changes() for name in weights}, {*drop, *newer}
-        for part in add:
-            if part.name in known:
-                rule = "a name that no part has or had"
-                raise ConfigError.of("add", part.name, allowed=rule)
-        added = {part.name: part.weight for part in add}
-        schedule = [(at, dict(weights)) for at, weights in stages if at < step]
-        schedule.append((step, {**now, **dict.fromkeys(gone, 0.0), **added}))
-        for at, weights in stages:
-            if at > step:
-                left = {
-                    newer.get(n, n): w for n, w in weights.items() if n in newer or n not in gone
-                }
-                schedule.append((at, left))
-        schedule[0] = 0, {**dict.fromkeys(added, 0.0), **schedule[0][1]}
+        reweight, update = reweight or {}, update or {}
+        self._check_names([*drop, *reweight, *update])
+        step = token.epoch * token.mix.steps + token.step
+        now = {**self._weights_at(step), **dict.fromkeys(drop, 0.0), **reweight}
+        renamed = {name: _next_name(name) for name in update}
+        newer = [
+            self._newer_part(name, uri, name=renamed[name], weight=now[name])
+            for name, uri in update.items()
+        ]
+        added, gone = [*add, *newer], {*drop, *renamed}
+        self._check_unused([part.name for part in added])
         return Recipe(
-            [*(part for name, part in own.items() if name not in gone), *add],
-            schedule=schedule,
+            [*(part for part in self.parts if part.name not in gone), *added],
+            schedule=self._changed_schedule(step, now, added=added, gone=gone, renamed=renamed),
             epoch_records=token.mix.records,
         )
+
+    def _check_names(self, names: Collection[str]) -> None:
+        """Raise a ConfigError for a name that no part has."""
+        parts = [part.name for part in self.parts]
+        for name in names:
+            if name not in parts:
+                meant = did_you_mean(name, parts).strip()
+                rule = f"one of the parts {', '.join(parts)}"
+                raise ConfigError.of("change", name, allowed=rule, advice=meant)
+
+    def _check_unused(self, names: Collection[str]) -> None:
+        """Raise a ConfigError for a name that a part has or had."""
+        known = {name for _, weights in self._changes() for name in weights}
+        for name in names:
+            if name in known:
+                raise ConfigError.of("add", name, allowed="a name that no part has or had")
+
+    def _weights_at(self, step: int) -> Mapping[str, float]:
+        """Return the weights at a step, counted over all epochs."""
+        return [weights for begin, weights in self.weights.stages if begin <= step][-1]
+
+    def _newer_part(self, old: str, uri: Any, *, name: str, weight: float) -> Part:
+        """Return a newer version of the part called `old`."""
+        part = next(part for part in self.parts if part.name == old)
+        older = dataclasses.replace(part, weight=1.0)
+        return Part(uri, name=name, split=part.split, weight=weight, after=older)
+
+    def _changed_schedule(
+        self,
+        step: int,
+        now: Mapping[str, float],
+        *,
+        added: Sequence[Part],
+        gone: Collection[str],
+        renamed: Mapping[str, str],
+    ) -> list[Change]:
+        """Return the schedule of all steps, with other parts from a step on.
+
+        Args:
+            step: the step of the change.
+            now: the weights of the parts of this recipe from that step on.
+            added: the new parts.
+            gone: the names of parts that end at the step.
+            renamed: the new names of parts whose newer versions take over their later weights.
+        """
+        new = {part.name: part.weight for part in added}
+        stages = self.weights.stages
+        past: list[Change] = [(begin, dict(weights)) for begin, weights in stages if begin < step]
+        change: Change = step, {**now, **dict.fromkeys(gone, 0.0), **new}
+        future: list[Change] = [
+            (
+                begin,
+                {
+                    renamed.get(name, name): weight
+                    for name, weight in weights.items()
+                    if name in renamed or name not in gone
+                },
+            )
+            for begin, weights in stages
+            if begin > step
+        ]
+        schedule = [*past, change, *future]
+        schedule[0] = 0, {**dict.fromkeys(new, 0.0), **schedule[0][1]}
+        return schedule
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as plain types for YAML and JSON."""
@@ -200,12 +244,16 @@ class Recipe:
     def from_dict(cls, value: Mapping[str, Any]) -> "Recipe":
         """Build a recipe from the form of `to_dict`, which may be hand-written."""
         try:
-            parts = [Part(**part) for part in value["parts"]]
-            schedule = [(one["step"], one["weights"]) for one in value.get("schedule") or ()]
-            return cls(**{**value, "parts": parts, "schedule": schedule})
-        except (AttributeError, KeyError, TypeError) as error:
+            form: _RecipeForm = decode(_RecipeForm, value)
+        except DecodeError as error:
             rule = f"parts of uri, name, split, weight; a schedule of step and weights ({error})"
             raise ConfigError.of("recipe", value, allowed=rule) from error
+        return cls(
+            [part.to_part() for part in form.parts],
+            schedule=[(stage.step, stage.weights) for stage in form.schedule or ()],
+            interpolation=form.interpolation,
+            epoch_records=form.epoch_records,
+        )
 
     def to_yaml(self) -> str:
         """Return the recipe as YAML."""
@@ -223,6 +271,41 @@ class Recipe:
         except yaml.YAMLError as error:
             raise ConfigError.of("recipe", text, allowed=f"YAML ({error})") from error
         return cls.from_dict(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class _PartForm:
+    """A part in a recipe's YAML, where a name may be a number."""
+
+    uri: object
+    name: str | int = ""
+    split: str | None = None
+    weight: float = 1.0
+    after: "_PartForm | None" = None
+
+    def to_part(self) -> Part:
+        """Return the part."""
+        after = None if self.after is None else self.after.to_part()
+        name = str(self.name)
+        return Part(self.uri, name=name, split=self.split, weight=self.weight, after=after)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stage:
+    """An entry of the schedule in a recipe's YAML."""
+
+    step: int
+    weights: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class _RecipeForm:
+    """The form of a recipe in YAML."""
+
+    parts: list[_PartForm]
+    schedule: Sequence[_Stage] | None = ()
+    interpolation: str = "stages"
+    epoch_records: int | None = None
 
 
 def _next_name(name: str) -> str:

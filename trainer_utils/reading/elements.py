@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils.core.errors import ConfigError, DatasetError
 from trainer_utils.dataset.selection import Source, numbers_of_classes
-from trainer_utils.format import ConfigError, DatasetError, Feature
+from trainer_utils.format import Feature
 from trainer_utils.format.example_columns import Column
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 MADE = "\0made"  # never the name of a feature; the key of a callback's result that is not a dict
 
 Array = npt.NDArray[Any]
+Batch = dict[str, Any]
+"""The arrays of a batch or of an example, by the names of features."""
 
 
 class ArraySpec(NamedTuple):

@@ -9,13 +9,16 @@ import itertools
 import math
 import wave
 from collections.abc import Iterator, Mapping, Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import ConfigError, DatasetError, Feature, TfxShardsError
-from trainer_utils.format.example_columns import Column
+from trainer_utils.core.errors import ConfigError, DatasetError, TfxShardsError
+from trainer_utils.format import Feature
+from trainer_utils.format.example_columns import CHANGED_DATASET, Column
+from trainer_utils.format.media_formats import image_size
 from trainer_utils.format.tensors import (
     array_of,
     decode_tensor,
@@ -32,6 +35,7 @@ from trainer_utils.reading.elements import (
     stack,
 )
 from trainer_utils.reading.images import ImageDecoder, Keys, are_mirrored
+from trainer_utils.reading.input_stats import StageCounters
 from trainer_utils.reading.record_reader import Rows
 from trainer_utils.storage import is_host_error
 
@@ -55,6 +59,9 @@ class FeatureArrays:
     Args:
         features: the features to read, by name.
         options: the settings of the input.
+        allowed: the features that records may have, if the dataset's description must be checked
+            because it comes from a sample of the records; else None.
+        counters: the counters of the input's work.
 
     Attributes:
         images: the features that are images or label maps.
@@ -65,7 +72,15 @@ class FeatureArrays:
         ConfigError: a setting does not fit a feature.
     """
 
-    def __init__(self, features: Mapping[str, Feature], options: "InputOptions") -> None:
+    def __init__(
+        self,
+        features: Mapping[str, Feature],
+        options: "InputOptions",
+        *,
+        allowed: Mapping[str, Feature] | None = None,
+        counters: StageCounters | None = None,
+    ) -> None:
+        self._counters = counters or StageCounters()
         self._tokens = {n: one.tokens for n, one in features.items() if one.tokens is not None}
         as_list = Feature(type="int", shape=(0,), dense=False)
         features = {n: as_list if n in self._tokens else one for n, one in features.items()}
@@ -76,6 +91,7 @@ class FeatureArrays:
                 channels=self._channels(feature),
                 label_map=bool(feature.extra.get("label_map")),
                 bits=feature.extra.get("bits", 8),
+                counters=self._counters,
             )
             for name, feature in features.items()
             if feature.has_pixels
@@ -90,6 +106,9 @@ class FeatureArrays:
         self._names += [
             n + _COMPANION for n, feature in features.items() if _has_companion(feature)
         ]
+        self._allowed = None if allowed is None else {*self._names, *allowed}
+        grey = [] if allowed is None else [n for n, one in features.items() if one.is_image]
+        self._sampled_grey = {n for n in grey if len(features[n].shape) == 2}
         self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
         self._views |= {*self._tokens}
         self._kinds = {name: one.type for name, one in features.items() if not one.tokens}
@@ -113,8 +132,12 @@ class FeatureArrays:
         """
         bounds = range(len(rows) + 1) if sizes is None else itertools.accumulate(sizes, initial=0)
         parts = list(itertools.pairwise(bounds))
+        began = perf_counter_ns()
         columns, arrays = self._parsed(rows, keys), {}
+        parsed = perf_counter_ns()
+        of_images = 0  # their decoders count for themselves
         for name in self._features:
+            started = perf_counter_ns() if name in self._decoders else 0
             try:
                 arrays[name] = self._arrays(name, columns, parts, keys, is_alone=sizes is None)
             except Exception as error:  # decoders raise errors of many types
@@ -122,6 +145,10 @@ class FeatureArrays:
                     raise
                 said = f"feature {name!r}: expected a value to decode, got {error}"
                 raise DatasetError(said) from error
+            if started:
+                of_images += perf_counter_ns() - started
+        decode = perf_counter_ns() - parsed - of_images
+        self._counters.add(parse=parsed - began, decode=decode)
         return [{name: own[n] for name, own in arrays.items()} for n in range(len(parts))]
 
     def _channels(self, feature: Feature) -> int:
@@ -159,9 +186,17 @@ class FeatureArrays:
 
     def _parsed(self, rows: Rows, keys: Keys | None) -> dict[str, Any]:
         """Return the columns of all features, and check their types."""
-        columns: dict[str, Any] = rows.parse(self._names, views=self._views, kinds=self._kinds)
+        columns: dict[str, Any] = rows.parse(
+            self._names if self._allowed is None else sorted(self._allowed),
+            views=self._views,
+            kinds=self._kinds,
+            takes_others=self._allowed is None,
+        )
         if self._lists:
             columns |= rows.parse_lists(self._lists)
+        elif self._allowed is not None and (lists := rows.parse_lists(None)):
+            name = min(lists)
+            raise _schema_mismatch(f"no feature lists, such as {name!r}", "some")
         for name, spec in self._tokens.items():
             lengths, tokens = rows.documents(name, columns[name], spec)
             columns[name] = Column("int", lengths, tokens.astype(np.int64))
@@ -226,6 +261,8 @@ class FeatureArrays:
         _check_dense(name, column, ())
         values: list[Any] = column.values.tolist()
         if self._features[name].is_image:
+            if name in self._sampled_grey:
+                _check_grey(name, values)
             return values
         shape = self._features[name].extra["image_shape"]
         if sizes := {len(value) for value in values} - {math.prod(shape)}:
@@ -266,6 +303,14 @@ class FeatureArrays:
                 yield _decode_wav(value, feature, self._options.audio_seconds)
         else:
             yield from _own_values(feature, column, columns.get(name + _COMPANION))
+
+
+def _check_grey(name: str, values: Sequence[Any]) -> None:
+    """Raise a DatasetError if an image has colours, which would be dropped."""
+    for value in values:
+        size = image_size(bytes(value))
+        if size is not None and size.channels != 1:
+            raise _schema_mismatch(f"feature {name!r} of grey images", f"{size.channels} channels")
 
 
 def _own_values(feature: Feature, column: Column, companion: Column | None) -> Iterator[Array]:
@@ -359,7 +404,7 @@ def _check_dense(name: str, column: Column, shape: Sequence[int]) -> None:
 
 def _schema_mismatch(expected: str, got: str) -> DatasetError:
     said = f"expected {expected} as the dataset says, got {got}"
-    return DatasetError(f"{said}. The dataset was changed: write it again.")
+    return DatasetError(f"{said}. {CHANGED_DATASET}")
 
 
 def is_audio(feature: Feature) -> bool:

@@ -16,17 +16,23 @@ import io
 import math
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.core.errors import ConfigError, DatasetError
 from trainer_utils.format import media_formats as media
-from trainer_utils.format.planning import splitmix64
+from trainer_utils.format.hashing import splitmix64
 from trainer_utils.format.tensors import numpy_dtype
-from trainer_utils.machine import Buffers, run_in_threads
+from trainer_utils.options.pixels import MAX_VALUES, NORMALIZATIONS
+from trainer_utils.reading.augmenting import change_pixels
+from trainer_utils.reading.input_stats import StageCounters
+from trainer_utils.reading.jpeg_regions import region_decoder
+from trainer_utils.runtime.buffers import Buffers
+from trainer_utils.runtime.threads import run_in_threads
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
@@ -35,6 +41,7 @@ Array = npt.NDArray[Any]
 Pixels = npt.NDArray[np.uint8]
 Pairs = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
+Sizes = npt.NDArray[np.int64]  # `(images, 2)`: heights and widths
 Box = tuple[int, int, int, int]
 Data = bytes | memoryview
 Image = Data | Pixels
@@ -44,20 +51,12 @@ _COLOURS = {1: "GRAY", 3: "RGB"}
 _MODES = {1: "L", 3: "RGB"}
 _COLOUR_SPACES = ("YCbCr", "Gray")  # simplejpeg's names
 SMALLEST_SCALED = 16  # pixels; below this, simplejpeg's choice of a scale is unclear
+_MAX_REGION = 0.9  # of the image; a region decoder saves no time for more
 _MARGIN = 2  # rows below a part that chroma upsampling reads
 _END = b"\xff\xd9"
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")  # some others run programs
 _ATTEMPTS = 10  # tries to place a crop of the drawn area and aspect
 _MAX_SCALING = 3  # powers of two: libjpeg decodes at 1/2, 1/4 and 1/8
-MAX_VALUES = 1 << 29
-"""The maximum number of values of an image, as in TensorFlow."""
-# Mean and standard deviation by name, for all channels or for each.
-NORMALIZATIONS: Mapping[str, tuple[Any, Any]] = {
-    "unit": (0.0, 255.0),
-    "symmetric": (127.5, 127.5),
-    # Source: torchvision's constants for ImageNet, times 255.
-    "imagenet": ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
-}
 
 
 class ImagePlan(NamedTuple):
@@ -94,41 +93,65 @@ def plan_images(
         scales: whether JPEGs may be decoded at a smaller scale, if the options allow it.
     """
     whole = np.array(sizes, np.int64).reshape(-1, 2)
-    begin, extent, ratios = np.zeros_like(whole), whole, np.ones_like(whole)
+    begin, extent = _crops(options, whole, keys)
+    targets = _target_sizes(options, extent)
+    ratios = np.ones((len(whole), 1), np.int64)
+    if scales and options.image.dct_scaling and options.image_size is not None:
+        ratios = _scalings(extent, targets)
     mirrored = np.zeros(len(whole), bool)
-    chain = options.augmentation
-    if chain.is_random:
+    if options.augmentation.flips:
         assert keys is not None
-        if chain.crops:
-            begin, extent = _random_boxes(
-                whole, keys, options.image.crop_area, options.image.crop_aspect
-            )
-        if chain.flips:
-            mirrored = are_mirrored(keys)
-    if options.image_size is None:
-        targets = extent
-    else:
-        size = np.array(options.image_size)
-        if options.image.resize == "crop" and not chain.crops:
-            # The largest centred box of that aspect. An odd remainder puts the smaller half first.
-            of_aspect = (whole[:, ::-1] * size + size[::-1] // 2) // size[::-1]
-            extent = np.clip(of_aspect, 1, whole)
-            begin = (whole - extent) // 2
-        targets = np.broadcast_to(size, whole.shape)
-        if options.pads:  # round down like `tf.image.resize_with_pad`
-            targets = np.clip(extent * size[::-1] // extent[:, ::-1], 1, size)
-        if scales and options.image.dct_scaling:  # the largest ratio that still exceeds the target
-            fits = ((extent - 1) // targets).min(axis=1, keepdims=True)
-            powers = np.log2(np.maximum(fits, 1)).astype(np.int64)
-            ratios = 1 << np.minimum(powers, _MAX_SCALING)
+        mirrored = are_mirrored(keys)
+    # The box in the scaled image: its corners are rounded, those at the image's end are kept there.
     first, last = ((corner + ratios // 2) // ratios for corner in (begin, begin + extent))
     last = np.where(begin + extent == whole, -(-whole // ratios), last)
-    boxes = (np.concatenate(box, axis=1) for box in ((begin, extent), (first, last - first)))
-    columns: list[Any] = [*boxes, ratios[:, 0], targets, mirrored]
+    boxes = np.concatenate([begin, extent], axis=1)
+    scaled_boxes = np.concatenate([first, last - first], axis=1)
+    columns: list[Any] = [boxes, ratios[:, 0], scaled_boxes, targets, mirrored]
     return [
         ImagePlan(tuple(box), ratio, tuple(scaled), tuple(target), flips)
-        for box, scaled, ratio, target, flips in zip(*(c.tolist() for c in columns), strict=True)
+        for box, ratio, scaled, target, flips in zip(*(c.tolist() for c in columns), strict=True)
     ]
+
+
+def _crops(options: "InputOptions", whole: Sizes, keys: Keys | None) -> tuple[Sizes, Sizes]:
+    """Return the begin and the size of the part of each image to use.
+
+    Args:
+        options: the settings of the input.
+        whole: `(images, 2) int64`, the height and width of each image.
+        keys: `(images,) uint64`, required for random crops.
+    """
+    if options.augmentation.crops:
+        assert keys is not None
+        return _random_boxes(whole, keys, options.image.crop_area, options.image.crop_aspect)
+    if options.image.resize != "crop" or options.image_size is None:
+        return np.zeros_like(whole), whole
+    # The largest centred box of that aspect. An odd remainder puts the smaller half first.
+    size = np.array(options.image_size)
+    of_aspect = (whole[:, ::-1] * size + size[::-1] // 2) // size[::-1]
+    extent = np.clip(of_aspect, 1, whole)
+    return (whole - extent) // 2, extent
+
+
+def _target_sizes(options: "InputOptions", extent: Sizes) -> Sizes:
+    """Return the size that each part of an image is resized to, without black borders."""
+    if options.image_size is None:
+        return extent
+    size = np.array(options.image_size)
+    if not options.pads:
+        return np.broadcast_to(size, extent.shape)
+    # Round down like `tf.image.resize_with_pad`.
+    targets: Sizes = np.clip(extent * size[::-1] // extent[:, ::-1], 1, size)
+    return targets
+
+
+def _scalings(extent: Sizes, targets: Sizes) -> Sizes:
+    """Return the largest ratio of a scaled JPEG that still exceeds each target, `(images, 1)`."""
+    fits = ((extent - 1) // targets).min(axis=1, keepdims=True)
+    powers = np.log2(np.maximum(fits, 1)).astype(np.int64)
+    scalings: Sizes = 1 << np.minimum(powers, _MAX_SCALING)
+    return scalings
 
 
 def are_mirrored(keys: Keys) -> npt.NDArray[np.bool_]:
@@ -264,6 +287,12 @@ def decode_jpeg_part(
     if ratio > 1 and max(size) < SMALLEST_SCALED:
         return None
     top, left, rows, columns = plan.scaled_box
+    scaled = -(-height // ratio), -(-width // ratio)
+    is_region = rows * columns <= _MAX_REGION * math.prod(scaled) and data[-2:] == _END
+    if is_region and (decoder := region_decoder()):
+        part = decoder.decode(data, plan.scaled_box, scaled, ratio=ratio, channels=channels)
+        if part is not None:
+            return part
     needed = (top + rows + _MARGIN) * ratio
     given = _cut_to(data, needed) if needed < height else data
     if given is not data:
@@ -400,12 +429,19 @@ class ImageDecoder:
 
     For a `label_map` the nearest value is taken, never a blend. It is cut, mirrored and moved like
     the image with the same key. With 16 `bits` pixels are uint16, and 8-bit values are multiplied
-    by 257.
+    by 257. `counters` get the seconds of all threads.
     """
 
     def __init__(
-        self, options: "InputOptions", *, channels: int, label_map: bool = False, bits: int = 8
+        self,
+        options: "InputOptions",
+        *,
+        channels: int,
+        label_map: bool = False,
+        bits: int = 8,
+        counters: StageCounters | None = None,
     ) -> None:
+        self._counters = counters or StageCounters()
         self._options, self._channels, self._label_map = options, channels, label_map
         self._bits = bits
         self._normalization = None
@@ -440,6 +476,7 @@ class ImageDecoder:
             DatasetError: the images differ in size.
             Exception: a decoder's error.
         """
+        began = perf_counter_ns()
         found = [self._size(image) for image in images]
         sizes, are_plain = [size for size, _ in found], [is_plain for _, is_plain in found]
         plans = plan_images(self._options, sizes, keys, scales=not self._label_map)
@@ -455,21 +492,29 @@ class ImageDecoder:
                 "or read them one by one, with batch_size=None."
             )
         batch = self._buffers.take((len(images), *size, self._channels), self.dtype)
+        planned = perf_counter_ns()
+        spent = [(0, 0)] * len(images)  # nanoseconds of decoding and of augmenting
 
         def work(row: int) -> None:
+            started, augmenting = perf_counter_ns(), 0
             part = self._part(images[row], sizes[row], plans[row], are_plain[row])
             pixels = self._fitted(part, plans[row], batch[row])
             if keys is not None:
-                pixels = self._options.augmentation.change(
-                    pixels, keys[row], label_map=self._label_map
+                augmenting = -perf_counter_ns()
+                pixels = change_pixels(
+                    self._options.augmentation, pixels, keys[row], label_map=self._label_map
                 )
+                augmenting += perf_counter_ns()
             if self._normalization is not None:
                 self._normalization.write(np.ascontiguousarray(pixels), to=batch[row])
             elif not np.may_share_memory(pixels, batch[row]):
                 batch[row] = pixels
+            spent[row] = perf_counter_ns() - started - augmenting, augmenting
 
         with _opencv_threads.one():
             run_in_threads(work, len(images))
+        decode, augment = (sum(one[n] for one in spent) for n in (0, 1))
+        self._counters.add(decode=decode + planned - began, augment=augment)
         return batch
 
     def _size(self, image: Image) -> tuple[tuple[int, int], bool]:

@@ -6,24 +6,27 @@ packs.decode(packs.read(positions), [8])          # [{'tokens': (8, 4096) int32,
 """
 
 import dataclasses
-import hashlib
 import itertools
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.dataset.selection import Source, merged_features
-from trainer_utils.format import ConfigError, Feature
-from trainer_utils.format.errors import did_you_mean
+from trainer_utils.core.errors import ConfigError, did_you_mean
+from trainer_utils.dataset.selection import Source, mean_bytes, merged_features
+from trainer_utils.format import Feature
 from trainer_utils.format.slices import FileRange, RecordPositions
 from trainer_utils.order.packing import MAX_TOKEN, PACK_FEATURES, PackIndex, PackOptions, Pieces
-from trainer_utils.reading.elements import ArraySpec, splits_of
+from trainer_utils.reading.document_cache import Document, DocumentCache
+from trainer_utils.reading.elements import ArraySpec, Batch
+from trainer_utils.reading.input_stats import StageCounters
 from trainer_utils.reading.record_reader import RecordReader, Rows
-from trainer_utils.storage import exists, join, read_bytes, write_atomically
-from trainer_utils.storage.cache_folder import own_folder
+from trainer_utils.runtime.machine import free_memory
+from trainer_utils.storage import read_bytes
+from trainer_utils.storage.kept_files import KeptFiles
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 _MASK = "loss_mask"  # a chat's feature: 1 for tokens that the assistant wrote
 _SCAN_BYTES, _SCAN_ROWS = 16 << 20, 1 << 16  # limits of the records scanned at once
+_KEPT_BYTES = 256 << 20  # decoded documents: as many as a block of the default shuffle needs
+_DECODED_TOKENS = 1 << 21  # decoded at a time
 _ITEM_BYTES = 4  # bytes of a token in a batch, an int32
 
 Array = npt.NDArray[Any]
@@ -101,24 +106,21 @@ def _check_tokens(feature: Feature, pack: PackOptions) -> None:
 
 def _lengths(source: Source, feature: Feature, options: "InputOptions") -> npt.NDArray[np.uint32]:
     """Return the number of tokens of each document, `(records,)`, from the cache or the records."""
-    from trainer_utils.options import CacheOptions  # options imports this package
-
     assert options.pack is not None
     name = options.pack.feature
     if source.dataset.manifest is None:  # without one, changes go unnoticed
         return _scan(source, feature, name, options)
-    given = options.cache.folder if isinstance(options.cache, CacheOptions) else None
-    folder = own_folder("lengths", given=given)
-    known = [source.dataset.digest, source.split, name]
-    path = join(folder, hashlib.blake2b(repr(known).encode(), digest_size=16).hexdigest())
-    data = read_bytes(path) if exists(path) else b""
+    kept = KeptFiles("lengths", options.cache_folder)
+    key = source.dataset.digest, source.split, name
+    path = kept.find(key)
+    data = b"" if path is None else read_bytes(path)
     size = _ITEM_BYTES * source.num_records
     if len(data) == size + 4 and zlib.crc32(data[:size]) == int.from_bytes(data[size:], "little"):
         return np.frombuffer(data, "<u4", source.num_records)
     found = _scan(source, feature, name, options)
     data = found.astype("<u4").tobytes()
-    with write_atomically(path, temporary_folder=folder) as stream:
-        stream.write(data + zlib.crc32(data).to_bytes(4, "little"))
+    kept.keep(key, data + zlib.crc32(data).to_bytes(4, "little"))
+    kept.remove_old()
     return found
 
 
@@ -165,20 +167,26 @@ def _has_masks(sources: Sequence[Source]) -> bool:
     return any(have)
 
 
+def pack_structure(pack: PackOptions) -> dict[str, ArraySpec]:
+    """Return shape and dtype of each array of one pack."""
+    dtypes = {name: "int32" for name in PACK_FEATURES} | {"loss_mask": "float32"}
+    return {name: ArraySpec((pack.length,), dtype) for name, dtype in dtypes.items()}
+
+
 class PackRows(NamedTuple):
-    """The documents and pieces of some packs.
+    """The pieces of some packs, and the documents that they are cut out of.
 
     Attributes:
-        rows: the documents, each once.
-        places: `(pieces,) int64`, the document of each piece.
+        records: `(documents,) int64`, ascending: the record of each document, over all sources.
         lengths: `(documents,) int64`, the number of tokens of each, from the index.
+        places: `(pieces,) int64`, the document of each piece.
         pieces: the pieces of the packs, row by row.
         num_packs: the number of packs.
     """
 
-    rows: Rows
-    places: Numbers
+    records: Numbers
     lengths: Numbers
+    places: Numbers
     pieces: Pieces
     num_packs: int
 
@@ -186,53 +194,57 @@ class PackRows(NamedTuple):
 class Packs:
     """Reader and decoder of packs.
 
-    It reads documents with the interface of `RecordReader`, with positions of packs in `ranges`. It
-    makes arrays with the interface of `FeatureArrays`.
+    Positions count packs in `ranges`.
 
     Args:
         sources: the sources, as returned by `packed_sources`.
         options: the settings of the input.
         ranges: the ranges of packs to read.
+        counters: the counters of the input's work.
     """
 
-    is_random = False
-    images: Sequence[str] = ()
-
     def __init__(
-        self, sources: Sequence[Source], options: "InputOptions", ranges: Sequence[FileRange]
+        self,
+        sources: Sequence[Source],
+        options: "InputOptions",
+        ranges: Sequence[FileRange],
+        counters: StageCounters | None = None,
     ) -> None:
+        self._counters = counters or StageCounters()
         assert options.pack is not None
         self._pack = options.pack
         self._feature = merged_features(sources, self._pack.feature, ())[self._pack.feature]
-        dtypes = {name: "int32" for name in PACK_FEATURES} | {"loss_mask": "float32"}
-        shape = (self._pack.length,)
-        self.structure = {name: ArraySpec(shape, dtype) for name, dtype in dtypes.items()}
+        self._structure = pack_structure(self._pack)
         self._has_mask = self._pack.feature == "tokens" and _has_masks(sources)
         own = [source for source in sources if isinstance(source, PackedSource)]
         self._packs = [source.packs for source in own]
         records = [source.records for source in own]
         inner = [part for source in records for part in source.ranges]
-        self._reader = RecordReader(records, options, inner)
+        self._reader = RecordReader(records, options, inner, self._counters)
         self.unreadable, self.reads_ahead = self._reader.unreadable, self._reader.reads_ahead
+        self.reads_in_order = self._reader.reads_in_order
+        self._cache = DocumentCache(min(_KEPT_BYTES, free_memory() // 4))
+        num_pieces = sum(index.num_pieces for index in self._packs)
+        num_packs = sum(index.num_packs for index in self._packs)
+        # Bytes of documents to read for a pack, if none is kept.
+        self.row_bytes = mean_bytes(records) * num_pieces / max(num_packs, 1)
         self._firsts = np.cumsum([0, *(len(index.lengths) for index in self._packs)])
         self._positions = RecordPositions(ranges)
         numbers = {part.path: n for n, source in enumerate(own) for part in source.ranges}
         self._sources = np.array([numbers[part.path] for part in ranges], np.int64)
 
     def read(self, positions: Numbers) -> PackRows:
-        """Read the documents of the packs at some positions."""
+        """Return the pieces of the packs at some positions; `decode` reads the documents."""
         pieces, lengths = self._pieces(positions)
         records, first, places = np.unique(pieces.records, return_index=True, return_inverse=True)
-        rows = self._reader.read(records)
-        return PackRows(rows, places, lengths[first], pieces, len(positions))
+        return PackRows(records, lengths[first], places, pieces, len(positions))
 
     def read_ahead(self, positions: Numbers) -> None:
         """Start reading the documents of packs that are needed soon."""
-        self._reader.read_ahead(np.unique(self._pieces(positions)[0].records))
-
-    def leave_out(self, error: Exception) -> None:
-        """Raise the error, since no other document can replace one in a pack."""
-        raise error
+        records = np.unique(self._pieces(positions)[0].records)
+        kept = self._cache.get(records.tolist())
+        missing = [record for record in records.tolist() if record not in kept]
+        self._reader.read_ahead(np.array(missing, np.int64))
 
     def _pieces(self, positions: Numbers) -> tuple[Pieces, Numbers]:
         """Return the pieces of packs, with records numbered over all sources, and their lengths."""
@@ -249,85 +261,139 @@ class Packs:
         order = np.argsort(pieces.rows, kind="stable")
         return Pieces(*(one[order] for one in pieces)), np.concatenate(lengths)[order]
 
-    def decode(
-        self, rows: PackRows, sizes: Sequence[int] | None, keys: None = None
-    ) -> list[dict[str, Array]]:
+    def decode(self, rows: PackRows, sizes: Sequence[int] | None) -> list[Batch]:
         """Return one dict of arrays per batch, or per pack.
 
         Args:
             rows: the documents and pieces, as returned by `read`.
             sizes: the number of packs of each batch, or None for single packs.
-            keys: unused, since packs are never random.
         """
-        arrays = self._arrays(rows)
+        began, spent = perf_counter_ns(), {"read": 0, "parse": 0}
+        arrays = self._arrays(rows, spent)
+        decode = perf_counter_ns() - began - sum(spent.values())
+        self._counters.add(parse=spent["parse"], decode=decode)  # the reader counts for itself
         if sizes is None:
             return [{name: own[n] for name, own in arrays.items()} for n in range(rows.num_packs)]
         parts = itertools.pairwise(itertools.accumulate(sizes, initial=0))
         return [{name: own[a:b] for name, own in arrays.items()} for a, b in parts]
 
-    def _arrays(self, rows: PackRows) -> dict[str, Array]:
-        tokens, ends = self._tokens(rows)
-        mask = self._mask(rows, ends) if self._has_mask else None
+    def _arrays(self, rows: PackRows, spent: dict[str, int]) -> dict[str, Array]:
         arrays = {
             name: np.zeros((rows.num_packs, *spec.shape), spec.dtype)  # type: ignore[arg-type]
-            for name, spec in self.structure.items()
+            for name, spec in self._structure.items()
         }
-        flat = [arrays[name].reshape(-1) for name in PACK_FEATURES]
-        places = np.arange(self._pack.length, dtype=np.int32)
-        begins = (ends - self._sizes(rows))[rows.places] + rows.pieces.offsets
-        pieces = zip(
-            *(one.tolist() for one in (rows.pieces.rows, rows.pieces.lengths, begins)),
-            ends[rows.places].tolist(),
-            strict=True,
-        )
-        before, start, number = -1, 0, 0
-        for row, count, begin, end in pieces:
-            if row != before:
-                before, start, number = row, row * self._pack.length, 0
-            number += 1
-            stop = start + count
-            # The target of a piece's last token is in the document, but not in the pack.
-            followed = min(count, end - begin - 1)
-            flat[0][start:stop] = tokens[begin : begin + count]
-            flat[1][start : start + followed] = tokens[begin + 1 : begin + 1 + followed]
-            flat[2][start:stop] = number
-            flat[3][start:stop] = places[:count]
-            weights = 1 if mask is None else mask[begin + 1 : begin + 1 + followed]
-            flat[4][start : start + followed] = weights
-            start = stop
+        copy_piece = self._piece_copier(rows, [arrays[n].reshape(-1) for n in PACK_FEATURES])
+        order = np.argsort(rows.places, kind="stable")
+        ends = np.cumsum(np.bincount(rows.places, minlength=len(rows.records))).tolist()
+        pieces_of = [order[a:b].tolist() for a, b in itertools.pairwise([0, *ends])]
+        for place, document in self._documents(rows, spent):
+            for piece in pieces_of[place]:
+                copy_piece(piece, document)
         return arrays
 
-    def _mask(self, rows: PackRows, ends: Numbers) -> Array:
+    def _piece_copier(
+        self, rows: PackRows, flat: Sequence[Array]
+    ) -> Callable[[int, Document], None]:
+        """Return a function that copies a piece of a document to its place in a batch.
+
+        Args:
+            rows: the pieces.
+            flat: the arrays of a batch, flattened, in the order of `PACK_FEATURES`.
+        """
+        length = self._pack.length
+        tokens, targets, segments, positions, weights = flat
+        is_new = np.diff(rows.pieces.rows, prepend=-1) > 0
+        firsts = np.flatnonzero(is_new)[np.cumsum(is_new) - 1]  # the first piece of each one's row
+        before = np.cumsum(rows.pieces.lengths) - rows.pieces.lengths
+        starts = (rows.pieces.rows * length + before - before[firsts]).tolist()
+        numbers = (np.arange(len(firsts)) - firsts + 1).tolist()
+        counts, offsets = rows.pieces.lengths.tolist(), rows.pieces.offsets.tolist()
+        places = np.arange(length, dtype=np.int32)
+
+        def copy(piece: int, document: Document) -> None:
+            start, begin, count = starts[piece], offsets[piece], counts[piece]
+            stop = start + count
+            # The target of a piece's last token is in the document, but not in the pack.
+            followed = min(count, len(document.tokens) - begin - 1)
+            next_tokens = slice(begin + 1, begin + 1 + followed)
+            tokens[start:stop] = document.tokens[begin : begin + count]
+            targets[start : start + followed] = document.tokens[next_tokens]
+            segments[start:stop] = numbers[piece]
+            positions[start:stop] = places[:count]
+            weights[start : start + followed] = (
+                1 if document.mask is None else document.mask[next_tokens]
+            )
+
+        return copy
+
+    def _documents(self, rows: PackRows, spent: dict[str, int]) -> Iterator[tuple[int, Document]]:
+        """Yield the place of each document in `rows`, and the document, kept or read and decoded.
+
+        A limited number of tokens is decoded at a time. The nanoseconds of reading and parsing are
+        added to `spent`.
+        """
+        kept = self._cache.get(rows.records.tolist())
+        missing = []
+        for place, record in enumerate(rows.records.tolist()):
+            if record in kept:
+                yield place, kept[record]
+            else:
+                missing.append(place)
+        sizes = self._sizes(rows.lengths)
+        group = (np.cumsum(sizes[missing]) - sizes[missing]) // _DECODED_TOKENS
+        for _, numbers in itertools.groupby(range(len(missing)), key=group.tolist().__getitem__):
+            places = np.array([missing[number] for number in numbers])
+            began = perf_counter_ns()
+            read = self._reader.read(rows.records[places])
+            has_read = perf_counter_ns()
+            tokens, mask = self._decoded(read, rows.lengths[places])
+            spent["read"] += has_read - began
+            spent["parse"] += perf_counter_ns() - has_read
+            ends = np.cumsum(sizes[places])
+            bounds = zip((ends - sizes[places]).tolist(), ends.tolist(), strict=True)
+            for place, (begin, end) in zip(places.tolist(), bounds, strict=True):
+                part = None if mask is None else mask[begin:end]
+                document = Document(tokens[begin:end], part)
+                yield place, document
+                if end - begin > self._pack.length:  # other packs need it soon
+                    self._cache.keep(int(rows.records[place]), document)
+
+    def _mask(self, rows: Rows, lengths: Numbers) -> Array:
         """Return each token's weight in the loss; an end token has that of the token before it."""
-        column = rows.rows.parse([_MASK], views=[_MASK])[_MASK]
-        if (column.counts != rows.lengths).any():
-            row = int((column.counts != rows.lengths).argmax())
-            raise rows.rows.error(
+        column = rows.parse([_MASK], views=[_MASK])[_MASK]
+        if (column.counts != lengths).any():
+            row = int((column.counts != lengths).argmax())
+            raise rows.error(
                 row,
-                expected=f"{rows.lengths[row]} values of feature {_MASK!r}, one for each token",
+                expected=f"{lengths[row]} values of feature {_MASK!r}, one for each token",
                 got=str(column.counts[row]),
             )
         mask = np.asarray(column.values, np.float32)
         if self._pack.eos is None:
             return mask
-        stops = np.cumsum(rows.lengths)
-        last = np.append(mask, 0)[np.maximum(stops - 1, 0)] * (rows.lengths > 0)
+        stops = np.cumsum(lengths)
+        last = np.append(mask, 0)[np.maximum(stops - 1, 0)] * (lengths > 0)
         return np.insert(mask, stops, last)
 
-    def _sizes(self, rows: PackRows) -> Numbers:
-        return rows.lengths + (self._pack.eos is not None)
+    def _sizes(self, lengths: Numbers) -> Numbers:
+        return lengths + (self._pack.eos is not None)
 
-    def _tokens(self, rows: PackRows) -> tuple[Array, Numbers]:
-        """Return the tokens of all documents, concatenated, and the end of each document."""
-        lengths, tokens = _documents(rows.rows, self._pack.feature, self._feature)
-        if (lengths != rows.lengths).any():
-            row = int((lengths != rows.lengths).argmax())
-            raise rows.rows.error(
+    def _decoded(self, rows: Rows, expected: Numbers) -> tuple[Array, Array | None]:
+        """Return the tokens of documents, concatenated, and their weights in the loss.
+
+        Args:
+            rows: the records of the documents.
+            expected: `(documents,) int64`, the number of tokens of each, from the index.
+        """
+        lengths, tokens = _documents(rows, self._pack.feature, self._feature)
+        if (lengths != expected).any():
+            row = int((lengths != expected).argmax())
+            raise rows.error(
                 row,
-                expected=f"{rows.lengths[row]} tokens, as when the packs were made",
+                expected=f"{expected[row]} tokens, as when the packs were made",
                 got=str(lengths[row]),
                 advice="The dataset has changed since it was opened. Open it again.",
             )
         if self._pack.eos is not None:
             tokens = np.insert(tokens.astype(np.int32), np.cumsum(lengths), self._pack.eos)
-        return tokens, splits_of(self._sizes(rows))[1:]
+        return tokens, self._mask(rows, lengths) if self._has_mask else None

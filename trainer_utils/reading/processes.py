@@ -6,46 +6,52 @@ arrays. The processes are fresh Python interpreters, which import nothing of the
 """
 
 import collections
-import io
 import itertools
-import json
 import mmap
 import os
 import pickle
 import queue
-import signal
-import socket
 import subprocess
-import sys
 import tempfile
-import threading
 import traceback
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from trainer_utils import machine
-from trainer_utils.format import ConfigError
-from trainer_utils.machine import usable_cores
-
-if TYPE_CHECKING:
-    from trainer_utils.reading.batches import Batches
-
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.format.slices import RecordName
+from trainer_utils.reading.elements import Batch
+from trainer_utils.reading.input_stats import COUNTERS, StageCounters
+from trainer_utils.runtime import threads
+from trainer_utils.runtime.fork_lock import ForkLock
+from trainer_utils.runtime.interpreters import pickle_importable, start_interpreter
+from trainer_utils.runtime.machine import usable_cores
 
 _ALIGNMENT = 64  # bytes; TensorFlow copies arrays that are aligned otherwise
 _MIN_BYTES = 1 << 20
-_SERVE = (
-    # Ctrl-C reaches the whole group: the process that reads the batches ends this one.
-    # `_signal` is built in: the working folder, which is on the path here, may have a `signal.py`.
-    "import _signal; _signal.signal(_signal.SIGINT, _signal.SIG_IGN); "
-    "_signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT]); "
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
-    "from trainer_utils.reading.processes import serve; serve(int(sys.argv[1]))"
-)
+
+
+Answer: TypeAlias = tuple[list[Batch], dict[RecordName, str], list[int]]
+"""Batches, newly found unreadable records, and the growth of counters."""
+
+
+class BatchMaker(Protocol):
+    """A picklable maker of batches."""
+
+    @property
+    def unreadable(self) -> Mapping[RecordName, str]:
+        """Error of each record that was left out, by path and number."""
+
+    @property
+    def counters(self) -> StageCounters:
+        """The counters of this process."""
+
+    def make(self, epoch: int, reads: Sequence[int]) -> list[Batch]:
+        """Return the batches of some reads of an epoch."""
 
 
 class BatchProcesses:
@@ -54,29 +60,30 @@ class BatchProcesses:
     The processes start with the first call.
 
     Args:
-        batches: the batches to make.
+        batches: makes the batches.
         count: the number of processes.
 
     Raises:
         ConfigError: the options have functions that another process cannot import.
     """
 
-    def __init__(self, batches: "Batches", count: int) -> None:
-        payload = io.BytesIO()
+    def __init__(self, batches: BatchMaker, count: int) -> None:
         try:
-            _Importable(payload).dump((batches, max(1, usable_cores() // count)))
+            self._payload = pickle_importable((batches, max(1, usable_cores() // count)))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise _not_to_be_sent(count, str(error)) from error
-        self._payload = payload.getvalue()
-        self._count, self._lock, self._owner = count, threading.Lock(), 0
-        self._forked_in = os.getpid()
+        self._count, self._lock, self._owner = count, ForkLock(), 0
 
-    def make(self, epoch: int, reads: Sequence[int]) -> tuple[list[Any], dict[Any, str]]:
-        """Return the batches of some reads of an epoch, and the newly found unreadable records.
+    def make(self, epoch: int, reads: Sequence[int]) -> Answer:
+        """Return the batches of some reads of an epoch.
+
+        Returns:
+            The batches, the newly found unreadable records, and the growth of the process's
+            counters, in the order of `COUNTERS`.
 
         Raises:
             RuntimeError: the process was killed.
-            Exception: an error raised by `Batches`.
+            Exception: an error of making them.
         """
         idle = self._processes()
         try:
@@ -100,8 +107,6 @@ class BatchProcesses:
 
     def _processes(self) -> "queue.SimpleQueue[_Process | None]":
         """Return the queue of idle processes; a None is replaced by a new process."""
-        if self._forked_in != os.getpid():  # a thread of the parent may have held the lock
-            self._forked_in, self._lock = os.getpid(), threading.Lock()
         with self._lock:
             if self._owner != os.getpid():  # a forked process starts its own
                 idle = queue.SimpleQueue[_Process | None]()
@@ -109,16 +114,6 @@ class BatchProcesses:
                     idle.put(_Process(self._payload))
                 self._owner, self._idle = os.getpid(), idle
         return self._idle
-
-
-class _Importable(pickle.Pickler):
-    """A pickler that raises PicklingError for functions and classes of the main module."""
-
-    def reducer_override(self, value: Any) -> Any:
-        """Raise for a value that the other process would look up in its own main module."""
-        if getattr(value, "__module__", None) == "__main__" and hasattr(value, "__qualname__"):
-            raise pickle.PicklingError("one of the main module")
-        return NotImplemented
 
 
 class _ProcessEndedError(Exception):
@@ -133,24 +128,14 @@ class _Process:
     """A process, and the memory shared with it."""
 
     def __init__(self, payload: bytes) -> None:
-        here, there = socket.socketpair()
-        with there:
-            arguments = [sys.executable, "-c", _SERVE, str(there.fileno()), json.dumps(sys.path)]
-            # Blocked until the child ignores it, so that Ctrl-C never ends it with a traceback.
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-            try:
-                self._process = subprocess.Popen(
-                    arguments, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL
-                )
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._connection, self._payload = Connection(here.detach()), payload
+        self._process, self._connection = start_interpreter(__name__)
+        self._payload = payload
         self._requests = itertools.count()
         self._files: list[mmap.mmap] = []
         self._released: collections.deque[int] = collections.deque()
         self.stop = weakref.finalize(self, _stop, self._process, self._connection)
 
-    def ask(self, epoch: int, reads: list[int]) -> tuple[list[Any], dict[Any, str]] | Exception:
+    def ask(self, epoch: int, reads: list[int]) -> Answer | Exception:
         """Return the result of `BatchProcesses.make`, or the error that it raises.
 
         If the answer is not read completely, the process is stopped and must not be used again.
@@ -163,7 +148,7 @@ class _Process:
             self.stop()
             raise
 
-    def _ask(self, epoch: int, reads: list[int]) -> tuple[list[Any], dict[Any, str]] | Exception:
+    def _ask(self, epoch: int, reads: list[int]) -> Answer | Exception:
         if self._payload:
             self._connection.send_bytes(self._payload)
             self._payload = b""
@@ -175,7 +160,7 @@ class _Process:
             raise RuntimeError(f"request {request}: expected its answer, got that of {answered}")
         if isinstance(answer, Exception):
             return answer
-        number, num_bytes, bounds, pickled, unreadable = answer
+        number, num_bytes, bounds, pickled, unreadable, counters = answer
         if number == len(self._files):
             descriptor = reduction.recv_handle(self._connection)
             self._files.append(mmap.mmap(descriptor, num_bytes))
@@ -183,7 +168,8 @@ class _Process:
         owner = np.frombuffer(self._files[number], np.uint8)
         weakref.finalize(owner, self._released.append, number).atexit = False
         memory = memoryview(owner)  # type: ignore[arg-type]
-        return pickle.loads(pickled, buffers=[memory[a:b] for a, b in bounds]), unreadable
+        made = pickle.loads(pickled, buffers=[memory[a:b] for a, b in bounds])
+        return made, unreadable, counters
 
 
 def _stop(process: "subprocess.Popen[bytes]", connection: Connection) -> int:
@@ -195,8 +181,9 @@ def _stop(process: "subprocess.Popen[bytes]", connection: Connection) -> int:
 def serve(descriptor: int) -> None:
     """Answer requests until the other end of a socket is closed."""
     connection, maps, free = Connection(descriptor), list[mmap.mmap](), set[int]()
-    batches: Batches | None = None
+    batches: BatchMaker | None = None
     told: set[Any] = set()
+    counted = [0] * len(COUNTERS)
     try:
         payload = connection.recv_bytes()
         while True:
@@ -204,17 +191,20 @@ def serve(descriptor: int) -> None:
             free.update(returned)
             try:
                 if batches is None:
-                    batches, machine.most_threads = pickle.loads(payload)
+                    batches, threads.most_threads = pickle.loads(payload)
                 made = batches.make(epoch, reads)
             except Exception as error:
                 connection.send((request, _sendable(error)))
                 continue
             new = {key: why for key, why in batches.unreadable.items() if key not in told}
             told.update(new)
+            counters = batches.counters.values()
+            grown = [now - before for now, before in zip(counters, counted, strict=True)]
+            counted = counters
             buffers: list[pickle.PickleBuffer] = []
             pickled = pickle.dumps(made, protocol=5, buffer_callback=buffers.append)
             number, bounds, file = _store([buffer.raw() for buffer in buffers], maps, free)
-            connection.send((request, (number, len(maps[number]), bounds, pickled, new)))
+            connection.send((request, (number, len(maps[number]), bounds, pickled, new, grown)))
             if file is not None:
                 reduction.send_handle(connection, file, os.getppid())
                 os.close(file)
@@ -250,13 +240,36 @@ def _store(
     return number, bounds, file
 
 
-def _sendable(error: Exception) -> Exception:
+class _TracebackOfProcess(Exception):
+    """The traceback of an error in another process, which Python prints above the error."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+class _SentError:
+    """An error that arrives in the other process with its traceback as its cause."""
+
+    def __init__(self, error: Exception, lines: str) -> None:
+        self._error, self._lines = error, lines
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _with_traceback, (self._error, self._lines)
+
+
+def _with_traceback(error: Exception, lines: str) -> Exception:
+    error.__cause__ = _TracebackOfProcess(lines)
+    return error
+
+
+def _sendable(error: Exception) -> "_SentError":
     """Return an error that the other process can unpickle, a RuntimeError if necessary."""
+    lines = traceback.format_exc()
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
-        return RuntimeError(traceback.format_exc())
-    return error
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    return _SentError(error, lines)
 
 
 def _not_to_be_sent(count: int, what: str) -> ConfigError:

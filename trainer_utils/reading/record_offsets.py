@@ -9,6 +9,7 @@ does not grow with the number or size of shards.
 """
 
 import collections
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils import storage
-from trainer_utils.format import CorruptShardError, RecordIndex
+from trainer_utils.core.errors import CorruptShardError
+from trainer_utils.format import RecordIndex
 from trainer_utils.format.index import HEAD_BYTES, STRIDE, IndexLayout
 from trainer_utils.format.layouts import ShardFile
 from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES
@@ -100,13 +102,13 @@ class SlicedIndex:
         address: the address of its mapping, for `MappedReader`; 0 if it is not mapped.
     """
 
-    has_sums, memory = True, 0
+    memory = 0
 
     def __init__(
         self, path: str, layout: IndexLayout, *, index_bytes: int, reader: MappedReader
     ) -> None:
         self._path, self.layout, self._reader = path, layout, reader
-        self.records = layout.records
+        self.records, self.has_sums = layout.records, layout.payload_crcs is not None
         self._stream, self.address = None, 0
         if not storage.is_remote(path):
             stream = storage.open_for_reading(path)
@@ -133,7 +135,7 @@ class SlicedIndex:
         segment = first // SEGMENT
         begin, start = segment * SEGMENT, int(self._segment_starts[segment])
         offsets, sums = self.layout.read(self._read, begin, stop, path=self._path, start=start)
-        return offsets[first - begin :], sums[first - begin :]
+        return offsets[first - begin :], None if sums is None else sums[first - begin :]
 
     def _add_up(self) -> Positions:
         """Return the offset of the first record of each segment, from all lengths."""
@@ -174,11 +176,27 @@ def open_sliced(shard: ShardFile, *, size: int, reader: MappedReader) -> SlicedI
         or entry.bytes != size
     ):
         return None
+    return _sliced(path, entry.records, reader)
+
+
+def open_kept(shard: ShardFile, path: str, reader: MappedReader) -> SlicedIndex | None:
+    """Open the offsets of a shard that an earlier scan kept, or return None without such a file.
+
+    Args:
+        shard: a shard without an index.
+        path: the file of the offsets.
+        reader: copies parts of mapped files.
+    """
+    return _sliced(path, shard.records, reader)
+
+
+def _sliced(path: str, records: int | None, reader: MappedReader) -> SlicedIndex | None:
+    """Open an index to read parts of it, or return None if that is impossible."""
     try:
         index_bytes = storage.file_size(path)
         head = storage.read_range(path, start=0, stop=min(HEAD_BYTES, index_bytes))
         layout = IndexLayout.of(head, index_bytes)
-        if layout is None or layout.records != entry.records:
+        if layout is None or records not in (None, layout.records):
             return None
         return SlicedIndex(path, layout, index_bytes=index_bytes, reader=reader)
     except storage.MachineError:
@@ -218,7 +236,8 @@ class RecordOffsets:
         self._has_sums = np.zeros(len(shards), bool)
         self._open_index, self._max_files, self._readers = open_index, max_files, readers
         self._reader = reader
-        # For mapped indices: the address, the offsets of three columns, and the bytes of a length.
+        # For mapped indices: the address, the offsets of three columns (0 without checksums), and
+        # the bytes of a length.
         self._mapped = np.zeros((len(shards), 5), np.int64)
         sizes = [shard.records for shard in shards]
         segments = sum(-(-(size or 1) // SEGMENT) for size in sizes)
@@ -336,22 +355,30 @@ class RecordOffsets:
         The last group of a shard, which may be shorter, is left to others, as is a damaged one.
         """
         indices, numbers = groups >> 32, groups & _LOW
-        held = [self._source(index) for index in np.unique(indices).tolist()]
+        # If no index is ever closed, only new ones are opened. Else they must stay open until read.
+        needs_source = np.unique(indices)
+        if len(self.counts) <= _MAX_SOURCES:
+            needs_source = needs_source[self._mapped[needs_source, 0] == 0]
+        held = [self._source(index) for index in needs_source.tolist()]
         is_full = (numbers + 1) * STRIDE < self.counts[indices]
         is_read = np.zeros(len(groups), bool)
         columns = self._mapped[indices]
-        for item in (2, 4, 8):
-            (rows,) = np.nonzero(is_full & (columns[:, 0] > 0) & (columns[:, 4] == item))
+        for item, has_sums in itertools.product((2, 4, 8), (True, False)):
+            is_alike = (columns[:, 4] == item) & ((columns[:, 2] > 0) == has_sums)
+            (rows,) = np.nonzero(is_full & (columns[:, 0] > 0) & is_alike)
             if not len(rows):
                 continue
             address, lengths, crcs, starts = columns[rows, :4].T
             group, count = numbers[rows], len(rows)
-            sizes = (2 * 8, STRIDE * item, STRIDE * 4)
-            places = (starts + 8 * group, lengths + sizes[1] * group, crcs + sizes[2] * group)
+            sizes, places = [2 * 8, STRIDE * item], [starts + 8 * group]
+            places.append(lengths + sizes[1] * group)
+            if has_sums:
+                sizes.append(STRIDE * 4)
+                places.append(crcs + sizes[2] * group)
             data, done = self._reader.copy(
                 np.concatenate([address + place for place in places]), np.repeat(sizes, count)
             )
-            if done < 3 * count:
+            if done < len(sizes) * count:
                 continue
             ends = np.cumsum(sizes) * count
             known = np.frombuffer(data[: ends[0]], "<u8").reshape(count, 2).astype(np.int64)
@@ -361,7 +388,8 @@ class RecordOffsets:
             np.cumsum(sizes_read, axis=1, dtype=np.int64, out=found[:, 1:])
             found += np.arange(STRIDE + 1) * RECORD_OVERHEAD_BYTES + known[:, :1]
             offsets[rows] = found
-            sums[rows] = np.frombuffer(data[ends[1] : ends[2]], "<u4").reshape(count, STRIDE)
+            if has_sums:
+                sums[rows] = np.frombuffer(data[ends[1] : ends[2]], "<u4").reshape(count, STRIDE)
             is_read[rows] = found[:, -1] == known[:, 1]
         held.clear()
         return is_read
@@ -393,7 +421,7 @@ class RecordOffsets:
         if isinstance(source, SlicedIndex) and source.address:
             layout = source.layout
             if layout.starts is not None:
-                columns = layout.lengths, layout.payload_crcs, layout.starts
+                columns = layout.lengths, layout.payload_crcs or 0, layout.starts
                 self._mapped[index] = (source.address, *columns, layout.dtype.itemsize)
         with self._source_lock:
             self._drop(index)

@@ -8,13 +8,14 @@ import contextlib
 import copy
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils.core.errors import CorruptShardError, DatasetError
 from trainer_utils.dataset.selection import Source, mean_bytes
-from trainer_utils.format import CorruptShardError, DatasetError
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
 from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
 from trainer_utils.format.tensors import TokenSpec
@@ -26,6 +27,8 @@ from trainer_utils.format.tfrecord import (
     footers_of,
     unframe,
 )
+from trainer_utils.reading.input_stats import StageCounters
+from trainer_utils.reading.raw_reader import RawReader
 from trainer_utils.reading.shard_files import ShardFiles
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 
 Positions = npt.NDArray[np.int64]
+
+_ROWS_AHEAD = 256  # of raw inputs in a bucket: 64 requests in flight, and as many of varying length
 
 
 class Rows:
@@ -69,13 +74,16 @@ class Rows:
         *,
         views: Collection[str] = (),
         kinds: Mapping[str, str] | None = None,
+        takes_others: bool = True,
     ) -> dict[str, Column]:
         """Return some features of all records, as `parse_examples` does."""
         with self._naming():
             bounds = self.data, self.begins, self.ends
-            return parse_examples(*bounds, names, views=views, kinds=kinds)
+            return parse_examples(
+                *bounds, names, views=views, kinds=kinds, takes_others=takes_others
+            )
 
-    def parse_lists(self, names: Collection[str]) -> dict[str, Column]:
+    def parse_lists(self, names: Collection[str] | None) -> dict[str, Column]:
         """Return some feature lists of all records, as `parse_feature_lists` does."""
         with self._naming():
             return parse_feature_lists(self.data, self.begins, self.ends, names)
@@ -133,15 +141,25 @@ class RecordReader:
         sources: the splits to read.
         options: the settings of the input.
         ranges: the ranges of records that positions refer to.
+        counters: the counters of the input's work.
 
     Attributes:
+        ranges: the ranges of records that positions refer to.
+        counters: the counters of the input's work.
         unreadable: the error of each record that another one replaces, by path and number.
         reads_ahead: whether calls of `read_ahead` make reading faster.
+        rows_ahead: the number of rows to have requested at any time; 0 without requests.
+        reads_in_order: whether reading is fast only in the order of the shards, by one thread.
     """
 
     def __init__(
-        self, sources: Sequence[Source], options: "InputOptions", ranges: Sequence[FileRange]
+        self,
+        sources: Sequence[Source],
+        options: "InputOptions",
+        ranges: Sequence[FileRange],
+        counters: StageCounters | None = None,
     ) -> None:
+        self.counters = counters or StageCounters()
         self._shards = [shard for source in sources for shard in source.dataset.shard_files]
         self._options, self._mean_bytes = options, mean_bytes(sources)
         self._skips = options.on_corrupt == "skip"
@@ -150,16 +168,26 @@ class RecordReader:
         self._cut: set[int] = set()  # indices of shards known to be truncated
         self._seen_bad: set[tuple[int, int, int]] = set()  # shard's index and bytes, once
         self._indices = {shard.path: index for index, shard in enumerate(self._shards)}
-        self._ranges, self._positions = ranges, RecordPositions(ranges)
+        self.ranges, self._positions = ranges, RecordPositions(ranges)
         self._num_records = sum(part.take for part in ranges)
         self._range_shards = np.array([self._indices[part.path] for part in ranges], np.int64)
+        self._raw = RawReader.of(sources, self._shards, options)
+        self.rows_ahead = _ROWS_AHEAD if self._raw is not None and self._raw.is_remote else 0
         self._process = 0
         self._open_here()
 
     def _open_here(self) -> None:
         if self._process != os.getpid():  # first call, or a forked child
-            self._files = ShardFiles(self._shards, self._options, mean_bytes=self._mean_bytes)
-            self._process, self.reads_ahead = os.getpid(), self._files.reads_ahead
+            self._files = ShardFiles(
+                self._shards if self._raw is None else self._raw.other_shards,
+                self._options,
+                mean_bytes=self._mean_bytes,
+                counters=self.counters,
+                read=np.unique(self._range_shards).tolist(),
+            )
+            self._process = os.getpid()
+            self.reads_ahead = self._files.reads_ahead or self._raw is not None
+            self.reads_in_order = self._files.reads_in_order
 
     def read(self, positions: Positions) -> Rows:
         """Return the records at some positions, in their order.
@@ -179,7 +207,11 @@ class RecordReader:
     def read_ahead(self, positions: Positions) -> None:
         """Start reading records that are needed soon."""
         self._open_here()
-        self._files.read_ahead(*self._locate(positions))
+        shards, numbers = self._locate(positions)
+        if self._raw is not None:
+            shards, numbers = self._raw.read_ahead(shards, numbers)
+        if self._files.reads_ahead:
+            self._files.read_ahead(shards, numbers)
 
     def leave_out(self, error: Exception) -> None:
         """Replace the record that an error names by another from now on, or raise the error."""
@@ -187,10 +219,26 @@ class RecordReader:
             raise error
         self._note(self._indices[error.path or ""], error.record, error)
 
+    def place_of(self, record: RecordName) -> str:
+        """Return the file of a record for messages: its shard, or its raw input."""
+        index = self._indices[record.path]
+        if self._raw is None or not self._raw.is_raw(index):
+            return record.path
+        return self._raw.source_of(index, record.number)
+
+    def name_of(self, index: int, number: int) -> RecordName:
+        """Return the name of a record in `unreadable`.
+
+        Args:
+            index: the index of its shard among the shards of all sources.
+            number: its number in the shard.
+        """
+        return RecordName(self._shards[index].path, number)
+
     def _note(self, index: int, number: int, error: DatasetError) -> None:
         if not self._skips:
             raise error
-        self.unreadable[RecordName(self._shards[index].path, number)] = str(error)
+        self.unreadable[self.name_of(index, number)] = str(error)
         self._bad.add((index, number))
 
     def _note_behind(self, index: int) -> None:
@@ -203,12 +251,12 @@ class RecordReader:
             return
         self._cut.add(index)
         path, end = self._shards[index].path, int(self._files.counts[index])
-        for part in self._ranges:
+        for part in self.ranges:
             first = max(part.skip, end)
             if part.path == path and first < part.skip + part.take:
                 why = str(self._missing(index, first))
                 for number in range(first, part.skip + part.take):
-                    self.unreadable.setdefault(RecordName(path, number), why)
+                    self.unreadable.setdefault(self.name_of(index, number), why)
 
     def _locate(self, positions: Positions) -> tuple[Positions, Positions]:
         """Return the shard of each position, and the number of the record in it."""
@@ -230,7 +278,7 @@ class RecordReader:
                     first = next(iter(self.unreadable.values()))
                     rule = f"records: expected at least one that can be read, got {first}"
                     raise CorruptShardError(rule)
-                part = self._ranges[int(self._positions.places_of(np.array([place]))[0][0])]
+                part = self.ranges[int(self._positions.places_of(np.array([place]))[0][0])]
                 place += part.skip + part.take - record[1] if is_behind else 1
                 place %= self._num_records
                 found = self._locate(np.array([place]))
@@ -244,6 +292,53 @@ class RecordReader:
         def name(row: int) -> RecordName:
             return RecordName(self._shards[shards[row]].path, int(numbers[row]))
 
+        if self._raw is not None:
+            return self._read_with_raw(self._raw, shards, numbers, name)
+        return self._read_shards(shards, numbers)
+
+    def _read_with_raw(
+        self,
+        raw: RawReader,
+        shards: Positions,
+        numbers: Positions,
+        name: Callable[[int], RecordName],
+    ) -> Rows | None:
+        """Return records, including raw inputs, or None if some cannot be read."""
+        is_raw = raw.mask(shards)
+        began = perf_counter_ns()
+        found = raw.read(shards[is_raw], numbers[is_raw])
+        sizes = found.ends - found.begins
+        self.counters.add(
+            read=perf_counter_ns() - began,
+            records=len(sizes) - len(found.errors),
+            raw_records=len(sizes) - len(found.errors),
+            record_bytes=int(sizes.sum()) + len(sizes) * (HEADER_BYTES + FOOTER_BYTES),
+        )
+        for row, error in zip(
+            np.flatnonzero(is_raw)[found.bad].tolist(), found.errors, strict=True
+        ):
+            self._note(int(shards[row]), int(numbers[row]), error)
+        if found.errors:
+            return None
+        if is_raw.all():
+            return Rows(found.data, found.begins, found.ends, name)
+        others = self._read_shards(shards[~is_raw], numbers[~is_raw])
+        if others is None:
+            return None
+        data = np.concatenate([found.data, np.frombuffer(others.data, np.uint8)])
+        begins, ends = np.empty((2, len(shards)), np.int64)
+        begins[is_raw], ends[is_raw] = found.begins, found.ends
+        begins[~is_raw] = others.begins + len(found.data)
+        ends[~is_raw] = others.ends + len(found.data)
+        return Rows(data, begins, ends, name)
+
+    def _read_shards(self, shards: Positions, numbers: Positions) -> Rows | None:
+        """Return records of shards, or None if some cannot be read; these are noted."""
+
+        def name(row: int) -> RecordName:
+            return RecordName(self._shards[shards[row]].path, int(numbers[row]))
+
+        began = perf_counter_ns()
         begins, ends, sums, are_known = self._files.bounds(shards, numbers)
         if len(begins) and begins.min() < 0:
             for row in np.flatnonzero(begins < 0).tolist():
@@ -252,11 +347,19 @@ class RecordReader:
             return None
         data, starts = self._files.gather(shards, begins, ends)
         stops = starts + (ends - begins)
+        gathered = perf_counter_ns()
         # A shard of another run may have the same size, and intact records.
         footers, is_whole = check_frames(data, starts, stops)
         bad = np.flatnonzero((footers != sums) & are_known | ~is_whole).tolist()
+        self.counters.add(
+            read=gathered - began,
+            check=perf_counter_ns() - gathered,
+            records=len(starts),
+            record_bytes=int((ends - begins).sum()),
+        )
         if not bad:
             return Rows(data, starts + HEADER_BYTES, stops - FOOTER_BYTES, name)
+        self._files.check(shards[bad])
         rows = [(int(shards[n]), int(begins[n]), int(ends[n])) for n in bad]
         dropped = [self._files.forget(*row) for row in rows if row not in self._seen_bad]
         self._seen_bad.update(rows)

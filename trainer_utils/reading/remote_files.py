@@ -6,28 +6,32 @@ parts.open(shard).read(0, 1 << 20)
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import CorruptShardError
+from trainer_utils.core.errors import CorruptShardError
 from trainer_utils.format.layouts import ShardFile
-from trainer_utils.machine import SingleFlightCache
-from trainer_utils.reading.shard_files import (
+from trainer_utils.reading.input_stats import StageCounters
+from trainer_utils.reading.local_files import (
     CHANGED,
     Bytes,
-    File,
+    OpenShard,
     Positions,
-    Run,
     translate_missing_shard,
 )
-from trainer_utils.storage import file_version, read_range
-from trainer_utils.storage.cache_folder import PART_BYTES, CacheFolder, copy_name, shard_version
+from trainer_utils.runtime.single_flight import SingleFlightCache
+from trainer_utils.storage import read_range
+from trainer_utils.storage.cache_folder import PART_BYTES, CacheFolder, copy_name, version_to_copy
 from trainer_utils.storage.open_files import can_copy_mapped
 
 _MAX_RECENT = 512  # parts held in memory when the disk is full: twice a block
 _FETCHES, _READS = 16, 32  # concurrent requests: to read ahead, and to read now
+
+
+Run: TypeAlias = tuple[int, int, int]
+"""The index of a shard, and the begin and end of some of its bytes."""
 
 
 class RemoteParts:
@@ -40,9 +44,18 @@ class RemoteParts:
         folder: the folder of copies; None for the default.
         max_bytes: the maximum size of the copies; None for no limit.
         is_global: whether records are read from all shards at once.
+        counters: the counters of the input's work.
     """
 
-    def __init__(self, folder: str | None, max_bytes: int | None, *, is_global: bool) -> None:
+    def __init__(
+        self,
+        folder: str | None,
+        max_bytes: int | None,
+        *,
+        is_global: bool,
+        counters: StageCounters | None = None,
+    ) -> None:
+        self._counters = counters or StageCounters()
         self.folder, self._is_global = CacheFolder(folder, max_bytes), is_global
         self.recent = SingleFlightCache[bytes](_MAX_RECENT)
         self.ahead = ThreadPoolExecutor(_FETCHES, thread_name_prefix="tfx-shards-parts")
@@ -57,9 +70,11 @@ class RemoteParts:
         """Whether single records are fetched instead of parts."""
         return self._is_global and self.folder.is_full
 
-    def fetch(self, files: Mapping[int, File], runs: Sequence[Run]) -> dict[Run, bytes]:
+    def fetch(self, files: Mapping[int, OpenShard], runs: Sequence[Run]) -> dict[Run, bytes]:
         """Return the bytes of the runs that copies lack, fetched concurrently."""
         missing = [run for run in runs if not files[run[0]].holds_all(*run[1:])]
+        num_cached = sum(files[run[0]].is_cached for run in runs)
+        self._counters.add(cache_hits=num_cached - len(missing), cache_misses=len(missing))
         if not missing:
             return {}
         found = self._reads.map(lambda run: files[run[0]].read(*run[1:]), missing)
@@ -67,14 +82,14 @@ class RemoteParts:
 
 
 class CachedFile:
-    """A file whose parts are copied when they are first read, with the interface of `LocalFile`."""
+    """A file whose parts are copied when they are first read; an `OpenShard`."""
 
     damage: CorruptShardError | None = None
+    is_cached = True
 
     def __init__(self, shard: ShardFile, parts: RemoteParts) -> None:
         self.path, self.size, self._parts = shard.path, shard.bytes, parts
-        version = file_version(self.path) if shard.entry is None else shard_version(shard.entry)
-        name = copy_name(self.path, version)
+        name = copy_name(self.path, version_to_copy(self.path, shard.entry))
         self.copy = parts.folder.open(name, self.size) if self.size else None
         self.address = self.copy.address if self.copy is not None and can_copy_mapped() else 0
 
@@ -95,7 +110,7 @@ class CachedFile:
         """Return whether the bytes of a range are in the copy."""
         return self.copy is not None and self.copy.holds(begin, end)
 
-    def read(self, begin: int, end: int) -> Any:
+    def read(self, begin: int, end: int) -> bytes:
         """Return bytes, from the copy or fetched."""
         if self.copy is not None and self.copy.holds(begin, end):
             return self.copy.read(begin, end)

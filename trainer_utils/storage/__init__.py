@@ -19,10 +19,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from trainer_utils.format.errors import ConfigError
-from trainer_utils.format.json_text import text_of
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.core.json_text import text_of
 from trainer_utils.storage.file_system import (
     OBJECT_SCHEMES,
+    FileGroup,
     FileRefusedError,
     FileSystem,
     FolderEntry,
@@ -37,6 +38,7 @@ from trainer_utils.storage.file_system import (
     local_path,
     machine_error,
     naming_file,
+    path_of,
     problem_of,
     retry_pauses,
     retry_transient,
@@ -131,6 +133,16 @@ def walk_files(base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
             to a folder that contains it is yielded with the problem `LINK_LOOP`, and not followed.
     """
     return file_system_of(base).walk(base, follow_links=follow_links)
+
+
+def walk_groups(base: str, *, follow_links: bool = False) -> Iterator[FileGroup]:
+    """Yield the files of `walk_files` in groups, for folders with many files."""
+    return file_system_of(base).walk_groups(base, follow_links=follow_links)
+
+
+def walks_in_pages(base: str) -> bool:
+    """Return whether the first files of `walk_files` take one request, however many there are."""
+    return file_system_of(base).walks_in_pages
 
 
 def list_files(base: str) -> list[InputFile]:

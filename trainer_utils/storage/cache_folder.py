@@ -13,6 +13,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import itertools
 import os
 import posixpath
 import re
@@ -25,7 +26,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import ConfigError, Shard
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.format import Shard
+from trainer_utils.storage import file_version, is_remote
 from trainer_utils.storage.open_files import FileMapping, read_at, read_bytes_at
 
 PART_BYTES = 1 << 20
@@ -38,6 +41,10 @@ COPIES_FOLDER = "shards"
 COPY_NAME = re.compile(r"[0-9a-f]{16}-[A-Za-z0-9_.-]+")
 OWN_FILES = ("lock",)
 """The file next to the copies that holds the bytes they take."""
+_WHOLE_MARK = b"complete"
+WHOLE_END_BYTES = len(_WHOLE_MARK) + 8
+"""Bytes after the content of a whole copy, which show that it is complete."""
+_LOOK_SECONDS, _MAX_LOOKS = 0.02, 100
 _BLOCK = 4096  # the unit of disk space
 _OWN_BYTES = 16 * _BLOCK  # for the lock and the folder itself
 _FREE_SHARE = 0.5  # of the disk, if no limit is set
@@ -47,12 +54,14 @@ _STALE_SECONDS = 600.0
 _ABSENT, _RESERVED, _THERE = range(3)  # states of a part
 
 
-def copy_name(path: str, version: str) -> str:
+def copy_name(path: str, version: str, *, form: str = "") -> str:
     """Return the name of a file's copy, which is unique and ends with `copy_ending`.
 
-    `version` differs between contents of the file. For shards in a manifest, use `shard_version`.
+    `version` differs between contents of the file. For shards, use `version_to_copy`.
+    `form` differs between copies of the same content.
     """
-    key = hashlib.blake2b(repr((path, version)).encode(), digest_size=8).hexdigest()
+    known = (path, version, form) if form else (path, version)
+    key = hashlib.blake2b(repr(known).encode(), digest_size=8).hexdigest()
     return f"{key}-{copy_ending(path, version)}"
 
 
@@ -62,9 +71,29 @@ def copy_ending(path: str, version: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", f"{version}-{name}")
 
 
+def unpacked_name(path: str, version: str) -> str:
+    """Return the name of the unpacked copy of a compressed file, which ends like a plain copy."""
+    return copy_name(path, version, form="unpacked")
+
+
 def shard_version(shard: Shard) -> str:
     """Return the version of a shard in a manifest."""
     return f"{shard.bytes}-{shard.crc32c:08x}"
+
+
+def version_to_copy(path: str, entry: Shard | None) -> str:
+    """Return the version of a shard for its copies: another one after its file has changed.
+
+    A manifest has the version of a remote shard, so that no request is needed. A local file is
+    looked up, as it may be damaged after its dataset was published.
+
+    Args:
+        path: the shard.
+        entry: its entry in the manifest, if there is a manifest.
+    """
+    if entry is None or not is_remote(path):
+        return file_version(path)
+    return shard_version(entry)
 
 
 def default_cache_dir() -> str:
@@ -145,7 +174,7 @@ class CacheFolder:
         self._names: set[str] = set()
         self._counted_at = time.monotonic()
         with _naming_setting(self.path):
-            with self._alone() as lock:
+            with self._exclusive_lock() as lock:
                 used = self._count(lock)
             free = shutil.disk_usage(self.path).free
         self.most_bytes = int((free + used) * _FREE_SHARE) if most_bytes is None else most_bytes
@@ -167,10 +196,84 @@ class CacheFolder:
             return None
         return Copy(self, path, descriptor, size)
 
+    def open_whole(self, name: str, make: Callable[[], Iterator[bytes]]) -> int | None:
+        """Open a copy that is made at once, as of an unpacked file; the first process makes it.
+
+        The copy stays while the descriptor is open.
+
+        Args:
+            name: the name of the copy.
+            make: returns the pieces of its content. If it raises an error, nothing is kept.
+
+        Returns:
+            A descriptor of the content followed by `WHOLE_END_BYTES` more; None without space.
+        """
+        self._names.add(name)
+        path = os.path.join(self.path, name)
+        for attempt in itertools.count():
+            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH)  # waits for a process that makes the copy
+                if not _is_whole(descriptor):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    is_there = os.fstat(descriptor).st_nlink
+                    needs_content = is_there and not _is_whole(descriptor)
+                    if needs_content and not self._fill(descriptor, path, make):
+                        os.close(descriptor)
+                        return None
+                    fcntl.flock(descriptor, fcntl.LOCK_SH)
+                if os.fstat(descriptor).st_nlink:  # else it was removed in between
+                    os.utime(descriptor)
+                    return descriptor
+            except BlockingIOError:  # another process looks at the copy, or something cut it short
+                time.sleep(_LOOK_SECONDS)
+                if attempt > _MAX_LOOKS:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(path)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+        raise AssertionError("the loop above returns")
+
+    def _fill(self, descriptor: int, path: str, make: Callable[[], Iterator[bytes]]) -> bool:
+        """Write a whole copy; return False, and remove it, without space."""
+        is_done = False
+        try:
+            os.ftruncate(descriptor, 0)  # a killed process left a part
+            place = 0
+            for data in make():
+                if not self._append(descriptor, place, data):
+                    return False
+                place += len(data)
+            end = _WHOLE_MARK + place.to_bytes(8, "little")
+            is_done = self._append(descriptor, place, end)
+            return is_done
+        finally:
+            if not is_done:
+                os.unlink(path)
+                with self._exclusive_lock() as lock:
+                    self._count(lock)
+
+    def _append(self, descriptor: int, place: int, data: bytes) -> bool:
+        if not self.allocate(descriptor, place, len(data)):
+            return False
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(descriptor, view, place)
+            view, place = view[written:], place + written
+        return True
+
+    def remove_unused(self, name: str) -> None:
+        """Remove a copy unless somebody has it open."""
+        if self._unlink(name):
+            with self._exclusive_lock() as lock:
+                self._count(lock)
+
     def allocate(self, descriptor: int, begin: int, size: int) -> bool:
         """Reserve space for some bytes of a file; return whether there was enough."""
         need = (-(-size // _BLOCK) + (begin % _BLOCK > 0)) * _BLOCK
-        with self._alone() as lock:
+        with self._exclusive_lock() as lock:
             if (used := self._with_room(lock, need)) is not None:
                 try:
                     os.posix_fallocate(descriptor, begin, size)
@@ -184,7 +287,7 @@ class CacheFolder:
 
     def remove(self, name: str) -> None:
         """Remove a copy, such as one of records that must be deleted."""
-        with self._alone() as lock:
+        with self._exclusive_lock() as lock:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.path, name))
             self._count(lock)
@@ -239,7 +342,7 @@ class CacheFolder:
         return used
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[int]:
+    def _exclusive_lock(self) -> Iterator[int]:
         """Lock out other threads and processes, and yield the descriptor of the lock."""
         descriptor = os.open(os.path.join(self.path, *OWN_FILES), os.O_CREAT | os.O_RDWR, 0o600)
         try:
@@ -247,6 +350,13 @@ class CacheFolder:
             yield descriptor
         finally:
             os.close(descriptor)
+
+
+def _is_whole(descriptor: int) -> bool:
+    """Return whether a copy of `open_whole` is complete."""
+    size = os.fstat(descriptor).st_size - WHOLE_END_BYTES
+    end = os.pread(descriptor, WHOLE_END_BYTES, size) if size >= 0 else b""
+    return end == _WHOLE_MARK + size.to_bytes(8, "little") if size >= 0 else False
 
 
 def _write(lock: int, used: int) -> None:

@@ -8,26 +8,18 @@ The kernel does not mix one `write` to a file opened for appending with another.
 Source: open(2), O_APPEND.
 """
 
-import contextlib
 import os
-import tempfile
-import weakref
 from collections.abc import Iterable
 
+from trainer_utils.storage.owned_file import OwnedFile
 
-class LineLog:
-    """A temporary file, removed with the object in the process that created it."""
+
+class LineLog(OwnedFile):
+    """A temporary file of lines, removed with the object in the process that created it."""
 
     def __init__(self, name: str) -> None:
-        descriptor, self.path = tempfile.mkstemp(prefix=f"tfx-shards-{name}-")
-        os.close(descriptor)
-        self._owner, self._read = os.getpid(), 0
-        weakref.finalize(self, _remove, self.path, self._owner)
-
-    @property
-    def is_owner(self) -> bool:
-        """Whether this process created the log."""
-        return os.getpid() == self._owner
+        super().__init__(name)
+        self._read = 0
 
     def append(self, lines: Iterable[str]) -> None:
         """Append lines without line ends; raise OSError if the file cannot be written."""
@@ -49,9 +41,3 @@ class LineLog:
         whole = data[: data.rfind(b"\n") + 1]
         self._read += len(whole)
         return whole.decode().splitlines()
-
-
-def _remove(path: str, owner: int) -> None:
-    if os.getpid() == owner:  # a forked process has the same finalizer
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)

@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from trainer_utils.storage.file_system import (
+    GROUP_FILES,
     LINK_LOOP,
     LINKED_FOLDER,
     OUTSIDE,
+    FileGroup,
     FileRefusedError,
     FileSystem,
     FolderEntry,
@@ -79,14 +81,30 @@ class _LocalFileSystem(FileSystem):
         return [_folder_entry(entry) for entry in _scan(path)]
 
     def walk(self, base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
+        for group in self.walk_groups(base, follow_links=follow_links):
+            yield from group.files()
+
+    def walk_groups(self, base: str, *, follow_links: bool = False) -> Iterator[FileGroup]:
         root = os.path.realpath(base)
         # With `follow_links`, each has the real paths of the folders that contain it.
         folders: list[tuple[str, frozenset[str]]] = [("", frozenset([root]))]
         while folders:
             folder, above = folders.pop()
             place = os.path.join(base, folder)
+            group = FileGroup(folder, [], [], [], [], [])
+            names, sizes, modified, changed, others = group[1:]
             try:
                 for entry in retry_transient(place, _scan, place):
+                    if (status := _plain_status(entry)) is not None:
+                        names.append(entry.name)
+                        sizes.append(status.st_size)
+                        modified.append(status.st_mtime_ns)
+                        changed.append(status.st_ctime_ns)
+                        if len(names) == GROUP_FILES:
+                            yield group
+                            group = FileGroup(folder, [], [], [], [], [])
+                            names, sizes, modified, changed, others = group[1:]
+                        continue
                     path = f"{folder}/{entry.name}" if folder else entry.name
                     if _is_folder_itself(entry):
                         if follow_links:
@@ -96,16 +114,17 @@ class _LocalFileSystem(FileSystem):
                     elif follow_links and _is_linked_folder(entry):
                         target = os.path.realpath(entry.path)
                         if target in above:
-                            yield InputFile(path, 0, "", LINK_LOOP, is_folder=True)
+                            others.append(InputFile(path, 0, "", LINK_LOOP, is_folder=True))
                         else:
                             folders.append((path, above | {target}))
                     else:
-                        yield _local_file(entry, path, None if follow_links else root)
+                        others.append(_local_file(entry, path, None if follow_links else root))
             except OSError as error:
                 if not folder:
                     raise
                 code, detail = problem_of(error, place)
-                yield InputFile(folder, 0, "", (code, f"a folder: {detail}"), is_folder=True)
+                others.append(InputFile(folder, 0, "", (code, f"a folder: {detail}"), True))
+            yield group
 
     def find(self, base: str, name: str, *, follow_links: bool = False) -> InputFile:
         entry = Path(base, name)
@@ -263,7 +282,22 @@ def _scan(folder: str) -> list[os.DirEntry[str]]:
         return list(entries)
 
 
+def _plain_status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """Return the status of a regular file; None for anything else, and if it is not known."""
+    try:
+        if entry.is_file(follow_symlinks=False):  # without a system call, as a rule
+            status = entry.stat(follow_symlinks=False)
+            return status if stat.S_ISREG(status.st_mode) else None
+    except OSError:
+        pass  # which is retried or reported later
+    return None
+
+
 def _is_folder_itself(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)  # without a system call, as a rule
+    except OSError:
+        pass
     try:
         return retry_transient(entry.path, entry.is_dir, follow_symlinks=False)
     except OSError as error:  # some systems list names without types

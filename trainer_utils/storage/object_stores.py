@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 from trainer_utils.storage.file_system import (
     FileRefusedError,
     FileSystem,
@@ -46,7 +46,7 @@ _RETRIED = " retries, max_retries: "  # in object_store's errors after more than
 
 
 class _ObjectStores(FileSystem):
-    appears_whole = is_seen_by_others = True
+    appears_whole = is_seen_by_others = walks_in_pages = True
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         with _at(path, to_read=True) as (store, key):

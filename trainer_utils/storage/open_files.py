@@ -13,9 +13,12 @@ file, and reads that file. Source: pwritev(2), memfd_create(2).
 import collections
 import contextlib
 import ctypes
+import fcntl
 import functools
+import io
 import mmap
 import os
+import resource
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,6 +30,8 @@ from trainer_utils.storage.file_system import MachineError, machine_error, retry
 
 _MAX_RANGES = 1024  # IOV_MAX: the maximum number of ranges per call
 _MAX_SPARE = 64 << 20  # bytes of memory that a thread keeps for its next copy
+_OTHER_FILES = 4096  # descriptors that are left to other code, with `open_more_files`
+_SELECT_LIMIT = 1024  # FD_SETSIZE
 _MAX_READ = 1 << 30  # bytes per call: systems read less than 2 GiB
 
 _MAP_FAILED = ctypes.c_void_p(-1).value
@@ -150,6 +155,33 @@ class _Scratch:
                 stop, written = whole, int(ends[whole - 1])  # the system wrote a part of the ranges
             done = stop
         return self._memory[: int(ends[done - 1]) if done else 0], done
+
+
+def open_more_files(count: int) -> bool:
+    """Allow this process to have `count` more files open; return False if the system forbids it.
+
+    The soft limit is often 1,024, which a process may raise to the hard limit. Source:
+    getrlimit(2).
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + _OTHER_FILES
+    if hard != resource.RLIM_INFINITY and wanted > hard:
+        return False
+    if soft != resource.RLIM_INFINITY and wanted > soft:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):
+            return False
+    return True
+
+
+def with_high_descriptor(stream: Any) -> io.FileIO:
+    """Move an open file to a descriptor above 1,023, and close the given one.
+
+    Other code of the process may use select(2), which takes only smaller numbers.
+    """
+    with stream:
+        return io.FileIO(fcntl.fcntl(stream.fileno(), fcntl.F_DUPFD_CLOEXEC, _SELECT_LIMIT))
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, cast
 import fsspec
 from fsspec.core import url_to_fs
 
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 from trainer_utils.storage.file_system import (
     FileRefusedError,
     FileSystem,

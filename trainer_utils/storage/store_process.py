@@ -24,7 +24,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 _SERVE = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    # The working folder may have a `json.py`, so it leaves the path before `json` is imported.
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "import json; sys.path[:] = json.loads(sys.argv[2]); "
     "from trainer_utils.storage.store_process import serve; serve(int(sys.argv[1]))"
 )
 _END = None  # marks the end of a list

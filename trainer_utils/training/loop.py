@@ -9,6 +9,7 @@ Keras 3's own `fit` fails under MultiWorkerMirroredStrategy (keras-team/keras#20
 import io
 import itertools
 import json
+import os
 import zipfile
 from collections.abc import Sequence
 from typing import Any
@@ -17,16 +18,15 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.format import ConfigError
-from trainer_utils.format.errors import reading
-from trainer_utils.format.settings import is_int, number
+from trainer_utils.core.errors import ConfigError, reading
+from trainer_utils.core.settings import NumberRule, is_int
 from trainer_utils.frameworks.tensorflow import is_chief, num_workers
-from trainer_utils.input_backup import check_counted
+from trainer_utils.ledger.input_ledger import InputLedger
+from trainer_utils.ledger.recorder import InputRecorder
 from trainer_utils.order import InputState
-from trainer_utils.order.ledger import InputLedger
-from trainer_utils.recording import InputRecorder
 from trainer_utils.storage import exists, join, make_folder, read_bytes, write_atomically
 from trainer_utils.training.model_steps import BatchSource, ModelSteps, keras_of
+from trainer_utils.training.saved_input import check_counted
 
 _FILE, _META = "training.npz", "training.json"
 
@@ -42,7 +42,7 @@ def fit(
     validation_steps: int | None = None,
     validation_freq: int = 1,
     callbacks: Sequence[Any] = (),
-    backup_dir: str | None = None,
+    backup_dir: str | os.PathLike[str] | None = None,
     backup_every: int | str = "epoch",
     verbose: int | str = "auto",
 ) -> Any:
@@ -86,20 +86,22 @@ def fit(
     """
     if backup_every != "epoch" and not (is_int(backup_every) and int(backup_every) >= 1):
         raise ConfigError.of("backup_every", backup_every, allowed="'epoch', or a number of steps")
-    number(1)("epochs", epochs), number(1)("validation_freq", validation_freq)
-    counts = {"steps_per_epoch": steps_per_epoch, "validation_steps": validation_steps}
-    for name, count in counts.items():
+    NumberRule(1)("epochs", epochs)
+    NumberRule(1)("validation_freq", validation_freq)
+    for name, count in (
+        ("steps_per_epoch", steps_per_epoch),
+        ("validation_steps", validation_steps),
+    ):
         if count is not None:
-            number(1)(name, count)
+            NumberRule(1)(name, count)
     strategy = strategy or model.distribute_strategy
-    steps = ModelSteps(model, strategy)
-    is_alone, writes = num_workers(strategy) == 1, is_chief(strategy)
-    backup = _RunBackup(backup_dir, every=backup_every, train=train, writes=writes)
-    train = backup.begin(train, epochs)
-    source = BatchSource(train, strategy, steps_per_epoch)
-    package = keras_of(model).callbacks
-    shows, history = verbose != 0 and writes, package.History()
-    called = package.CallbackList(
+    steps, writes = ModelSteps(model, strategy), is_chief(strategy)
+    folder = None if backup_dir is None else os.fspath(backup_dir)
+    backup = _RunBackup(folder, every=backup_every, train=train, writes=writes)
+    source = BatchSource(backup.begin(train, epochs), strategy, steps_per_epoch)
+    shows, package = verbose != 0 and writes, keras_of(model).callbacks
+    history = package.History()
+    callback_list = package.CallbackList(
         [*callbacks, history],
         add_progbar=shows,
         model=model,
@@ -108,40 +110,87 @@ def fit(
         steps=source.steps,
     )
     steps.build(source.peek("train"), source.element_spec)
-    train_step = steps.make_train_function(source.element_spec)
-    check = None
+    training = _Training(model, strategy, steps, source, backup, callback_list)
     if validation is not None:
-        check = _Evaluation(steps, validation, strategy, validation_steps)
+        training.evaluation = _Evaluation(steps, validation, strategy, validation_steps)
+        training.validation_freq = validation_freq
     model.stop_training = False
-    called.on_train_begin()
+    callback_list.on_train_begin()
     backup.restore(steps)
     logs: dict[str, Any] = {}
     for epoch, logs in backup.history:
         history.on_epoch_end(epoch, logs)
     for epoch in range(backup.epoch, epochs):
-        first_step = backup.step if epoch == backup.epoch else 0
-        if not first_step:
-            steps.reset()
-        called.on_epoch_begin(epoch)
-        logs = {}
-        for step, batch in source.epoch(first_step):
-            called.on_train_batch_begin(step)
-            logs = train_step(batch)
-            called.on_train_batch_end(step, logs)
-            backup.end_step(epoch, step, source, steps)
-            if model.stop_training and is_alone:
-                break
-        logs = steps.results(logs)
-        if check is not None and (epoch + 1) % validation_freq == 0:
-            logs |= {f"val_{name}": value for name, value in check.run(called).items()}
-        called.on_epoch_end(epoch, logs)
-        backup.end_epoch(epoch, logs, source, steps)
+        logs = training.train_epoch(epoch)
         if _agree_to_stop(model, strategy):
             break
     if hasattr(model.optimizer, "finalize_variable_values"):
         model.optimizer.finalize_variable_values(model.trainable_variables)
-    called.on_train_end(logs)
+    callback_list.on_train_end(logs)
     return history
+
+
+class _Training:
+    """The epochs of a run.
+
+    Args:
+        model: the model, whose variables are built.
+        strategy: its strategy.
+        steps: the steps of the model.
+        source: the batches to train on.
+        backup: saves the run.
+        callbacks: Keras's list of callbacks.
+
+    Attributes:
+        evaluation: the evaluation after an epoch, or None.
+        validation_freq: epochs between evaluations.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        strategy: tf.distribute.Strategy,
+        steps: ModelSteps,
+        source: BatchSource,
+        backup: "_RunBackup",
+        callbacks: Any,
+    ) -> None:
+        self._model, self._steps, self._source = model, steps, source
+        self._backup, self._callbacks = backup, callbacks
+        self._train_step = steps.make_train_function(source.element_spec)
+        # Several workers must take the same number of steps.
+        self._may_stop_within_epoch = num_workers(strategy) == 1
+        self.evaluation: _Evaluation | None = None
+        self.validation_freq = 1
+
+    def train_epoch(self, epoch: int) -> dict[str, Any]:
+        """Train for one epoch, or the rest of it after a resumed step; return its logs.
+
+        Every worker calls this.
+        """
+        first_step = self._backup.step if epoch == self._backup.epoch else 0
+        if not first_step:
+            self._steps.reset()
+        self._callbacks.on_epoch_begin(epoch)
+        logs = self._steps.results(self._train_steps(epoch, first_step))
+        if self.evaluation is not None and (epoch + 1) % self.validation_freq == 0:
+            measured = self.evaluation.run(self._callbacks)
+            logs |= {f"val_{name}": value for name, value in measured.items()}
+        self._callbacks.on_epoch_end(epoch, logs)
+        self._backup.end_epoch(epoch, logs, self._source, self._steps)
+        return logs
+
+    def _train_steps(self, epoch: int, first_step: int) -> dict[str, Any]:
+        """Train on the batches of an epoch from a step on; return the logs of the last step."""
+        logs: dict[str, Any] = {}
+        for step, batch in self._source.epoch(first_step):
+            self._callbacks.on_train_batch_begin(step)
+            logs = self._train_step(batch)
+            self._callbacks.on_train_batch_end(step, logs)
+            self._backup.end_step(epoch, step, self._source, self._steps)
+            if self._model.stop_training and self._may_stop_within_epoch:
+                break
+        return logs
 
 
 def evaluate(

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.core.errors import ConfigError, DatasetError
 from trainer_utils.frameworks.tensorflow import num_workers
 
 Batch: TypeAlias = Any  # (features, label) or (features, label, weights), distributed or not

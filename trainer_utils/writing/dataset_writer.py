@@ -16,35 +16,32 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from trainer_utils import storage
-from trainer_utils.extras import installed_version
-from trainer_utils.format import (
-    Accounting,
-    ConfigError,
-    InputError,
-    Manifest,
-    Shard,
-    ShardName,
-    ShardWriter,
-)
-from trainer_utils.format.errors import DatasetError, did_you_mean
-from trainer_utils.format.example import encode_example, encode_sequence_example
-from trainer_utils.format.index import name_of
-from trainer_utils.format.naming import check_feature_names, check_split_name
-from trainer_utils.format.settings import (
+from trainer_utils.core.errors import ConfigError, DatasetError, InputError, did_you_mean
+from trainer_utils.core.extras import installed_version
+from trainer_utils.core.settings import (
+    NumberRule,
     Settings,
     check_names,
-    number,
     one_of,
     setting,
     settings_of,
 )
+from trainer_utils.format import Accounting, Manifest, Shard, ShardName, ShardWriter
+from trainer_utils.format.example import encode_example, encode_sequence_example
+from trainer_utils.format.index import name_of
+from trainer_utils.format.naming import check_feature_names, check_split_name
 from trainer_utils.writing import publishing
 from trainer_utils.writing.plain_rows import PlainEncoder
 from trainer_utils.writing.publishing import finish_shard, verify_shard
 from trainer_utils.writing.values import FeatureRecord, Plain, Stored, check_image, stored_value
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from trainer_utils.writing.keywords import WriterKeywords
 
 _logger = logging.getLogger(__name__)
 
@@ -63,10 +60,10 @@ def _bytes_of(label: str | bytes) -> bytes:
 def _shards(name: str, value: Any) -> Any:
     """Check numbers of shards, one for all splits or one per split; raise ConfigError."""
     if not isinstance(value, Mapping):
-        return number(1)(name, value)
+        return NumberRule(1)(name, value)
     for split, shards in value.items():
         check_split_name(str(split))
-        number(1)(f"{name}[{split!r}]", shards)
+        NumberRule(1)(f"{name}[{split!r}]", shards)
     return dict(value)
 
 
@@ -97,7 +94,7 @@ class WriterSettings(Settings):
         "distributed in turn. A split with fewer examples has fewer shards. Default: fill each "
         "shard up to `target_shard_bytes`, then start the next.",
     )
-    target_shard_bytes: int = setting(128 << 20, number(1), "target size of a shard in bytes.")
+    target_shard_bytes: int = setting(128 << 20, NumberRule(1), "target size of a shard in bytes.")
     compression: str = setting(
         "none",
         one_of("none", "gzip"),
@@ -128,7 +125,7 @@ class DatasetWriter:
         ConfigError: a setting is not allowed, or there is something at `uri`.
     """
 
-    def __init__(self, uri: str | os.PathLike[str], **settings: Any) -> None:
+    def __init__(self, uri: str | os.PathLike[str], **settings: "Unpack[WriterKeywords]") -> None:
         check_names(_PRODUCER, settings, [*settings_of(WriterSettings)], alternatives=["uri"])
         self._settings = WriterSettings(**settings)
         self.uri = os.fspath(uri) if isinstance(uri, os.PathLike) else uri

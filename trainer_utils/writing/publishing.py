@@ -16,9 +16,8 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from trainer_utils import storage
+from trainer_utils.core.errors import ConfigError, CorruptShardError
 from trainer_utils.format import (
-    ConfigError,
-    CorruptShardError,
     Feature,
     Manifest,
     RecordIndex,
@@ -94,7 +93,7 @@ def copy_shard(shard: Shard, name: ShardName, *, source: str, uri: str) -> Shard
 
     Copies are verified, unless the store itself has copied its objects.
     """
-    copied = dataclasses.replace(shard, path=name.path, split=name.split)
+    copied = shard._replace(path=name.path, split=name.split)
     linked = []
     for old, new in zip(files_of_shard(shard), files_of_shard(copied), strict=True):
         target, folder = storage.join(uri, new), working_folder(uri)
@@ -119,7 +118,7 @@ def remove_shard(shard: Shard, *, uri: str) -> None:
 
 def rename_shard(shard: Shard, name: ShardName, *, uri: str) -> Shard:
     """Rename a shard and its index; return the new manifest entry."""
-    renamed = dataclasses.replace(shard, path=name.path)
+    renamed = shard._replace(path=name.path)
     for old, new in zip(files_of_shard(shard), files_of_shard(renamed), strict=True):
         storage.rename(storage.join(uri, old), storage.join(uri, new))
     return renamed

@@ -28,13 +28,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils.core.errors import DatasetError, InputError
 from trainer_utils.dataset.inspection import (
     DatasetFacts,
     FeatureFacts,
     ImageFacts,
     features_of_facts,
 )
-from trainer_utils.format import DatasetError, Feature, InputError
+from trainer_utils.format import Feature
 from trainer_utils.format.media_formats import encode_png, image_size
 from trainer_utils.format.tensors import TensorSpec, encode_tensor
 

@@ -1,0 +1,34 @@
+"""Installed versions of packages, and how to install missing extras of this distribution."""
+
+import importlib
+from importlib import metadata
+
+HOW_TO_GET_TFX = (
+    "run pip install 'tfx-shards[tfx]' on Python 3.10 to 3.13 with glibc 2.38 or newer, "
+    "or pip install 'tfx-shards[tfx116]' on Python 3.10"
+)
+
+NOT_INSTALLED = "not installed"
+_versions: dict[str, str] = {}  # of packages that were found
+
+
+def forget_listed_folders() -> None:
+    """Make the next search for a package list its folders again."""
+    importlib.invalidate_caches()  # for importlib-metadata, if it replaced the search
+    metadata.MetadataPathFinder().invalidate_caches()
+
+
+def installed_version(package: str) -> str:
+    """Return the version of a package, or `NOT_INSTALLED`.
+
+    A version is read once per process, which takes 5 ms. If memory or descriptors run out, Python's
+    search takes a folder that it cannot list for an empty one. So a failed search is repeated once.
+    """
+    if package not in _versions:
+        for _ in range(2):
+            try:
+                _versions[package] = metadata.version(package)
+                break
+            except metadata.PackageNotFoundError:
+                forget_listed_folders()
+    return _versions.get(package, NOT_INSTALLED)

@@ -1,0 +1,245 @@
+"""Load batches for PyTorch in processes, and resume after any step.
+
+    loader = torch_loader(uri, "train", batch_size=256, label="label", num_workers=4)
+    for images, labels in loader: ...
+    torch.save(loader.state_dict(), "loader.pt")     # later: loader.load_state_dict(torch.load(…))
+
+It is not a `DataLoader`, so Lightning and Accelerate do not put a sampler of their own into it.
+Each rank reads its share of every batch.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.core.settings import NumberRule
+from trainer_utils.dataset.location import Inputs
+from trainer_utils.frameworks.torch import TorchDataset, map_leaves, torch_dataset
+from trainer_utils.options import InputOptions, shows_settings
+from trainer_utils.order import InputState
+from trainer_utils.reading.batch_iterator import state_of_dict, state_to_dict
+from trainer_utils.reading.input_stats import InputStats, WaitClock
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from trainer_utils.options.keywords import InputSettings
+
+_SHOWN_BYTES = 40  # of a string in an error
+_SHOWN = ("class_names", "features", "input_steps", "num_classes", "order", "state", "unreadable")
+
+
+@shows_settings
+def torch_loader(
+    artifact_uri: Inputs,
+    split: str | None = None,
+    *,
+    num_workers: int = 0,
+    pin_memory: bool = False,
+    device: Any = None,
+    channels_first: bool = False,
+    decode_strings: bool = False,
+    transform: Callable[[Any], Any] | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    options: InputOptions | None = None,
+    **settings: "Unpack[InputSettings]",
+) -> "TorchLoader":
+    """Load a dataset as batches of tensors, in processes, for one rank of a training.
+
+    Args:
+        artifact_uri: the dataset, as in `iterate`.
+        split: the split or slices to read, as in `iterate`.
+        num_workers: the number of processes that make batches, as in a `DataLoader`. 0: this one.
+        pin_memory: copy batches to pinned memory, for faster transfers to a GPU.
+        device: the device to move tensors to, such as `"cuda"`. None: they stay on the CPU.
+        channels_first: images are `(batch, channels, height, width)` instead of `(batch, height,
+            width, channels)`. No copy: the memory format is `torch.channels_last`.
+        decode_strings: features of bytes are lists of `str`, decoded as UTF-8, instead of arrays of
+            `bytes`.
+        transform: a function of a batch of tensors, called in the process that made it, such as a
+            transform of torchvision's `v2`. It must be picklable with `num_workers`.
+        rank: the rank of this process, as in `iterate`.
+        world_size: the number of processes that train together, as in `iterate`.
+        options: all settings, as in `iterate`.
+        settings: fields of `InputOptions`, as in `iterate`.
+
+    Returns:
+        An iterable over one epoch, of `len()` steps, or the remaining ones after a loaded state.
+        The next iteration reads the next epoch, if the last one was read to its end. `state_dict()`
+        works after any step, and with any number of ranks and processes when it is loaded.
+
+    Raises:
+        DatasetError: as in `iterate`.
+        ConfigError: as in `iterate`; or PyTorch is not installed.
+    """
+    NumberRule(0)("num_workers", num_workers)
+    arguments: dict[str, Any] = {
+        **{"rank": rank, "world_size": world_size, "options": options},
+        **{"channels_first": channels_first, **settings},
+    }
+
+    def open_at(state: InputState | None) -> TorchDataset:
+        at = {} if state is None else {"state": state}
+        return torch_dataset(artifact_uri, split, **{**arguments, **at})
+
+    convert = _Converter(decode_strings, transform)
+    loading = {"num_workers": num_workers, "pin_memory": pin_memory}
+    return TorchLoader(open_at, convert, loading, device)
+
+
+class TorchLoader:
+    """The batches of one rank; see `torch_loader`."""
+
+    def __init__(
+        self,
+        open_at: Callable[[InputState | None], TorchDataset],
+        convert: "_Converter",
+        loading: Mapping[str, Any],
+        device: Any,
+    ) -> None:
+        self._open_at, self._convert, self._loading = open_at, convert, loading
+        self._device = device
+        self._earlier = InputStats()  # of datasets that a loaded state replaced
+        self._use(open_at(None))
+
+    def _use(self, dataset: TorchDataset) -> None:
+        """Read from a dataset, at its first step."""
+        self.dataset = dataset
+        self._waits = WaitClock()
+        dataset.stats.measured_by(self._waits)
+        self._loader: Any = None  # kept, with its processes, for later epochs
+        self._position: int = dataset.first_step  # of the next batch, over all epochs
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _SHOWN:
+            return getattr(self.dataset, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *_SHOWN})
+
+    def __repr__(self) -> str:
+        return f"TorchLoader({self.dataset!r}, num_workers={self._loading['num_workers']})"
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next step, from 0."""
+        steps = self.dataset.input_steps
+        return int(self._position // steps) if steps else int(self.dataset.input_start.epoch)
+
+    def __len__(self) -> int:
+        """Return the steps of a whole epoch, or of all epochs of `repeat`.
+
+        After `load_state_dict` the next iteration has fewer steps, as with torchdata's
+        `StatefulDataLoader`. Lightning counts the steps before a checkpoint, so it needs them all.
+        """
+        repeat, steps = self.dataset.options.repeat, self.dataset.input_steps
+        if repeat is True:
+            return len(self.dataset)
+        return int(steps) * (1 if repeat is False else int(repeat))
+
+    def __iter__(self) -> Iterator[Any]:
+        self._select_epoch()
+        first = self._position = self.dataset.first_step
+        for taken, batch in enumerate(self._waits.measure(self._batches()), 1):
+            self._position = first + taken
+            yield self._moved(batch)
+
+    def stats(self) -> InputStats:
+        """Return the seconds of each stage, and the records and bytes read, since the start.
+
+        The processes are included. Their stages are summed; the waits are the trainer's.
+        """
+        return self._earlier + self.dataset.stats()
+
+    def _select_epoch(self) -> None:
+        """Have the dataset at the epoch of the next step, unless it has all epochs of `repeat`."""
+        if self.dataset.options.repeat is False:
+            self.dataset.set_epoch(self.epoch)
+
+    def _batches(self) -> Iterator[Any]:
+        from torch.utils.data import DataLoader  # type: ignore[import-not-found]
+
+        if self._loader is None:
+            self._loader = DataLoader(
+                self.dataset,
+                batch_size=None,
+                collate_fn=self._convert,
+                persistent_workers=self._loading["num_workers"] > 0,
+                **self._loading,
+            )
+        return iter(self._loader)
+
+    def _moved(self, batch: Any) -> Any:
+        if self._device is None:
+            return batch
+        import torch  # type: ignore[import-not-found]
+
+        def move(value: Any) -> Any:
+            is_tensor = isinstance(value, torch.Tensor)
+            return value.to(self._device, non_blocking=True) if is_tensor else value
+
+        return map_leaves(move, batch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Start the next iteration with an epoch, from 0, like PyTorch's samplers.
+
+        A loaded state in the middle of that epoch stays; any other epoch starts at its first step.
+        """
+        NumberRule(0)("epoch", epoch)
+        if epoch < self.dataset.input_start.epoch:  # before the loaded state
+            self._replace(self.dataset.state(epoch * self.dataset.input_steps))
+        self.dataset.set_epoch(epoch)
+        self._position = self.dataset.first_step
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position after the last batch that was yielded, as JSON-compatible values."""
+        return state_to_dict(self.dataset.state(self._position))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume from a `state_dict()`.
+
+        Raises:
+            ConfigError: it is not one, or belongs to another dataset, split, batch size or seed.
+        """
+        self._replace(state_of_dict(state))
+
+    def _replace(self, state: InputState) -> None:
+        """Read from a dataset that begins at a state; the stats continue."""
+        dataset = self._open_at(state)
+        self._earlier += self.dataset.stats()
+        self._use(dataset)
+
+
+class _Converter:
+    """A picklable function from a batch of arrays to a batch of tensors."""
+
+    def __init__(self, decode_strings: bool, transform: Callable[[Any], Any] | None) -> None:
+        self._decode_strings, self._transform = decode_strings, transform
+
+    def __call__(self, batch: Any) -> Any:
+        from torch.utils.data import default_convert
+
+        batch = map_leaves(default_convert, batch)  # of itself, it makes lists of tuples
+        if self._decode_strings:
+            batch = map_leaves(_decoded, batch)
+        return batch if self._transform is None else self._transform(batch)
+
+
+def _decoded(value: Any) -> Any:
+    """Return bytes as a `str`, an array of bytes as nested lists of them, and others unchanged."""
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return [_decoded(one) for one in value]
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise DatasetError(
+            f"decode_strings: expected UTF-8, got {value[:_SHOWN_BYTES]!r} ({error.reason} at byte "
+            f"{error.start}). Leave such a feature out, features=[…], or read bytes, "
+            "decode_strings=False."
+        ) from error

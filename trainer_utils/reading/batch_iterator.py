@@ -1,0 +1,231 @@
+"""Iterate over the batches of one worker; the adapters of all frameworks share it.
+
+for batch in iterate(uri, "train", batch_size=256, features=["text", "label"]):
+    batch["text"], batch["label"]        # (256,) object: bytes; (256,) int64
+"""
+
+import itertools
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.dataset.location import Inputs
+from trainer_utils.dataset.selection import class_names_of, numbers_of_classes
+from trainer_utils.options import InputOptions
+from trainer_utils.order import InputState
+from trainer_utils.reading.batches import Batches
+from trainer_utils.reading.elements import Batch
+from trainer_utils.reading.example_reader import open_examples
+from trainer_utils.reading.features import is_audio
+from trainer_utils.reading.input_spec import InputSpec
+from trainer_utils.reading.opening import open_input
+from trainer_utils.runtime.threads import prefetch_map
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+SHOWN_OF_INPUT = (
+    *("state", "stats", "input_start", "input_steps", "unreadable"),
+    *("features", "class_names", "num_classes", "conversion"),
+)
+"""The attributes that the datasets of all frameworks have."""
+
+_logger = logging.getLogger(__name__)
+_STATE = "input_state"  # the key of the token in a state_dict
+
+
+class BatchIterator(Batches):
+    """The batches of one worker, shared by the adapters of all frameworks.
+
+    Args:
+        spec: the contents of the batches.
+        callbacks: as in `Batches`.
+
+    Attributes:
+        next_epoch: the epoch that the next iterator reads, from 0. It may be set, also after a
+            state was loaded; the loaded epoch begins at the loaded step, any other at its first.
+    """
+
+    def __init__(self, spec: InputSpec, *, callbacks: bool = True) -> None:
+        _check_examples(spec)
+        super().__init__(spec, callbacks=callbacks)
+        self._next_epoch = self.input_start.epoch
+        self._position = self._first_step(self._next_epoch)  # of the next batch, over all epochs
+
+    @classmethod
+    def open(
+        cls, artifact_uri: Inputs, split: str | None, options: InputOptions, **arguments: Any
+    ) -> "Self":
+        """Open an input and start its conversion, if `convert_to` asks for one.
+
+        See `input_fn` and `Batches.of` for arguments and errors.
+        """
+        opened = cls.of(*open_input(artifact_uri, split, options), **arguments)
+        if opened.conversion is not None:
+            opened.begin_epoch(opened.input_start.epoch)  # an earlier run may have finished it
+            opened.conversion.start(opened.worker)
+        return opened
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch that the next iterator reads, from 0."""
+        return self._next_epoch
+
+    @next_epoch.setter
+    def next_epoch(self, epoch: int) -> None:
+        self._next_epoch = epoch
+        self._position = self._first_step(epoch)
+
+    def _first_step(self, epoch: int) -> int:
+        """Return the first step of an epoch to read, counted over all epochs."""
+        start = self.input_start
+        return epoch * self.input_steps + (start.step if epoch == start.epoch else 0)
+
+    def state_dict(self) -> dict[str, str]:
+        """Return the position after the batch that an iterator yielded last.
+
+        It is the same for all ranks, and can be loaded with another number of them.
+        """
+        return state_to_dict(self.state(self._position))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume from a `state_dict()`: the next iterator begins after its batch.
+
+        Raises:
+            ConfigError: it is not one, or belongs to another dataset, split, batch size or seed.
+        """
+        options = self.options.replace(state=state_of_dict(state))
+        spec = self.spec.with_options(options)
+        examples = open_examples(spec)
+        examples.unreadable.update(self.unreadable)
+        self._use(spec, examples)
+        self.next_epoch = self.input_start.epoch
+
+    @property
+    def class_names(self) -> Sequence[str] | None:
+        """Names of the label's ids, in order, or None if the dataset has no names."""
+        return class_names_of(self.sources, self.options.label or "label")
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of the label's classes, or None if neither settings nor dataset define it."""
+        found = numbers_of_classes(self.sources, self.options.label or "label")
+        said = found.pop() if len(found) == 1 else None
+        return self.options.labels.num_classes or said or None
+
+    def end(self, step: int) -> None:
+        """End the epoch of a step, counted over all epochs; the next one follows."""
+        epoch = step // self.input_steps
+        if self.options.repeat is False:
+            self.next_epoch = max(self.next_epoch, epoch + 1)
+        self.report_unreadable(epoch)
+
+    @property
+    def yields_mask(self) -> bool:
+        """Whether each batch is (x, y, mask), with a mask of 0 in filler rows."""
+        options = self.options
+        is_pair = options.label is not None and options.labels.sample_weight is None
+        return options.remainder == "pad" and is_pair
+
+    def element(self, number: int) -> Any:
+        """Return the trainer's batch for a step, counted over all epochs."""
+        epoch, step = divmod(number, self.input_steps)
+        return self.arranged(self.batch(epoch, step))
+
+    def __len__(self) -> int:
+        """Return the steps of an epoch, including any before `state`."""
+        return self.input_steps
+
+    def __iter__(self) -> Iterator[Any]:
+        repeat, first = self.options.repeat, self.next_epoch
+        epochs: Iterable[int] = [first] if repeat is False else range(first, int(repeat))
+        epochs = itertools.count(first) if repeat is True else epochs
+        made = self.made_ahead(epochs if self.input_steps else ())
+        for epoch, step, batch in self.counters.waits.measure(made):
+            number = epoch * self.input_steps + step
+            if step == self.input_steps - 1:  # now, as the caller may stop after the last
+                self.end(number)
+            self._position = number + 1
+            yield self.arranged(batch)
+
+    def made_ahead(
+        self, epochs: Iterable[int], *, first: tuple[int, int] | None = None
+    ) -> Iterator[tuple[int, int, Batch]]:
+        """Yield epochs, steps and batches, which threads make ahead of the consumer.
+
+        Args:
+            epochs: the epochs to read.
+            first: an epoch and the step in it to begin with, both from 0; None: `input_start`.
+        """
+        start = self.input_start
+        begun_epoch, begun_step = (start.epoch, start.step) if first is None else first
+        at_once = self.steps_per_call
+        groups = (
+            (epoch, range(begin, min(begin + at_once, self.input_steps)))
+            for epoch in epochs
+            for begin in range(begun_step * (epoch == begun_epoch), self.input_steps, at_once)
+        )
+
+        def make(group: tuple[int, range]) -> list[tuple[int, int, Batch]]:
+            epoch, steps = group
+            made = zip(steps, self.batches(epoch, steps), strict=True)
+            return [(epoch, step, batch) for step, batch in made]
+
+        ahead = max(self.options.prefetch, self.options.processes)
+        most = max(1, ahead // at_once)
+        made = prefetch_map(make, groups, threads=self.max_concurrency, most=most)
+        return itertools.chain.from_iterable(made if ahead else map(make, groups))
+
+    def report_empty(self, *, divided: int = 0) -> None:
+        """Warn if some replicas get no row of the last batch: see `BatchLayout`."""
+        layout = self.order.layout
+        empty = layout.empty_replicas(divided=divided)
+        if self.worker == 0 and self.options.batch_size is not None and empty:
+            _logger.warning(
+                "remainder=None: the last batch of %d records leaves %d of %d replicas without "
+                "any. With 'balance' or 'pad' each has some.",
+                *(layout.rest[-1], empty, divided or layout.num_replicas),
+            )
+
+
+def state_to_dict(state: InputState) -> dict[str, str]:
+    """Return a token as a `state_dict()`, which `torch.save` and JSON can store."""
+    return {_STATE: state.to_json()}
+
+
+def state_of_dict(state: Mapping[str, Any]) -> InputState:
+    """Return the token in a `state_dict()`; raise ConfigError without one."""
+    if not isinstance(state, Mapping) or _STATE not in state:
+        rule = f"a state_dict() of an input, which has a token at {_STATE!r}"
+        raise ConfigError.of("state", state, allowed=rule)
+    return InputState.from_json(state[_STATE])
+
+
+def _check_examples(spec: InputSpec) -> None:
+    """Raise a ConfigError if examples cannot be batched, before reading them."""
+    options, layout = spec.options, spec.order.layout
+    if options.batch_size is None or layout.rows_per_replica == 1:
+        return
+    # A callback may resize images; if it does not, the framework says what differs.
+    is_resized = options.image_size is not None or spec.before is not None
+    for name, feature in spec.features.items():
+        if feature.has_pixels and feature.extra.get("sizes") == "mixed" and not is_resized:
+            cure = "set it to (height, width), resize them in a pre_batching_callback"
+            raise _mixed_values_error("image_size", f"size of {name!r}", cure)
+        if not is_audio(feature):
+            continue
+        if options.audio_seconds is not None and feature.extra.get("sample_rate") is None:
+            cure = "convert by AudioExampleGen(sample_rate=16_000)"
+            raise _mixed_values_error("audio_seconds", f"sample rate of {name!r}", cure)
+        if feature.extra.get("channels") is None:
+            cure = "convert by AudioExampleGen(channels=1)"
+            raise _mixed_values_error("audio_seconds", f"number of channels of {name!r}", cure)
+
+
+def _mixed_values_error(setting: str, what: str, cure: str) -> ConfigError:
+    return ConfigError(
+        f"{setting}: expected one {what} in all records, to be batched, got several: {cure}, or "
+        "read them one by one, with batch_size=None.",
+        setting=setting,
+    )

@@ -1,0 +1,1 @@
+"""Cores, memory and threads of this process."""
