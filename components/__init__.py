@@ -12,7 +12,16 @@ import importlib.util
 import re
 from typing import TYPE_CHECKING, Any
 
-from trainer_utils.extras import HOW_TO_GET_TFX
+try:
+    from trainer_utils.core.extras import HOW_TO_GET_TFX
+    from trainer_utils.core.package_names import check_packages
+except ModuleNotFoundError as error:
+    if not str(error.name).startswith("trainer_utils"):
+        raise
+    raise ImportError(
+        "another package hides the package 'trainer_utils' of tfx-shards: "
+        f"see docs/package-names.md ({error})"
+    ) from error
 
 if TYPE_CHECKING:
     from components.audio_example_gen import AudioExampleGen
@@ -32,6 +41,8 @@ __all__ = [
     "ShardBalancer",
     "TextExampleGen",
 ]
+
+check_packages("trainer_utils")
 
 _HAS_TFX = importlib.util.find_spec("tfx") is not None
 _NO_TFX = f"components needs TFX: {HOW_TO_GET_TFX}"

@@ -5,10 +5,9 @@ clips.outputs["examples"]
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tfx.dsl.components.base import executor_spec
-from tfx.proto import example_gen_pb2, range_config_pb2
 
 from components.example_gen.settings import AudioSettings
 from components.tfx.component import Runtime, document_constructor, parameters_of
@@ -20,6 +19,10 @@ from components.tfx.example_gen import (
     FilesExampleGenSpec,
     FileTreeDriver,
 )
+from components.tfx.keywords import AudioExampleGenKeywords
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Executor(ExampleGenExecutor):
@@ -58,41 +61,10 @@ class AudioExampleGen(FilesExampleGen):
     def __init__(
         self,
         input_base: str | os.PathLike[str] | Runtime,
-        *,
-        input_config: example_gen_pb2.Input | Runtime | None = None,
-        output_config: example_gen_pb2.Output | Runtime | None = None,
-        range_config: range_config_pb2.RangeConfig | Runtime | None = None,
-        splits: Mapping[str, float] | None = None,
-        layout: str | Runtime = AudioSettings.layout,
-        columns: Mapping[str, str] | Runtime | None = None,
-        file_roots: Sequence[str] | Runtime | None = None,
-        ignore: Sequence[str] | Runtime | None = None,
-        follow_links: bool | Runtime = AudioSettings.follow_links,
-        column_names: Sequence[str] | Runtime | None = None,
-        header: bool | Runtime | None = None,
-        delimiter: str | Runtime | None = None,
-        quoting: str | Runtime = AudioSettings.quoting,
-        vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | Runtime | None = None,
-        tensors: Mapping[str, str] | Runtime | None = None,
-        group_by: str | Runtime | None = None,
-        stratify: bool | Runtime = AudioSettings.stratify,
-        seed: int | Runtime = AudioSettings.seed,
-        num_shards: int | Mapping[str, int] | Runtime | None = None,
-        target_shard_bytes: int | Runtime = AudioSettings.target_shard_bytes,
-        shard_multiple: int | Runtime = AudioSettings.shard_multiple,
-        compression: str | Runtime = AudioSettings.compression,
-        max_reject_fraction: float | Runtime = AudioSettings.max_reject_fraction,
-        feature_names: Mapping[str, str] | Runtime | None = None,
-        base_dataset: str | Runtime | None = None,
-        rows: str | Runtime = AudioSettings.rows,
-        label_separator: str | Runtime | None = None,
-        find_files: str | Runtime = AudioSettings.find_files,
-        encoding: str | Runtime = AudioSettings.encoding,
-        sample_rate: int | Runtime | None = None,
-        channels: int | Runtime | None = None,
+        **arguments: "Unpack[AudioExampleGenKeywords]",
     ) -> None:
         """Create the component. `help(AudioExampleGen)` describes every argument."""
-        super().__init__(AudioSettings, locals())
+        super().__init__(AudioSettings, {"input_base": input_base, **arguments})
 
 
-document_constructor(AudioExampleGen, AudioSettings, **TFX_ARGUMENTS)
+document_constructor(AudioExampleGen, AudioSettings, AudioExampleGenKeywords, **TFX_ARGUMENTS)

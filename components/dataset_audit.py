@@ -4,26 +4,29 @@ audit = DatasetAudit(examples=balanced.outputs["balanced_examples"], fail_on=("l
 audit.outputs["anomalies"]
 """
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tfx import types
 from tfx.dsl.components.base import base_executor, executor_spec
 from tfx.types import artifact_utils, standard_artifacts
 
 from components import steps
-from components.common.publish import properties_of_audit
-from components.common.settings import ExecProperties
+from components.auditing.properties import properties_of_audit
+from components.runtime.component_settings import ExecProperties
 from components.settings import AuditSettings
 from components.tfx.component import (
     Artifacts,
     DatasetComponent,
-    Runtime,
     channel,
     document_constructor,
     parameters_of,
     set_properties,
     uris_of,
 )
+from components.tfx.keywords import DatasetAuditKeywords
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Executor(base_executor.BaseExecutor):
@@ -84,17 +87,17 @@ class DatasetAudit(DatasetComponent):
         examples: types.BaseChannel,
         *,
         against: types.BaseChannel | None = None,
-        fail_on: Sequence[str] | Runtime | None = None,
-        label: str | Runtime = AuditSettings.label,
-        most: int | Runtime = AuditSettings.most,
+        **settings: "Unpack[DatasetAuditKeywords]",
     ) -> None:
         """Create the component. `help(DatasetAudit)` describes every argument."""
-        super().__init__(AuditSettings, locals())
+        inputs = {"examples": examples, "against": against}
+        super().__init__(AuditSettings, inputs, settings)
 
 
 document_constructor(
     DatasetAudit,
     AuditSettings,
+    DatasetAuditKeywords,
     examples="an Examples channel.",
     against="an earlier dataset to compare with.",
 )

@@ -4,23 +4,28 @@ report = DatasetReport(examples=balanced.outputs["balanced_examples"])
 report.outputs["report"]                # a folder with `report.html`, and no other file
 """
 
+from typing import TYPE_CHECKING
+
 from tfx import types
 from tfx.dsl.components.base import base_executor, executor_spec
 from tfx.types import standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
 from components import steps
-from components.common.settings import ExecProperties
+from components.runtime.component_settings import ExecProperties
 from components.settings import DatasetReportSettings
 from components.tfx.component import (
     Artifacts,
     DatasetComponent,
-    Runtime,
     channel,
     document_constructor,
     parameters_of,
     uris_of,
 )
+from components.tfx.keywords import DatasetReportKeywords
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Executor(base_executor.BaseExecutor):
@@ -81,15 +86,17 @@ class DatasetReport(DatasetComponent):
         *,
         statistics: types.BaseChannel | None = None,
         schema: types.BaseChannel | None = None,
-        sample_records: int | Runtime = DatasetReportSettings.sample_records,
+        **settings: "Unpack[DatasetReportKeywords]",
     ) -> None:
         """Create the component. `help(DatasetReport)` describes every argument."""
-        super().__init__(DatasetReportSettings, locals())
+        inputs = {"examples": examples, "statistics": statistics, "schema": schema}
+        super().__init__(DatasetReportSettings, inputs, settings)
 
 
 document_constructor(
     DatasetReport,
     DatasetReportSettings,
+    DatasetReportKeywords,
     examples="an Examples artifact written by tfx-shards, Datum or a stock ExampleGen.",
     statistics="TFX's ExampleStatistics of the examples, which the page shows next to its own.",
     schema="TFX's Schema of the examples. The page reports where the two disagree.",

@@ -5,13 +5,11 @@ images.outputs["examples"]
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tfx.dsl.components.base import executor_spec
-from tfx.proto import example_gen_pb2, range_config_pb2
 
 from components.example_gen.settings import ImageSettings
-from components.media.options import ImageOptions
 from components.tfx.component import Runtime, document_constructor, parameters_of
 from components.tfx.example_gen import (
     TFX_ARGUMENTS,
@@ -21,6 +19,10 @@ from components.tfx.example_gen import (
     FilesExampleGenSpec,
     FileTreeDriver,
 )
+from components.tfx.keywords import ImageExampleGenKeywords
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Executor(ExampleGenExecutor):
@@ -59,56 +61,10 @@ class ImageExampleGen(FilesExampleGen):
     def __init__(
         self,
         input_base: str | os.PathLike[str] | Runtime,
-        *,
-        input_config: example_gen_pb2.Input | Runtime | None = None,
-        output_config: example_gen_pb2.Output | Runtime | None = None,
-        range_config: range_config_pb2.RangeConfig | Runtime | None = None,
-        splits: Mapping[str, float] | None = None,
-        layout: str | Runtime = ImageSettings.layout,
-        columns: Mapping[str, str] | Runtime | None = None,
-        file_roots: Sequence[str] | Runtime | None = None,
-        ignore: Sequence[str] | Runtime | None = None,
-        follow_links: bool | Runtime = ImageSettings.follow_links,
-        column_names: Sequence[str] | Runtime | None = None,
-        header: bool | Runtime | None = None,
-        delimiter: str | Runtime | None = None,
-        quoting: str | Runtime = ImageSettings.quoting,
-        vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | Runtime | None = None,
-        tensors: Mapping[str, str] | Runtime | None = None,
-        group_by: str | Runtime | None = None,
-        stratify: bool | Runtime = ImageSettings.stratify,
-        seed: int | Runtime = ImageSettings.seed,
-        num_shards: int | Mapping[str, int] | Runtime | None = None,
-        target_shard_bytes: int | Runtime = ImageSettings.target_shard_bytes,
-        shard_multiple: int | Runtime = ImageSettings.shard_multiple,
-        compression: str | Runtime = ImageSettings.compression,
-        max_reject_fraction: float | Runtime = ImageSettings.max_reject_fraction,
-        feature_names: Mapping[str, str] | Runtime | None = None,
-        base_dataset: str | Runtime | None = None,
-        rows: str | Runtime = ImageSettings.rows,
-        label_separator: str | Runtime | None = None,
-        find_files: str | Runtime = ImageSettings.find_files,
-        list_encoding: str | Runtime = ImageSettings.list_encoding,
-        box_format: str | Runtime | None = None,
-        box_frame: str | Runtime | None = None,
-        orientation: str | Runtime = ImageOptions.orientation,
-        frames: str | Runtime = ImageOptions.frames,
-        resize_shorter_side: int | Runtime | None = None,
-        quality: int | Runtime = ImageOptions.quality,
-        encoding: str | Runtime = ImageOptions.encoding,
-        verify: str | Runtime = ImageOptions.verify,
-        max_pixels: int | Runtime = ImageOptions.max_pixels,
-        sixteen_bit: str | Runtime = ImageOptions.sixteen_bit,
-        sample_rate: int | Runtime | None = None,
-        image_dir: str | Runtime | None = None,
-        csv_path: str | Runtime | None = None,
-        annotation_dir: str | Runtime | None = None,
-        label_dir: str | Runtime | None = None,
-        image_set_dir: str | Runtime | None = None,
-        label_list: str | Runtime | None = None,
+        **arguments: "Unpack[ImageExampleGenKeywords]",
     ) -> None:
         """Create the component. `help(ImageExampleGen)` describes every argument."""
-        super().__init__(ImageSettings, locals())
+        super().__init__(ImageSettings, {"input_base": input_base, **arguments})
 
 
-document_constructor(ImageExampleGen, ImageSettings, **TFX_ARGUMENTS)
+document_constructor(ImageExampleGen, ImageSettings, ImageExampleGenKeywords, **TFX_ARGUMENTS)

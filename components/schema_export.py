@@ -5,24 +5,29 @@ schema.outputs["datum_schema"]      # for ExampleValidator, Transform, Trainer, 
 schema.outputs["datum_dataset"]     # for Datum's load(uri), and for everybody else
 """
 
+from typing import TYPE_CHECKING
+
 from tfx import types
 from tfx.dsl.components.base import base_executor, executor_spec
 from tfx.types import artifact_utils, standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
 from components import steps
-from components.common.settings import ExecProperties
+from components.runtime.component_settings import ExecProperties
 from components.settings import SchemaExportSettings
 from components.tfx.component import (
     Artifacts,
     DatasetComponent,
-    Runtime,
     channel,
     document_constructor,
     parameters_of,
     set_properties,
     uris_of,
 )
+from components.tfx.keywords import SchemaExportKeywords
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Executor(base_executor.BaseExecutor):
@@ -96,15 +101,17 @@ class SchemaExport(DatasetComponent):
         *,
         schema: types.BaseChannel | None = None,
         statistics: types.BaseChannel | None = None,
-        tfds: bool | Runtime = SchemaExportSettings.tfds,
+        **settings: "Unpack[SchemaExportKeywords]",
     ) -> None:
         """Create the component. `help(SchemaExport)` describes every argument."""
-        super().__init__(SchemaExportSettings, locals())
+        inputs = {"examples": examples, "schema": schema, "statistics": statistics}
+        super().__init__(SchemaExportSettings, inputs, settings)
 
 
 document_constructor(
     SchemaExport,
     SchemaExportSettings,
+    SchemaExportKeywords,
     examples="an Examples artifact written by tfx-shards, Datum or a stock ExampleGen.",
     schema="TFX's Schema of the examples. If the two disagree, the run fails and names the "
     "feature. Default: inferred from the examples.",

@@ -3,9 +3,9 @@
 import dataclasses
 from collections.abc import Sequence
 
-from components.auditing import check_kinds
-from components.common.settings import ComponentSettings, is_text
-from trainer_utils.format.settings import number, one_of, setting, where
+from components.auditing.findings import check_kinds
+from components.runtime.component_settings import ComponentSettings, is_text
+from trainer_utils.core.settings import NumberRule, Predicate, one_of, setting
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,8 +34,8 @@ class AuditSettings(ComponentSettings):
     """
 
     fail_on: Sequence[str] = setting((), check_kinds)
-    label: str = setting("label", where(is_text, "a feature's name"))
-    most: int = setting(100, number(0))
+    label: str = setting("label", Predicate(is_text, "a feature's name"))
+    most: int = setting(100, NumberRule(0))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,4 +47,4 @@ class DatasetReportSettings(ComponentSettings):
             manifest. At least 1.
     """
 
-    sample_records: int = setting(1000, number(1))
+    sample_records: int = setting(1000, NumberRule(1))

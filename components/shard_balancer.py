@@ -4,7 +4,8 @@ balanced = ShardBalancer(examples=images.outputs["examples"], target_shard_bytes
 balanced.outputs["balanced_examples"]
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from tfx import types
 from tfx.dsl.components.base import base_beam_component, executor_spec
@@ -13,12 +14,11 @@ from tfx.types import artifact_utils, channel_utils, standard_artifacts
 from components import steps
 from components.balancing.planning import plan
 from components.balancing.settings import BalancerSettings
-from components.common.settings import ExecProperties
-from components.common.workspace import kept_from_launcher
+from components.runtime.component_settings import ExecProperties
+from components.runtime.workspace import kept_from_launcher
 from components.shuffle.edits import fingerprint_of_files
 from components.tfx.component import (
     Artifacts,
-    Runtime,
     channel,
     check_channel,
     document_constructor,
@@ -27,7 +27,11 @@ from components.tfx.component import (
     set_properties,
 )
 from components.tfx.executor import LocalFirstBeamExecutor, PropertiesDriver
+from components.tfx.keywords import ShardBalancerKeywords
 from trainer_utils.dataset import open_dataset
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["FINGERPRINT", "EditsDriver", "Executor", "ShardBalancer", "plan"]
 
@@ -127,37 +131,24 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
     def __init__(
         self,
         examples: types.BaseChannel | Sequence[types.BaseChannel],
-        *,
-        num_shards: int | Mapping[str, int] | Runtime | None = None,
-        target_shard_bytes: int | Runtime = BalancerSettings.target_shard_bytes,
-        shard_multiple: int | Runtime = BalancerSettings.shard_multiple,
-        shuffle: bool | Runtime = BalancerSettings.shuffle,
-        balance: str | Runtime = BalancerSettings.balance,
-        stratify_by: str | Runtime | None = None,
-        seed: int | Runtime = BalancerSettings.seed,
-        compression: str | Runtime = BalancerSettings.compression,
-        memory_bytes: int | Runtime = BalancerSettings.memory_bytes,
-        exclude: str | Sequence[str] | Runtime | None = None,
-        relabel: str | Mapping[str, str | int | float] | Runtime | None = None,
-        where: str | Runtime | None = None,
-        add: Sequence[str] | Runtime | None = None,
-        keep_shards: bool | Runtime = BalancerSettings.keep_shards,
+        **settings: "Unpack[ShardBalancerKeywords]",
     ) -> None:
         """Create the component. `help(ShardBalancer)` describes every argument."""
-        given = {**locals()}
+        given: Any = examples
         if isinstance(examples, (list, tuple)) and examples:
             for one in examples:
                 check_channel("examples", one, ShardBalancerSpec.INPUTS["examples"])
-            given["examples"] = channel_utils.union(examples)
+            given = channel_utils.union(examples)
         else:
             check_channel("examples", examples, ShardBalancerSpec.INPUTS["examples"])
-        given |= _of_transform(given["examples"])
-        super().__init__(spec=make_spec(ShardBalancerSpec, BalancerSettings, given))
+        inputs = {"examples": given, **_of_transform(given)}
+        super().__init__(spec=make_spec(ShardBalancerSpec, BalancerSettings, inputs, settings))
 
 
 document_constructor(
     ShardBalancer,
     BalancerSettings,
+    ShardBalancerKeywords,
     examples="one or several Examples artifacts, or a list of channels of them, written by "
     "tfx-shards, Datum, TFDS or a stock ExampleGen, or imported by ImportExampleGen. Each output "
     "split merges the split of that name from all inputs. Examples of a Transform keep the "

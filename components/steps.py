@@ -13,19 +13,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from components.common.publish import (
-    Properties,
-    make_origin,
-    properties_of_dataset,
-    properties_of_export,
-    publish_dataset,
-    write_artifact,
-)
-from components.common.rejects import rejects_of
-from components.common.settings import ExecProperties
-from components.common.tasks import Runner
-from components.common.workspace import check_folder, is_within, path_of, run_in
-from components.example_gen.inputs import InputSelection, LocatedInputs
+from components.example_gen.input_selection import InputSelection, LocatedInputs
 from components.example_gen.plan import OWN_NAME
 from components.example_gen.settings import (
     AudioSettings,
@@ -33,18 +21,33 @@ from components.example_gen.settings import (
     ImageSettings,
     TextSettings,
 )
+from components.inputs.rejects import rejects_of
+from components.runtime.component_settings import ExecProperties
+from components.runtime.publish import (
+    Properties,
+    make_origin,
+    properties_of_dataset,
+    properties_of_export,
+    publish_dataset,
+    write_artifact,
+)
+from components.runtime.run_metrics import measured
+from components.runtime.runners import Runner
+from components.runtime.workspace import check_folder, is_within, run_in
+from trainer_utils.core.errors import ConfigError, DatasetError, InputError
 from trainer_utils.dataset.location import newest_dataset
-from trainer_utils.format import ConfigError, DatasetError, InputError, Manifest
+from trainer_utils.format import Manifest
 from trainer_utils.storage import (
     exists,
     make_folder,
+    path_of,
     remove_file,
     retrying_for_minutes,
     write_atomically,
 )
 
 if TYPE_CHECKING:
-    from components.auditing import Audit
+    from components.auditing.findings import Audit
     from components.balancing.settings import BalancerSettings
     from components.example_gen.conversion import Conversion
     from components.settings import AuditSettings, DatasetReportSettings
@@ -87,7 +90,9 @@ class Exported:
 
 
 def conversion_of(
-    source: str | InputSelection, settings: ExampleGenSettings, runner: Runner | None = None
+    source: str | os.PathLike[str] | InputSelection,
+    settings: ExampleGenSettings,
+    runner: Runner | None = None,
 ) -> "Conversion[Any]":
     """Return the conversion for the settings, with its inputs listed. Nothing is written.
 
@@ -104,10 +109,17 @@ def conversion_of(
     if not isinstance(source, InputSelection):
         source = InputSelection(base=path_of("source", source))
     conversion = _conversion_class(settings)(settings, source, runner)
+    conversion.list_inputs()
     if isinstance(settings, TextSettings) and (name := conversion.custom_layout()) is not None:
         settings = dataclasses.replace(settings, layout=name)
-        return _conversion_class(settings)(settings, source, runner)
+        conversion = _conversion_class(settings)(settings, source, runner)
+        conversion.list_inputs()
     return conversion
+
+
+def _given(name: str, place: str | os.PathLike[str] | None) -> str | None:
+    """Return an optional path or url as a string."""
+    return None if place is None else path_of(name, place)
 
 
 def workers_module(settings: ExampleGenSettings) -> str:
@@ -123,17 +135,18 @@ def _are_rows(settings: ExampleGenSettings) -> bool:
 
 def _conversion_class(settings: ExampleGenSettings) -> "type[Conversion[Any]]":
     if _are_rows(settings):
-        from components.text_conversion import TextConversion
+        from components.example_gen.text_conversion import TextConversion
 
         return TextConversion
-    from components.file_conversion import conversion_class
+    from components.example_gen.file_conversion import conversion_class
 
     return conversion_class(settings)
 
 
+@measured("convert")
 def convert(
-    source: "str | InputSelection | Conversion[Any]",
-    uri: str,
+    source: "str | os.PathLike[str] | InputSelection | Conversion[Any]",
+    uri: str | os.PathLike[str],
     settings: ExampleGenSettings,
     *,
     runner: Runner | None = None,
@@ -167,6 +180,7 @@ def convert(
         conversion: Conversion[Any] = (
             source if isinstance(source, Conversion) else conversion_of(source, settings, runner)
         )
+        runner.start_early(conversion.least_seconds)
         conversion.refuse_output(uri, setting="uri")
         with run_in(uri, restarts=restart), retrying_for_minutes():
             plan = conversion.plan(uri)
@@ -198,6 +212,7 @@ def convert(
                 rejects=rejects,
                 origin=make_origin(producer, told, output="examples", inputs=conversion.parents),
                 inputs=written.inputs,
+                listing=written.listing,
             )
     properties = properties_of_dataset(manifest, plan.vocabularies, gzip=settings.gzip)
     return Converted(manifest, plan.vocabularies, properties, located)
@@ -225,13 +240,15 @@ def _lineage_settings(
     }
 
 
+@measured("balance")
 def balance(
-    examples: Sequence[str],
-    uri: str,
+    examples: Sequence[str | os.PathLike[str]],
+    uri: str | os.PathLike[str],
     settings: "BalancerSettings",
     *,
-    before_transform: Sequence[str] = (),
-    transform_graphs: Sequence[str] = (),
+    before_transform: Sequence[str | os.PathLike[str]] = (),
+    transform_graphs: Sequence[str | os.PathLike[str]] = (),
+    just_written: bool = False,
     runner: Runner | None = None,
     restart: bool = False,
 ) -> DatasetResult:
@@ -243,6 +260,8 @@ def balance(
         settings: the settings of ShardBalancer.
         before_transform: uris of the examples that a Transform read to create these.
         transform_graphs: uris of the Transform's graphs.
+        just_written: whether this process has just written and read back `examples`. Unchanged
+            shards become links without being read again.
         runner: makes the calls that write shards. Default: local processes, one per core.
         restart: discard the finished work of an earlier run instead of resuming it.
 
@@ -255,20 +274,30 @@ def balance(
     """
     from components.balancing import steps
     from components.balancing.inputs import check_apart, open_inputs
+    from components.balancing.planning import listing_after
     from components.balancing.settings import BalancerSettings
 
     _check_settings(settings, BalancerSettings)
     if isinstance(examples, (str, os.PathLike)) or not isinstance(examples, Sequence):
         raise ConfigError.of("examples", examples, allowed="a list of uris of datasets")
-    examples, uri = [path_of("examples", one) for one in examples], _output(uri)
-    uris = [*examples, *settings.add]
+    given, uri = [path_of("examples", one) for one in examples], _output(uri)
+    uris = [*given, *settings.add]
     check_apart(uris, uri)
-    inputs = open_inputs(uris, before_transform=before_transform, transform_graphs=transform_graphs)
+    inputs = open_inputs(
+        uris,
+        before_transform=[path_of("before_transform", one) for one in before_transform],
+        transform_graphs=[path_of("transform_graphs", one) for one in transform_graphs],
+    )
     settings.check_splits(list(inputs.shards))
     with run_in(uri, restarts=restart), retrying_for_minutes():
-        with runner or Runner(module="components.balancing.parts", starts_early=False) as runner:
+        with runner or Runner(module="components.balancing.parts") as runner:
             manifest, features, vocabularies = steps.balance(
-                inputs, settings, num_given=len(examples), uri=uri, runner=runner
+                inputs,
+                settings,
+                num_given=len(examples),
+                uri=uri,
+                runner=runner,
+                just_written=just_written,
             )
         origin = make_origin(
             manifest.producer,
@@ -276,7 +305,14 @@ def balance(
             output="balanced_examples",
             inputs={"examples": inputs.sources},
         )
-        publish_dataset(uri, manifest, features, vocabularies=vocabularies, origin=origin)
+        publish_dataset(
+            uri,
+            manifest,
+            features,
+            vocabularies=vocabularies,
+            origin=origin,
+            listing=listing_after(inputs, settings),
+        )
     told = properties_of_dataset(manifest, vocabularies, gzip=settings.gzip)
     return DatasetResult(
         manifest, vocabularies, {**told, "input_fingerprint": manifest.input_fingerprint}
@@ -284,13 +320,13 @@ def balance(
 
 
 def export_schema(
-    examples: str,
-    uri: str,
+    examples: str | os.PathLike[str],
+    uri: str | os.PathLike[str],
     *,
-    schema: str | None = None,
-    statistics: str | None = None,
+    schema: str | os.PathLike[str] | None = None,
+    statistics: str | os.PathLike[str] | None = None,
     tfds: bool = False,
-    schema_uri: str | None = None,
+    schema_uri: str | os.PathLike[str] | None = None,
 ) -> Exported:
     """Describe a dataset: `schema.pbtxt` for TFX, JSON for Datum, TFDS and others.
 
@@ -311,6 +347,8 @@ def export_schema(
     from components.schema.describing import describe
 
     examples, uri = path_of("examples", examples), _output(uri)
+    schema, statistics = _given("schema", schema), _given("statistics", statistics)
+    schema_uri = _given("schema_uri", schema_uri)
     if is_within(uri, newest_dataset(examples)):
         raise ConfigError.of("uri", uri, allowed=f"a folder outside the dataset {examples!r}")
     described = describe(examples, uri, schema=schema, statistics=statistics, tfds=tfds)
@@ -321,7 +359,11 @@ def export_schema(
 
 
 def audit(
-    examples: str, uri: str | None, settings: "AuditSettings", *, against: str | None = None
+    examples: str | os.PathLike[str],
+    uri: str | os.PathLike[str] | None,
+    settings: "AuditSettings",
+    *,
+    against: str | os.PathLike[str] | None = None,
 ) -> "Audit":
     """Find copies, leakage between splits, conflicting labels, shifts and unusual images.
 
@@ -334,7 +376,7 @@ def audit(
     Returns:
         The findings of all kinds. `check_findings` raises for the kinds in `settings.fail_on`.
     """
-    from components.auditing import audit_dataset
+    from components.auditing.audit import audit_dataset
     from components.schema import anomalies
     from components.settings import AuditSettings
 
@@ -374,12 +416,12 @@ def check_findings(audit: "Audit", fail_on: Sequence[str], uri: str) -> None:
 
 
 def report(
-    examples: str,
-    uri: str,
+    examples: str | os.PathLike[str],
+    uri: str | os.PathLike[str],
     settings: "DatasetReportSettings",
     *,
-    statistics: str | None = None,
-    schema: str | None = None,
+    statistics: str | os.PathLike[str] | None = None,
+    schema: str | os.PathLike[str] | None = None,
 ) -> None:
     """Write one HTML page, `report.html`, that shows the contents of a dataset.
 

@@ -5,10 +5,9 @@ texts.outputs["examples"]
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tfx.dsl.components.base import executor_spec
-from tfx.proto import example_gen_pb2, range_config_pb2
 
 from components.example_gen.settings import TextSettings
 from components.tfx.component import Runtime, document_constructor, parameters_of
@@ -20,6 +19,10 @@ from components.tfx.example_gen import (
     FilesExampleGenSpec,
     FileTreeDriver,
 )
+from components.tfx.keywords import TextExampleGenKeywords
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Executor(ExampleGenExecutor):
@@ -57,41 +60,10 @@ class TextExampleGen(FilesExampleGen):
     def __init__(
         self,
         input_base: str | os.PathLike[str] | Runtime,
-        *,
-        input_config: example_gen_pb2.Input | Runtime | None = None,
-        output_config: example_gen_pb2.Output | Runtime | None = None,
-        range_config: range_config_pb2.RangeConfig | Runtime | None = None,
-        splits: Mapping[str, float] | None = None,
-        layout: str | Runtime = TextSettings.layout,
-        columns: Mapping[str, str] | Runtime | None = None,
-        file_roots: Sequence[str] | Runtime | None = None,
-        ignore: Sequence[str] | Runtime | None = None,
-        follow_links: bool | Runtime = TextSettings.follow_links,
-        column_names: Sequence[str] | Runtime | None = None,
-        header: bool | Runtime | None = None,
-        delimiter: str | Runtime | None = None,
-        quoting: str | Runtime = TextSettings.quoting,
-        vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | Runtime | None = None,
-        tensors: Mapping[str, str] | Runtime | None = None,
-        group_by: str | Runtime | None = None,
-        stratify: bool | Runtime = TextSettings.stratify,
-        seed: int | Runtime = TextSettings.seed,
-        num_shards: int | Mapping[str, int] | Runtime | None = None,
-        target_shard_bytes: int | Runtime = TextSettings.target_shard_bytes,
-        shard_multiple: int | Runtime = TextSettings.shard_multiple,
-        compression: str | Runtime = TextSettings.compression,
-        max_reject_fraction: float | Runtime = TextSettings.max_reject_fraction,
-        encoding: str | Runtime = TextSettings.encoding,
-        lowercase: bool | Runtime = TextSettings.lowercase,
-        normalize: str | Runtime | None = None,
-        min_chars: int | Runtime = TextSettings.min_chars,
-        max_chars: int | Runtime | None = None,
-        deduplicate: bool | Runtime = TextSettings.deduplicate,
-        tokenizer: str | Runtime | None = None,
-        keep_text: bool | Runtime = TextSettings.keep_text,
+        **arguments: "Unpack[TextExampleGenKeywords]",
     ) -> None:
         """Create the component. `help(TextExampleGen)` describes every argument."""
-        super().__init__(TextSettings, locals())
+        super().__init__(TextSettings, {"input_base": input_base, **arguments})
 
 
-document_constructor(TextExampleGen, TextSettings, **TFX_ARGUMENTS)
+document_constructor(TextExampleGen, TextSettings, TextExampleGenKeywords, **TFX_ARGUMENTS)

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from components.auditing.audit import Finding
 from components.auditing.disjoint_sets import DisjointSets
+from components.auditing.findings import Finding
 from components.auditing.scanning import IMAGE, TEXT, Scan
-from trainer_utils.format.printable import image_extent
+from trainer_utils.core.printable import image_extent
 
 _MAX_RECORDS = 20  # records of a finding that are named
 _BLANK_CONTRAST = 1.5  # grey levels

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.auditing.audit import RecordName
+from components.auditing.findings import RecordName
 from components.auditing.similarity import (
     ImageLook,
     ImageSketches,

@@ -34,7 +34,7 @@ from components.auditing.image_copies import (
     ImageSketches,
     group_similar_images,
 )
-from components.image_opening import in_eight_bits, open_by_format
+from components.media.image_opening import in_eight_bits, open_by_format
 from trainer_utils.format.media_formats import format_of, image_size
 from trainer_utils.storage.file_system import is_host_error
 

@@ -4,12 +4,13 @@ import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from components.common.workspace import is_within
+from components.runtime.workspace import is_within
+from trainer_utils.core.errors import ConfigError, DatasetError
 from trainer_utils.dataset import Dataset, ShardFile, open_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.dataset.selection import merge_features
 from trainer_utils.dataset.transform_graph import graph_vocabularies
-from trainer_utils.format import ConfigError, DatasetError, Feature
+from trainer_utils.format import Feature
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,11 +25,11 @@ from components.shuffle.external import (
     run_of,
     write_shards,
 )
+from trainer_utils.core.errors import DatasetError
 from trainer_utils.dataset import read_index, read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.dataset.opening import check_count
 from trainer_utils.format import (
-    DatasetError,
     RecordBlock,
     RecordIndex,
     Shard,
@@ -82,6 +82,8 @@ class JobContext:
     run_bytes: int  # bytes sorted at a time
     # The indices of inputs whose features are inferred while their records are read
     infer: frozenset[int] = frozenset()
+    # The indices of inputs that this run has just written and read back
+    verified: frozenset[int] = frozenset()
     edits: Edits = dataclasses.field(default_factory=Edits)
     shuffles: Mapping[str, ExternalShuffle] = dataclasses.field(default_factory=dict)  # by split
 
@@ -359,7 +361,8 @@ def keep(
             pass
     elif is_kept and entry is not None and entry.content is not None:
         source = given.shard.path.removesuffix(entry.path).rstrip("/")
-        verify_shard(entry, uri=source, block_bytes=context.block_bytes)
+        if given.source not in context.verified:
+            verify_shard(entry, uri=source, block_bytes=context.block_bytes)
         result.add(given.source, entry.content, entry.content)
         result.shards = [copy_shard(entry, name, source=source, uri=context.uri)]
     else:

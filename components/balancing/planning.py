@@ -4,7 +4,8 @@ import collections
 import dataclasses
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from components.balancing.inputs import Inputs, InputShard, open_inputs
 from components.balancing.partition import assign_positions_by_class, equal_byte_bounds
 from components.balancing.parts import OBJECT_BYTES, JobContext, ShardSurvey, survey_shard
 from components.balancing.settings import BalancerSettings
-from components.common.tasks import Task
+from components.runtime.tasks import Task
 from components.shuffle.condition import parse_condition
 from components.shuffle.edits import (
     LABEL,
@@ -29,21 +30,17 @@ from components.shuffle.edits import (
     total_counts,
     values_by_name,
 )
-from components.shuffle.external import (
-    HELD_TIMES,
-    ExternalShuffle,
-    SplitLayout,
-    plan_tasks,
-    shuffle_seed,
-)
-from trainer_utils import text_output
+from components.shuffle.external import HELD_TIMES, ExternalShuffle, plan_tasks
+from components.shuffle.split_layout import SplitLayout, shuffle_seed
+from trainer_utils.core import text_output
+from trainer_utils.core.json_text import JsonObject
+from trainer_utils.core.settings import check_names
 from trainer_utils.format import ShardName, shard_bounds
-from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.input_listing import InputListing
 from trainer_utils.format.naming import LABEL_FEATURES
-from trainer_utils.format.settings import check_names
 from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, compact
-from trainer_utils.machine import free_memory
-from trainer_utils.storage import file_size, is_remote, join, write_atomically
+from trainer_utils.runtime.machine import free_memory
+from trainer_utils.storage import file_size, is_remote, join, path_of, write_atomically
 from trainer_utils.writing.publishing import working_folder
 
 Ints = npt.NDArray[np.int64]
@@ -57,7 +54,7 @@ _MEMORY_SHARE = 0.5
 _MAX_FILES = 200
 _MIN_BYTES = 4 << 10
 
-_TOLD = ("num_shards", "target_shard_bytes", "shard_multiple", "seed", "compression")
+_SHARD_SETTINGS = ("num_shards", "target_shard_bytes", "shard_multiple", "seed", "compression")
 _COLUMNS = ("split", "records", "bytes", "shards", "records/shard", "bytes/shard", "passes")
 
 
@@ -68,9 +65,11 @@ class SplitPlan:
     split: str
     shards: tuple[InputShard, ...]
     counts: tuple[int, ...]  # records of each new shard
-    tasks: tuple[Task, ...]  # the tasks; with two passes, the second one's
-    scatters: tuple[Task, ...] = ()  # the tasks that write runs, in the first pass
-    divisions: tuple[tuple[Task, ...], ...] = ()  # further passes over runs, for large splits
+    tasks: tuple[Task[parts.Part], ...]  # the tasks; with two passes, the second one's
+    scatters: tuple[Task[parts.Part], ...] = ()  # the tasks that write runs, in the first pass
+    divisions: tuple[
+        tuple[Task[parts.Part], ...], ...
+    ] = ()  # further passes over runs, for large splits
     shuffle: ExternalShuffle | None = None  # the order of records; None if shards stay
     is_picked: bool = False  # whether records are picked from the input files
 
@@ -91,18 +90,54 @@ def is_already_balanced(inputs: Inputs, split: str, settings: BalancerSettings) 
         len(inputs.sources) > 1
         or manifest is None
         or not manifest.producer.endswith("ExampleGen")
-        or settings.changes_records
-        or (settings.balance, settings.stratify_by) != ("records", None)
+        or not has_same_shards(manifest.config, settings)
     ):
         return False
-    told = {"num_shards": None, "shard_multiple": 1, **manifest.config}
     counts = [given.shard.num_records for given in inputs.shards[split]]
+    return max(counts) - min(counts) <= 1
+
+
+def has_same_shards(config: Mapping[str, Any], settings: BalancerSettings) -> bool:
+    """Return whether an ExampleGen plans the shards that a balancing asks for.
+
+    Args:
+        config: the settings of the ExampleGen, as in a manifest.
+        settings: the settings of the balancing.
+    """
+    if settings.changes_records or (settings.balance, settings.stratify_by) != ("records", None):
+        return False
+    told = {"num_shards": None, "shard_multiple": 1, **config}
     return (
-        all(told.get(name) == getattr(settings, name) for name in _TOLD)
+        all(told.get(name) == getattr(settings, name) for name in _SHARD_SETTINGS)
         and told.get("shuffled", True)
         and "update" not in told
-        and max(counts) - min(counts) <= 1
     )
+
+
+def permutation_seeds(splits: Iterable[str], settings: BalancerSettings) -> dict[str, int]:
+    """Return the seeds of the permutations of splits that are not balanced already.
+
+    Args:
+        splits: the splits.
+        settings: the settings of the balancing, which neither change nor stratify records.
+    """
+    if settings.keep_shards or not settings.shuffle:
+        return {}
+    return {split: shuffle_seed(split, settings.seed) for split in splits}
+
+
+def listing_after(inputs: Inputs, settings: BalancerSettings) -> InputListing | None:
+    """Return the listing of the balanced dataset, or None if its order needs the records."""
+    listing = inputs.sources[0].listing
+    if (
+        listing is None
+        or len(inputs.sources) > 1
+        or settings.changes_records
+        or settings.stratify_by is not None
+    ):
+        return None
+    moved = [s for s in inputs.shards if not is_already_balanced(inputs, s, settings)]
+    return listing.with_permutation(permutation_seeds(moved, settings))
 
 
 def plan_split(
@@ -139,7 +174,7 @@ def plan_split(
     firsts = itertools.accumulate(counts, initial=0)
     numbered = [*zip(firsts, counts, shards, strict=False)]
     ends = np.cumsum([survey.index.framed_bytes for survey in surveys], dtype=np.int64)
-    scatters: list[Task] = []
+    scatters: list[Task[parts.Part]] = []
     if len(shard_tasks) == 1 and len(shard_tasks[0].cuts) <= 2:
         whole = functools.partial(parts.write_whole, split=split, shards=numbered)
         tasks = [Task(f"whole-{split}", whole, layout.num_records, int(ends[-1:].sum()))]
@@ -345,7 +380,9 @@ class BalancePlan(text_output.TextReport):
         return [text_output.make_table(_COLUMNS, rows, right=_COLUMNS[1:])]
 
 
-def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
+def plan(
+    examples: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **settings: Any
+) -> BalancePlan:
     """Return what ShardBalancer would do. This reads record lengths and writes nothing.
 
     Args:
@@ -358,7 +395,8 @@ def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
     """
     check_names("plan", settings, [field.name for field in dataclasses.fields(BalancerSettings)])
     made = BalancerSettings(**settings)
-    uris = [examples] if isinstance(examples, str) else examples
+    given = [examples] if isinstance(examples, (str, os.PathLike)) else examples
+    uris = [path_of("examples", uri) for uri in given]
     inputs = open_inputs([*uris, *made.add])
     made.check_splits(list(inputs.shards))
     edits = edits_of(inputs, made)

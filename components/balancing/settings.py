@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.common.advice import how_to_set
-from components.common.settings import (
+from components.inputs.advice import how_to_set
+from components.runtime.component_settings import (
     COMPRESSIONS,
     ComponentSettings,
     Sharding,
@@ -14,8 +14,8 @@ from components.common.settings import (
     shard_counts,
 )
 from components.shuffle.condition import parse_condition
-from trainer_utils.format import ConfigError
-from trainer_utils.format.settings import number, one_of, setting, where
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.core.settings import NumberRule, Predicate, one_of, setting
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 
 _RUNNER_BYTES = 32 << 20  # memory of Beam and the planner; measured: 20 to 30 MiB
@@ -29,14 +29,14 @@ def _is_table(value: Any) -> bool:
     )
 
 
-_feature = where(is_text, "a feature's name")
-_names = where(
+_feature = Predicate(is_text, "a feature's name")
+_names = Predicate(
     lambda value: are_texts(value) or is_text(value), "names, or the path of a file with one a line"
 )
-_new_values = where(
+_new_values = Predicate(
     lambda value: _is_table(value) or is_text(value), "values by name, or the path of a CSV of both"
 )
-_uris = where(are_texts, "a list of uris of datasets")
+_uris = Predicate(are_texts, "a list of uris of datasets")
 
 
 def _condition(name: str, value: Any) -> str:
@@ -78,18 +78,18 @@ class BalancerSettings(Sharding, ComponentSettings):
     """
 
     num_shards: int | Mapping[str, int] | None = setting(None, shard_counts)
-    target_shard_bytes: int = setting(128 << 20, number(1))
-    shard_multiple: int = setting(1, number(1))
+    target_shard_bytes: int = setting(128 << 20, NumberRule(1))
+    shard_multiple: int = setting(1, NumberRule(1))
     shuffle: bool = setting(True, one_of(False, True))
     balance: str = setting("records", one_of("records", "bytes"))
     stratify_by: str | None = setting(None, _feature)
-    seed: int = setting(0, number(-(2**63), 2**63 - 1))
+    seed: int = setting(0, NumberRule(-(2**63), 2**63 - 1))
     compression: str = setting("none", one_of(*COMPRESSIONS))
-    memory_bytes: int = setting(1 << 30, number(1 << 20))
-    exclude: str | Sequence[str] | None = setting(None, _names)
-    relabel: str | Mapping[str, str | int | float] | None = setting(None, _new_values)
+    memory_bytes: int = setting(1 << 30, NumberRule(1 << 20))
+    exclude: str | Sequence[str] | None = setting(None, _names, is_path=True)
+    relabel: str | Mapping[str, str | int | float] | None = setting(None, _new_values, is_path=True)
     where: str | None = setting(None, _condition)
-    add: Sequence[str] = setting((), _uris)
+    add: Sequence[str] = setting((), _uris, is_path=True)
     keep_shards: bool = setting(False, one_of(False, True))
 
     def __post_init__(self) -> None:

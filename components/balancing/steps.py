@@ -4,10 +4,12 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from concurrent import futures
+from typing import Any
 
 from components.balancing.inputs import Inputs
 from components.balancing.parts import (
     JobContext,
+    Part,
     ShardSurvey,
     TaskResult,
     read_ahead,
@@ -16,26 +18,35 @@ from components.balancing.parts import (
 )
 from components.balancing.planning import SplitPlan, counts_of, edits_of, pick_split, plan_split
 from components.balancing.settings import BalancerSettings
-from components.common.entry import sum_facts
-from components.common.publish import ZLIB, package_versions, run_key
-from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.common.workspace import prepare_workspace, remove_dataset
+from components.inputs.fingerprint import sum_facts
+from components.runtime.publish import ZLIB, package_versions, run_key
+from components.runtime.runners import Runner, map_tasks
+from components.runtime.tasks import Cost, Task
+from components.runtime.workspace import prepare_workspace, remove_dataset
 from components.shuffle.edits import EditCounts, check_edits, describe_edits, total_counts
 from components.shuffle.external import HELD_TIMES
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.core.json_text import JsonObject
 from trainer_utils.dataset.inspection import DatasetFacts
-from trainer_utils.format import Accounting, DatasetError, Feature, Manifest, combine_checksums
-from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format import Accounting, Feature, Manifest, combine_checksums
 from trainer_utils.storage.file_system import join
 from trainer_utils.writing.publishing import verify_shard, working_folder
 
 # Seconds that one core takes per byte to move, compress and parse records, and to scan lengths.
 _MOVE_SECONDS, _GZIP_SECONDS, _PARSE_SECONDS, _SCAN_SECONDS = 1 / 300e6, 1 / 30e6, 1 / 50e6, 1 / 2e9
+_COPY_SECONDS = 1 / 2e9  # of a shard that is neither changed nor read back, where links are missing
 _THREADS = 16
 _PICK_BYTES = 128 << 20  # memory of a process that holds no records
 
 
 def balance(
-    inputs: Inputs, settings: BalancerSettings, *, num_given: int, uri: str, runner: Runner
+    inputs: Inputs,
+    settings: BalancerSettings,
+    *,
+    num_given: int,
+    uri: str,
+    runner: Runner,
+    just_written: bool = False,
 ) -> tuple[Manifest, dict[str, Feature], dict[str, Sequence[str]]]:
     """Write the shards of a balanced dataset.
 
@@ -45,6 +56,8 @@ def balance(
         num_given: the number of inputs without the ones that settings add.
         uri: the folder of the new dataset.
         runner: runs the tasks.
+        just_written: whether this process has just written and read back the inputs that settings
+            do not add.
 
     Returns:
         The manifest, the features, and the vocabularies by feature, to be published.
@@ -67,6 +80,7 @@ def balance(
         block_bytes=settings.block_bytes,
         run_bytes=settings.held_bytes // HELD_TIMES,
         infer=inputs.without_features,
+        verified=frozenset(range(num_given if just_written else 0)),
         edits=edits.stored(join(folder, "edits.json"), temporary_folder=folder),
     )
     surveys = _survey(inputs, settings, context, runner)
@@ -146,13 +160,13 @@ def _write(
     shuffles = {plan.split: plan.shuffle for plan in plans if plan.shuffle is not None}
     context = dataclasses.replace(context, shuffles=shuffles)
 
-    def run(tasks: Sequence[Task]) -> list[TaskResult]:
+    def run(tasks: Sequence[Task[Part]]) -> list[TaskResult]:
         return map_tasks(
             functools.partial(run_part, context),
             tasks,
             workspace=working_folder(context.uri),
             runner=runner,
-            cost=_cost(plans, settings),
+            cost=_cost(plans, settings, context.verified),
             paths=[given.shard.path for plan in plans for given in plan.shards[:1]],
             unit="records",
             noun="groups of shards",
@@ -174,13 +188,16 @@ def _check_shards(context: JobContext, result: TaskResult) -> None:
         verify_shard(shard, uri=context.uri, block_bytes=context.block_bytes)
 
 
-def _cost(plans: Sequence[SplitPlan], settings: BalancerSettings) -> Cost:
-    seconds = _GZIP_SECONDS if settings.gzip else _MOVE_SECONDS
+def _cost(
+    plans: Sequence[SplitPlan], settings: BalancerSettings, verified: frozenset[int] = frozenset()
+) -> Cost:
+    seconds = 0.0
+    for plan in plans:
+        is_copied = plan.shuffle is None and {given.source for given in plan.shards} <= verified
+        of_byte = _GZIP_SECONDS if settings.gzip else _MOVE_SECONDS
+        seconds += plan.num_bytes * (_COPY_SECONDS if is_copied else of_byte)
     holds = any(not plan.is_picked for plan in plans)
-    return Cost(
-        seconds * sum(plan.num_bytes for plan in plans),
-        settings.memory_bytes if holds else _PICK_BYTES,
-    )
+    return Cost(seconds, settings.memory_bytes if holds else _PICK_BYTES)
 
 
 def _config(inputs: Inputs, num_given: int, settings: BalancerSettings) -> JsonObject:
@@ -243,19 +260,25 @@ def _label_counts(
     said = inputs.label_counts
     if all(one.changes_nothing for one in counts.values()):
         return said
-    for feature in dict.fromkeys(name for one in counts.values() for name in one.of("before")):
-        names = dict(enumerate(inputs.vocabularies.get(feature, ())))
-        before, after = (
-            {
-                split: {names.get(value, str(value)): count for value, count in found.items()}
-                for split, one in counts.items()
-                if (found := one.of(when, feature))
-            }
-            for when in ("before", "after")
-        )
-        if before == {split: labels for split, labels in said.items() if labels}:
-            return after
+    known = {split: labels for split, labels in said.items() if labels}
+    for feature in dict.fromkeys(name for one in counts.values() for name in one.labels_before):
+        words = dict(enumerate(inputs.vocabularies.get(feature, ())))
+        before = {split: one.labels_before.get(feature) for split, one in counts.items()}
+        if _by_word(before, words) == known:
+            after = {split: one.labels_after.get(feature) for split, one in counts.items()}
+            return _by_word(after, words)
     return {}
+
+
+def _by_word(
+    counts: Mapping[str, Mapping[Any, int] | None], words: Mapping[int, str]
+) -> dict[str, dict[str, int]]:
+    """Return counts of a feature's values by split and word, without empty splits."""
+    return {
+        split: {words.get(value, str(value)): count for value, count in found.items()}
+        for split, found in counts.items()
+        if found
+    }
 
 
 def _fingerprint(inputs: Inputs, results: Sequence[TaskResult]) -> str:

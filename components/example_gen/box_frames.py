@@ -15,8 +15,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from components.common.entry import Column, Value
-from components.common.rejects import RejectedInputError
+from components.inputs.input_table import Column, Value
+from components.inputs.rejects import RejectedInputError
 from components.layouts.boxes import IN_PIXELS, relative_box
 from components.media.images import UPRIGHT, read_frame
 from components.media.options import ImageOptions

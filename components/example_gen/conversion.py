@@ -1,5 +1,6 @@
 """The steps of a conversion from any inputs: plan, check, write, and manifest.
 
+conversion.list_inputs()                 # the files, which every later step needs
 plan = conversion.plan(uri)              # splits, features, shards; reads as little as possible
 written = conversion.write(plan, uri)    # the shards, and the outcome of each input
 """
@@ -8,6 +9,7 @@ import abc
 import collections
 import concurrent.futures
 import dataclasses
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
@@ -15,17 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import pyarrow.compute as pc
 from absl import logging
 
-from components.common.entry import Blob, BlobReader, ExcludedInput, label_column
-from components.common.layout_inputs import LayoutInputs
-from components.common.publish import ZLIB, package_versions, run_key
-from components.common.rejects import (
-    Reject,
-    RejectedInputError,
-    check_reject_fraction,
-    render_rejects,
-)
-from components.common.tasks import Runner
-from components.example_gen.inputs import (
+from components.example_gen.input_selection import (
     InputSelection,
     LocatedInputs,
     fingerprint,
@@ -34,34 +26,39 @@ from components.example_gen.inputs import (
 )
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
+from components.inputs.blob_reader import BlobReader
+from components.inputs.input_table import Blob, ExcludedInput, label_column
+from components.inputs.listing import LayoutInputs
+from components.inputs.rejects import (
+    Reject,
+    RejectedInputError,
+    check_reject_fraction,
+    render_rejects,
+)
 from components.layouts.custom import code_digest
 from components.layouts.junk import names_at_top
 from components.layouts.registry import all_layouts
+from components.runtime.publish import ZLIB, package_versions, run_key
+from components.runtime.runners import Runner
 from components.tables.reading import SUFFIXES
+from trainer_utils.core.errors import ConfigError, DatasetError, InputError, did_you_mean
+from trainer_utils.core.json_text import JsonObject
+from trainer_utils.core.text_output import quantity
 from trainer_utils.dataset import Dataset
-from trainer_utils.dataset.opening import read_shard_blocks
-from trainer_utils.format import (
-    Accounting,
-    ConfigError,
-    DatasetError,
-    Feature,
-    InputError,
-    Manifest,
-)
-from trainer_utils.format.errors import did_you_mean
+from trainer_utils.dataset.compression import read_shard_blocks
+from trainer_utils.format import Accounting, Feature, Manifest
 from trainer_utils.format.example import decode_example
-from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.tensors import TensorSpec, decode_tensor
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import exists, is_folder, list_names, remove_file, write_text
 from trainer_utils.storage.file_system import join
-from trainer_utils.text_output import quantity
 from trainer_utils.writing.publishing import working_folder
 
 _Plan = TypeVar("_Plan", bound=Plan)
 _TABLE_NAME = rf"(?i)({'|'.join(map(re.escape, sorted(SUFFIXES)))})(\.gz)?$"
 _TENSORS_LOOKED_AT = 100  # records of each split
 READERS = 8  # threads
+FILE_SECONDS = 300e-6  # of one core, per file that is kept
 
 
 class Conversion(abc.ABC, Generic[_Plan]):
@@ -71,23 +68,39 @@ class Conversion(abc.ABC, Generic[_Plan]):
         settings: the settings of the ExampleGen.
         selection: the inputs to convert.
         runner: makes the calls that write shards. None: this process.
+
+    Attributes:
+        located: the files of the inputs, listed by `list_inputs`.
     """
 
-    selection: InputSelection
     located: LocatedInputs
     settings: ExampleGenSettings
     unit: ClassVar[str]  # name of the inputs, such as `images`
     sees_siblings: ClassVar[bool] = True  # whether an input file may refer to other files
     media: ClassVar[str]  # default kind of the files: `image`, `audio` or `text`
-    digest_of_files = ""  # digest of additional files that settings name, if any
+    byte_seconds: ClassVar[float] = 1 / 350e6  # of one core, at least, per byte of the inputs
 
-    def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
+    def __init__(
+        self, settings: ExampleGenSettings, selection: InputSelection, runner: Runner | None
+    ) -> None:
         self.settings, self.selection = settings, selection
-        self.digest_of_files += code_digest(settings.layout, self.media)
         self._runner = runner or Runner(processes=1)
+
+    def check_settings(self) -> None:
+        """Raise ConfigError if the settings need a package or a file that is missing."""
+
+    def list_inputs(self) -> None:
+        """Check the settings and list the files of the inputs. All later steps need the listing.
+
+        Raises:
+            InputError: the input is missing or cannot be listed.
+            ConfigError: the settings need a package or a file that is missing.
+        """
+        self.check_settings()
+        settings = self.settings
         self.located = locate(
-            selection,
-            image_roots=settings.file_roots if self.sees_siblings else (),
+            self.selection,
+            file_roots=settings.file_roots if self.sees_siblings else (),
             lists_roots=False,
             is_source_file=self.is_source_file,
             sees_siblings=self.sees_siblings,
@@ -114,6 +127,18 @@ class Conversion(abc.ABC, Generic[_Plan]):
             *(one.digest for parents in self.parents.values() for one in parents),
             packages=self.packages,
         )
+
+    @functools.cached_property
+    def digest_of_files(self) -> str:
+        """Digest of custom layouts' code and of files that settings name; empty without any."""
+        return code_digest(self.settings.layout, self.media)
+
+    @property
+    def least_seconds(self) -> float:
+        """Time of one core that the listed inputs take at least, known before one is read."""
+        files = [pattern.files for pattern in self.located.patterns]
+        num_bytes = sum(pc.sum(some.table.column("size")).as_py() or 0 for some in files)
+        return max(num_bytes * self.byte_seconds, sum(map(len, files)) * FILE_SECONDS)
 
     @property
     def packages(self) -> set[str]:
@@ -201,7 +226,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     def blob_reader(self) -> BlobReader:
         """Return a reader of the files that were found."""
-        roots = [root.base for root in self.located.image_roots]
+        roots = [root.base for root in self.located.file_roots]
         return BlobReader(self.located.base, roots, follow_links=self.settings.follow_links)
 
     @abc.abstractmethod

@@ -9,11 +9,11 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from components.common.entry import BlobColumn, Column, Entry, Value
-from components.common.rejects import Reject, RejectedInputError
 from components.example_gen.box_frames import fit_boxes
 from components.example_gen.plan import Plan
 from components.example_gen.settings import MediaSettings
+from components.inputs.input_table import BlobColumn, Column, Entry, Value
+from components.inputs.rejects import Reject, RejectedInputError
 from components.media.audio import StoredAudio, store_audio
 from components.media.images import (
     StoredImage,
@@ -22,9 +22,10 @@ from components.media.images import (
     store_label_map,
 )
 from components.media.options import DESCRIPTIONS
+from trainer_utils.core.decoding import decode
+from trainer_utils.core.json_text import JsonObject
 from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
-from trainer_utils.format.json_text import JsonObject, from_plain
 from trainer_utils.storage.file_system import encode_path
 
 
@@ -272,7 +273,7 @@ class ShardSummary:
             {int(n): count for n, count in value["labels"].items()}
         )
         given["conversions"] = collections.Counter(value["conversions"])
-        given["media"] = from_plain(dict[str, MediaFacts], value["media"])
+        given["media"] = decode(dict[str, MediaFacts], value["media"])
         return cls(**given)
 
     def features(self, plan: Plan, blobs: Sequence[BlobColumn]) -> dict[str, Feature]:

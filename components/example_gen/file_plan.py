@@ -1,23 +1,10 @@
 """Decide the split, order and shard of every input before any is read.
 
-    plan = plan_shards(inputs, partition=None, settings=settings)
-    base = read_base("out/examples/1")                # an earlier conversion of the same inputs
-    plan = plan_update(plan, base, Listing(plan.rows, located), settings)
-
-`inputs.json` describes the inputs of a dataset. It has two 64-bit digests of each record's input:
-of its name, and of everything that the record was created from (its values, and the length and
-CRC-32C of its files). For each shard it has a digest of the listing of its inputs, including sizes
-and modification times, and it has a fingerprint of the whole listing.
-
-An update links or copies a shard whose listing is unchanged. It reads the files of all other
-shards, and converts the remaining inputs of a shard again, in order, if a file has changed.
-Therefore an updated dataset has the same records as a fresh conversion.
+plan = plan_shards(inputs, partition=None, settings=settings)
 """
 
-import base64
 import dataclasses
-import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,24 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.entry import (
-    BlobColumn,
-    Entry,
-    ExcludedInput,
-    InputTable,
-    array_of,
-    blob_paths,
-    bytes_of,
-    entries_of,
-    label_column,
-    sizes_of,
-    texts_of,
-)
-from components.common.tasks import Task
-from components.common.workspace import is_within
-from components.example_gen.file_examples import ShardSummary
 from components.example_gen.file_shards import KnownShard, ShardTask
-from components.example_gen.inputs import LocatedInputs
 from components.example_gen.plan import (
     EXCLUDED,
     NEAR_DUPLICATES,
@@ -54,26 +24,26 @@ from components.example_gen.plan import (
     lay_out_shards,
 )
 from components.example_gen.settings import MediaSettings
-from components.shuffle.external import SplitLayout
-from components.tables.column_roles import make_vocabularies
-from trainer_utils.dataset import Dataset, open_dataset
-from trainer_utils.format import ConfigError, Shard
-from trainer_utils.format.json_text import (
-    NO_CHECKSUM,
-    JsonObject,
-    is_sealed,
-    parse_json_object,
-    render_json,
-    seal,
+from components.inputs.arrow_columns import (
+    array_of,
+    blob_paths,
+    bytes_of,
+    sizes_of,
+    to_python_values,
 )
-from trainer_utils.format.naming import INPUTS_FILE, check_feature_names
-from trainer_utils.format.planning import keyed_digests, remainders
-from trainer_utils.storage import exists, join, read_text
+from components.inputs.input_table import (
+    BlobColumn,
+    Entry,
+    ExcludedInput,
+    InputTable,
+    entries_of,
+    label_column,
+)
+from components.runtime.tasks import Task
+from components.tables.column_roles import make_vocabularies
+from trainer_utils.format.hashing import keyed_digests, remainders
+from trainer_utils.format.naming import check_feature_names
 from trainer_utils.storage.file_system import decode_path, encode_path
-
-_FORMAT_VERSION = 2
-# Settings that may differ: their effect on an example, if any, is part of its input's digest.
-_FREE = ("vocabulary", "update", "max_reject_fraction", "shuffled")
 
 Sums = npt.NDArray[np.uint64]
 
@@ -90,18 +60,23 @@ class FilePlan(Plan):
     known: tuple[KnownShard | None, ...] = ()
 
     @property
-    def tasks(self) -> list[Task]:
+    def places(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Indices in `rows` of the inputs of each split, in order."""
+        ends = np.cumsum([layout.num_records for layout in self.layouts])[:-1]
+        return dict(zip(self.splits, np.split(self.order, ends), strict=True))
+
+    @property
+    def tasks(self) -> list[Task[ShardTask]]:
         """One task per shard with a `ShardTask`, by split and shard index."""
-        tasks, first, sizes = list[Task](), 0, sizes_of(self.rows)
+        tasks, sizes, places_of = list[Task[ShardTask]](), sizes_of(self.rows), self.places
         for layout in self.layouts:
             for index in range(layout.num_shards):
                 start, stop = layout.bounds[index : index + 2]
-                places = self.order[first + start : first + stop]
+                places = places_of[layout.split][start:stop]
                 known = self.known[len(tasks)] if self.known else None
                 shard = ShardTask(layout.shard_name(index), self.rows, places, known)
                 name = f"{layout.split}-{index:05d}"
                 tasks.append(Task(name, shard, len(places), int(sizes[places].sum())))
-            first += layout.num_records
         return tasks
 
     def unread(self) -> list[Entry]:
@@ -134,46 +109,27 @@ def plan_shards(
         InputError: a label cannot be kept in a vocabulary file.
     """
     check_feature_names([*(c.name for c in inputs.columns), *(b.name for b in inputs.blobs)])
-    own_splits = array_of(inputs.rows, "split").dictionary_encode()
-    own_names = own_splits.dictionary.to_pylist()
-    rules = SplitRules(
-        {*own_names} | {left.split for left in inputs.excluded if left.split and left.code},
-        inputs.columns,
-        some_have_none=bool(own_splits.null_count),
-        partition=partition,
-        settings=settings,
-        groups=[NEAR_DUPLICATES] if find_groups else [],
+    rules = _split_rules(inputs, partition, settings, has_groups=find_groups is not None)
+    vocabularies = make_vocabularies(
+        _distinct_labels(inputs), given=settings.vocabularies, known=known or {}
     )
-    labels: dict[str, set[str]] = {}
-    for place, column in enumerate(inputs.columns):
-        if column.kind == "label":
-            values = inputs.values(place)
-            values = pc.list_flatten(values) if column.is_list else values
-            labels[column.name] = {*texts_of(pc.unique(values))} - {None}
     columns = {column.name for column in inputs.columns}
-    by_copies = settings.group_by == NEAR_DUPLICATES and NEAR_DUPLICATES not in columns
-    groups = find_groups() if find_groups and by_copies else {}
-    vocabularies = make_vocabularies(labels, given=settings.vocabularies, known=known or {})
+    is_by_copies = settings.group_by == NEAR_DUPLICATES and NEAR_DUPLICATES not in columns
+    groups = find_groups() if find_groups is not None and is_by_copies else {}
+
     names = bytes_of(array_of(inputs.rows, "name"))
-    own = np.array([*map(rules.number_of, own_names), EXCLUDED], np.uint16)[
-        own_splits.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    ]
-    numbers = _split_numbers(inputs, names, own, rules, settings, groups)
+    numbers = _split_numbers(inputs, names, _own_numbers(inputs, rules), rules, settings, groups)
     rows, unknown = _with_ids(inputs, vocabularies)
-    excluded = [
+    unlabelled = [
         ExcludedInput(decode_path(names[row]), rules.splits[numbers[row]], "UNKNOWN_LABEL", detail)
         for row, detail in sorted(unknown.items())
     ]
-    rejects, skipped = rules.count_excluded([*inputs.excluded, *excluded])
+    rejects, skipped = rules.count_excluded([*inputs.excluded, *unlabelled])
     numbers[[*unknown]] = EXCLUDED
-    sizes = sizes_of(rows)
+
     order, is_shuffled = _order(inputs, names, numbers, settings.seed)
-    splits = [
-        (name, int((numbers == n).sum()), int(sizes[numbers == n].sum()))
-        for n, name in enumerate(rules.splits)
-    ]
     return FilePlan(
-        layouts=lay_out_shards(splits, settings),
+        layouts=lay_out_shards(_split_sizes(rows, numbers, rules), settings),
         found=inputs.found,
         rows=rows,
         order=order,
@@ -185,6 +141,56 @@ def plan_shards(
         skipped=dict(skipped),
         own_splits=rules.own,
     )
+
+
+def _split_rules(
+    inputs: InputTable,
+    partition: Partition | None,
+    settings: MediaSettings,
+    *,
+    has_groups: bool,
+) -> SplitRules:
+    """Return the rules of the splits that inputs name, and that settings ask for."""
+    splits = array_of(inputs.rows, "split")
+    named = {*pc.unique(splits.drop_null()).to_pylist()}
+    named |= {left.split for left in inputs.excluded if left.split and left.code}
+    return SplitRules(
+        named,
+        inputs.columns,
+        some_have_none=bool(splits.null_count),
+        partition=partition,
+        settings=settings,
+        groups=[NEAR_DUPLICATES] if has_groups else [],
+    )
+
+
+def _distinct_labels(inputs: InputTable) -> dict[str, set[str]]:
+    """Return the distinct values of each label, by column."""
+    labels: dict[str, set[str]] = {}
+    for place, column in enumerate(inputs.columns):
+        if column.kind == "label":
+            values = inputs.values(place)
+            values = pc.list_flatten(values) if column.is_list else values
+            labels[column.name] = {*to_python_values(pc.unique(values))} - {None}
+    return labels
+
+
+def _own_numbers(inputs: InputTable, rules: SplitRules) -> Numbers:
+    """Return the number of the split that each input names, or `EXCLUDED` for none."""
+    splits = array_of(inputs.rows, "split").dictionary_encode()
+    numbers = [rules.number_of(name) for name in splits.dictionary.to_pylist()]
+    places = splits.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    own: Numbers = np.array([*numbers, EXCLUDED], np.uint16)[places]
+    return own
+
+
+def _split_sizes(rows: pa.Table, numbers: Numbers, rules: SplitRules) -> list[tuple[str, int, int]]:
+    """Return the name, the number of inputs, and the bytes of each split."""
+    sizes = sizes_of(rows)
+    return [
+        (name, int((numbers == number).sum()), int(sizes[numbers == number].sum()))
+        for number, name in enumerate(rules.splits)
+    ]
 
 
 def _with_ids(
@@ -201,7 +207,9 @@ def _with_ids(
         ids = pc.index_in(labels, value_set=known).cast(pa.int64())
         lost = np.flatnonzero(_mask(pc.and_(labels.is_valid(), ids.is_null())))
         owners = pc.list_parent_indices(array).to_numpy()[lost] if column.is_list else lost
-        for row, label in zip(owners.tolist(), texts_of(labels.take(pa.array(lost))), strict=True):
+        for row, label in zip(
+            owners.tolist(), to_python_values(labels.take(pa.array(lost))), strict=True
+        ):
             unknown.setdefault(row, f"{column.name} {label!r} is not in the vocabulary")
         if column.is_list:
             is_missing = np.append(_mask(array.is_null()), False)
@@ -230,7 +238,9 @@ def _split_numbers(
         place = label_column(inputs.columns)
         assert place is not None
         number_of: dict[Any, int] = {}
-        classes = [number_of.setdefault(v, len(number_of)) for v in texts_of(inputs.values(place))]
+        classes = [
+            number_of.setdefault(v, len(number_of)) for v in to_python_values(inputs.values(place))
+        ]
         labels = list(number_of)
         return rules.stratify(
             np.array(classes, np.int64),
@@ -247,7 +257,7 @@ def _split_numbers(
         identities = (
             # An input without a value shares its split with no other.
             name if value is None else encode_path(str(value))
-            for name, value in zip(names, texts_of(inputs.values(place)), strict=True)
+            for name, value in zip(names, to_python_values(inputs.values(place)), strict=True)
         )
     digests = keyed_digests(identities, seed=settings.seed, purpose="split")
     return rules.assign(own, remainders(digests, rules.hashed.ends[-1]))
@@ -277,176 +287,3 @@ def _order(
         keys.insert(2, np.where(is_row, ranks[paths.indices.to_numpy()], 0))
     order = np.lexsort(keys)
     return order[: len(order) - int((numbers == EXCLUDED).sum())], rows.null_count == len(rows)
-
-
-# Updates of an earlier conversion ----------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class BaseDataset:
-    """A dataset that an ExampleGen wrote from files."""
-
-    dataset: Dataset
-    shards: tuple[KnownShard, ...]  # shards whose inputs are known
-    fingerprint: str  # fingerprint of the whole listing; empty if it was not kept
-
-    def check(self, config: Mapping[str, Any], uri: str) -> None:
-        """Raise ConfigError if a conversion has other settings, or writes to the same folder."""
-        if is_within(uri, self.dataset.uri):
-            raise ConfigError.of("base_dataset", uri, allowed="another dataset than is written")
-        for name, (old, new) in self.differing(config, free=_FREE).items():
-            raise ConfigError(
-                f"{name}: an update needs the value of the base dataset, {old!r}, got {new!r}. "
-                "To change a setting, convert again without update=True (--update) and "
-                "base_dataset=.",
-                setting=name,
-                value=new,
-            )
-
-    def differing(
-        self, config: Mapping[str, Any], *, free: Collection[str]
-    ) -> dict[str, tuple[Any, Any]]:
-        """Return the settings of base and conversion that differ, except for those in `free`."""
-        assert self.dataset.manifest is not None
-        old = dict(self.dataset.manifest.config)
-        new = parse_json_object(render_json(config), path="")
-        names = sorted({*old, *new}.difference(free))
-        return {n: (old.get(n), new.get(n)) for n in names if old.get(n) != new.get(n)}
-
-
-def read_base(uri: str) -> BaseDataset:
-    """Open a dataset to update; raise ConfigError if it does not describe its inputs."""
-    dataset = open_dataset(uri, inspect=False)
-    path, advice = join(dataset.uri, INPUTS_FILE), "Convert once without base_dataset"
-    if dataset.manifest is None or not exists(path):
-        rule = f"a dataset of an ImageExampleGen or AudioExampleGen, with {INPUTS_FILE}"
-        raise ConfigError.of("base_dataset", uri, allowed=rule, advice=advice)
-    text = read_text(path)
-    value = parse_json_object(text, path=path)
-    if value.get("format_version") != _FORMAT_VERSION or not is_sealed(text):
-        rule = f"one whose {INPUTS_FILE} is whole and of format version {_FORMAT_VERSION}"
-        raise ConfigError.of("base_dataset", uri, allowed=rule, advice=advice)
-    known = {(entry["path"], entry["crc32c"]): entry for entry in value["shards"]}
-    shards = []
-    for shard in dataset.manifest.shards:
-        # Skip shards that were rewritten since, for example by `tfx-shards forget`.
-        if (entry := known.get((shard.path, shard.crc32c))) is not None:
-            summary = ShardSummary.from_json(entry["summary"])
-            for name in ("names", "states"):
-                sums = np.frombuffer(base64.b64decode(entry[name]), "<u8")
-                setattr(summary, name, sums.tolist())
-            shards.append(KnownShard(dataset.uri, shard, summary, entry["listing"]))
-    return BaseDataset(dataset, tuple(shards), value.get("fingerprint", ""))
-
-
-def render_inputs(written: Iterable[tuple[Shard, ShardSummary, str]], *, fingerprint: str) -> str:
-    """Return the content of `inputs.json`: the inputs of each shard's records, in order.
-
-    Args:
-        written: the shards, each with its summary and the digest of its inputs' listing.
-        fingerprint: the fingerprint of the whole listing.
-    """
-    entries: list[JsonObject] = []
-    for shard, summary, listing in written:
-        entry = {"path": shard.path, "crc32c": shard.crc32c, "listing": listing}
-        for name in ("names", "states"):
-            sums = np.array(getattr(summary, name), "<u8")
-            entry[name] = base64.b64encode(sums.tobytes()).decode()
-        entries.append({**entry, "summary": summary.to_json()})
-    value = {"format_version": _FORMAT_VERSION, "checksum": NO_CHECKSUM, "shards": entries}
-    return seal(render_json({**value, "fingerprint": fingerprint}))
-
-
-class Listing:
-    """The listed versions of the inputs in the rows of a plan.
-
-    Args:
-        rows: the rows of the plan.
-        located: the listed inputs.
-    """
-
-    def __init__(self, rows: pa.Table, located: LocatedInputs) -> None:
-        encoded = bytes_of(array_of(rows, "name"))
-        self.names: Sums = keyed_digests(encoded, seed=0, purpose="name")[:, 0]
-        tables = [p.files.table.select(["path", "version"]) for p in located.patterns]
-        files = pa.concat_tables(tables).combine_chunks()
-        self._rows = rows
-        for name in rows.column_names:
-            if name.startswith("blob:"):
-                places = pc.index_in(blob_paths(rows, name), value_set=array_of(files, "path"))
-                versions = array_of(files, "version").take(places)
-                self._rows = self._rows.append_column(f"version:{name}", versions)
-
-    def digest(self, places: npt.NDArray[np.int64]) -> str:
-        """Return a digest of the listing of inputs, in order; empty if a version is unknown."""
-        rows = self._rows.take(pa.array(places)).combine_chunks()
-        if any(rows.column(n).null_count for n in rows.column_names if n.startswith("version:")):
-            return ""
-        digest = hashlib.blake2b(str(rows.schema).encode(), digest_size=16)
-        for batch in rows.to_batches():
-            digest.update(batch.serialize())
-        return digest.hexdigest()
-
-    def of_records(self, places: npt.NDArray[np.int64], names: Sequence[int]) -> str:
-        """Return the digest of the inputs that became records, found by their names' digests."""
-        if len(places) != len(names):
-            places = places[np.isin(self.names[places], np.array(names, np.uint64))]
-        return self.digest(places)
-
-
-def plan_update(
-    plan: FilePlan, base: BaseDataset, listing: Listing, settings: MediaSettings
-) -> FilePlan:
-    """Return the plan of a fresh conversion, but keep the base's inputs in its shards and order.
-
-    In each split, the base's shards come first, except for those with no input left. All other
-    inputs follow in additional shards, in the order of their hashes.
-    """
-    names, sizes = listing.names, sizes_of(plan.rows)
-    orders: list[npt.NDArray[np.int64]] = []
-    layouts, known, first = list[SplitLayout](), list[KnownShard | None](), 0
-    for layout in plan.layouts:
-        places = plan.order[first : first + layout.num_records]
-        first += layout.num_records
-        by_name = dict(zip(names[places].tolist(), places.tolist(), strict=True))
-        bounds = [0]
-        for shard in base.shards:
-            if shard.shard.split == layout.split:
-                found = [by_name.pop(n) for n in shard.summary.names if n in by_name]
-                if found:
-                    orders.append(np.array(found, np.int64))
-                    bounds.append(bounds[-1] + len(found))
-                    is_listed = len(found) == len(shard.summary.names) and bool(shard.listing)
-                    is_listed = is_listed and listing.digest(orders[-1]) == shard.listing
-                    known.append(dataclasses.replace(shard, is_listed=is_listed))
-        is_new = np.isin(places, np.fromiter(by_name.values(), np.int64, len(by_name)))
-        new = places[is_new]
-        if len(new) or len(bounds) == 1:
-            (fresh,) = lay_out_shards(
-                [(layout.split, len(new), int(sizes[new].sum()))],
-                dataclasses.replace(settings, num_shards=None, shard_multiple=1),
-            )
-            orders.append(new)
-            bounds += [bounds[-1] + stop for stop in fresh.bounds[1:]]
-            known += [None] * fresh.num_shards
-        layouts.append(dataclasses.replace(layout, bounds=tuple(bounds)))
-    order = np.concatenate([np.zeros(0, np.int64), *orders])
-    return dataclasses.replace(plan, layouts=tuple(layouts), order=order, known=tuple(known))
-
-
-def count_changes(base: BaseDataset, summaries: Sequence[ShardSummary]) -> JsonObject:
-    """Count the examples that were added, changed, removed and kept."""
-    old, old_states, new, new_states = (
-        np.array([one for summary in some for one in getattr(summary, name)], np.uint64)
-        for some in ([shard.summary for shard in base.shards], summaries)
-        for name in ("names", "states")
-    )
-    _, at_old, at_new = np.intersect1d(old, new, assume_unique=True, return_indices=True)
-    kept = int((old_states[at_old] == new_states[at_new]).sum())
-    return {
-        "base": base.dataset.digest,
-        "added": len(new) - len(at_new),
-        "changed": len(at_new) - kept,
-        "removed": len(old) - len(at_old),
-        "kept": kept,
-    }

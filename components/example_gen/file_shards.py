@@ -19,37 +19,31 @@ import numpy.typing as npt
 import pyarrow as pa
 from absl import logging
 
-from components.common.entry import (
+from components.example_gen.file_examples import ShardSummary, Stored, make_example
+from components.example_gen.settings import MediaSettings
+from components.inputs.arrow_columns import int_array
+from components.inputs.blob_reader import BlobReader
+from components.inputs.fingerprint import sum_blobs
+from components.inputs.input_table import (
     Blob,
     BlobColumn,
-    BlobReader,
     Column,
     Entry,
     entries_of,
     label_column,
-    sum_blobs,
 )
-from components.common.rejects import (
+from components.inputs.rejects import (
     Reject,
     RejectedInputError,
     RejectLimit,
     reject_errors,
     without_bytes,
 )
-from components.example_gen.file_examples import ShardSummary, Stored, make_example
-from components.example_gen.settings import MediaSettings
-from trainer_utils.format import (
-    CorruptShardError,
-    DatasetError,
-    RecordIndex,
-    Shard,
-    ShardName,
-    ShardWriter,
-    encode_example,
-)
+from trainer_utils.core.errors import CorruptShardError, DatasetError
+from trainer_utils.format import RecordIndex, Shard, ShardName, ShardWriter, encode_example
+from trainer_utils.format.hashing import keyed_digests
 from trainer_utils.format.index import name_of
 from trainer_utils.format.naming import MANIFEST_FILE
-from trainer_utils.format.planning import keyed_digests
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import (
     is_host_error,
@@ -63,7 +57,7 @@ from trainer_utils.storage import (
 from trainer_utils.storage.file_system import encode_path
 from trainer_utils.writing.publishing import copy_shard, verify_shard, working_folder, write_shard
 
-__all__ = ["EncodedPart", "KnownShard", "ShardTask", "WriteMediaShard"]
+__all__ = ["EncodedPart", "KnownShard", "ShardTask", "WriteMediaShard", "encode_entry"]
 
 # Files are read ahead in groups, since handing a thread one small file costs as much as reading it.
 # Groups are small, since data beyond the processor's cache is written at half the speed. The pairs
@@ -126,10 +120,7 @@ class ShardTask:
         """The inputs, one per row."""
         if self.places is None:
             return self.rows
-        # `pa.array` of a numpy array imports pandas if installed, which takes 0.5 s per process.
-        places = np.ascontiguousarray(self.places, np.int64)
-        indices = pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
-        return self.rows.take(indices)
+        return self.rows.take(int_array(self.places))
 
     @property
     def entries(self) -> list[Entry]:
@@ -202,7 +193,9 @@ class WriteMediaShard:
             facts.extend(zip(entry.blobs, sums, strict=True))
             try:
                 with reject_errors():
-                    media, example, name = retry_transient(entry.name, self._encode, entry, blobs)
+                    media, example, name = encode_entry(
+                        entry, blobs, self.columns, self.blobs, self.settings
+                    )
             except RejectedInputError as error:
                 rejected.extend(zip(entry.blobs, sums, strict=True))
                 detail = error.detail
@@ -229,13 +222,6 @@ class WriteMediaShard:
         summary.own_fingerprint = summary.fingerprint - sum_blobs(rejected, roots)
         return summary
 
-    def _encode(
-        self, entry: Entry, blobs: list[bytes] | RejectedInputError
-    ) -> tuple[Mapping[str, Stored], list[bytes], bytes | None]:
-        """Return the stored form of an entry's files, its encoded example and its name."""
-        media, features = make_example(entry, blobs, self.columns, self.blobs, self.settings)
-        return media, encode_example(features), name_of(features)
-
     def _is_unchanged(self, task: ShardTask, known: KnownShard) -> bool:
         """Return whether a known shard's inputs are unchanged. Reads them if necessary."""
         if known.is_listed:
@@ -250,6 +236,33 @@ class WriteMediaShard:
     def check(self, result: tuple[Shard, ShardSummary]) -> None:
         """Raise DatasetError if a shard of an earlier run has changed."""
         verify_shard(result[0], uri=self.uri)
+
+
+def encode_entry(
+    entry: Entry,
+    blobs: list[bytes] | RejectedInputError,
+    columns: Sequence[Column],
+    blob_columns: Sequence[BlobColumn],
+    settings: MediaSettings,
+) -> tuple[Mapping[str, Stored], list[bytes], bytes | None]:
+    """Return the stored form of an entry's files, its encoded example in parts, and its name.
+
+    Args:
+        entry: the input.
+        blobs: the bytes of its files, or the error of reading them.
+        columns: the features with values from entries.
+        blob_columns: the features with files from entries.
+        settings: the settings of the ExampleGen.
+
+    Raises:
+        RejectedInputError: the input cannot become an example.
+    """
+
+    def encode() -> tuple[Mapping[str, Stored], list[bytes], bytes | None]:
+        media, features = make_example(entry, blobs, columns, blob_columns, settings)
+        return media, encode_example(features), name_of(features)
+
+    return retry_transient(entry.name, encode)
 
 
 def _is_whole(known: KnownShard) -> bool:

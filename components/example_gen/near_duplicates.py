@@ -19,9 +19,10 @@ from components.auditing.similarity import (
     sketch_texts,
     split_words,
 )
-from components.common.entry import BlobReader, Entry, InputTable, entries_of
-from components.common.rejects import RejectedInputError
-from trainer_utils.machine import usable_cores
+from components.inputs.blob_reader import BlobReader
+from components.inputs.input_table import Entry, InputTable, entries_of
+from components.inputs.rejects import RejectedInputError
+from trainer_utils.runtime.machine import usable_cores
 
 _AT_ONCE = 4096  # inputs per batch
 

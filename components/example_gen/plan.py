@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.common.entry import Column, ExcludedInput, label_column
-from components.common.rejects import Reject
 from components.example_gen.settings import ExampleGenSettings
-from components.shuffle.external import SplitLayout
-from trainer_utils.format import ConfigError, Feature, Shard, keyed_hash, settings, shard_bounds
-from trainer_utils.format.errors import did_you_mean
-from trainer_utils.format.json_text import JsonObject
+from components.inputs.input_table import Column, ExcludedInput, label_column
+from components.inputs.rejects import Reject
+from components.shuffle.split_layout import SplitLayout
+from trainer_utils.core import settings
+from trainer_utils.core.errors import ConfigError, did_you_mean
+from trainer_utils.core.json_text import JsonObject
+from trainer_utils.format import Feature, Shard, keyed_hash, shard_bounds
+from trainer_utils.format.input_listing import InputListing
 from trainer_utils.format.naming import check_split_name
 from trainer_utils.storage.file_system import encode_path
 
@@ -89,6 +91,8 @@ class Written:
     # Number of inputs that are not kept byte for byte, by conversion
     conversions: Mapping[str, int] = dataclasses.field(default_factory=dict)
     inputs: str = ""  # content of `inputs.json`; empty: no such file
+    # Identity of the dataset by its inputs. None: its order does not follow from the listing alone
+    listing: InputListing | None = None
     # Number of examples added, changed, removed and kept, relative to a base dataset
     update: JsonObject = dataclasses.field(default_factory=dict)
 
@@ -112,7 +116,7 @@ class Partition:
             raise ConfigError.of("splits", self.buckets, allowed=rule)
         check_split_names("splits", self.names)
         for split, share in self.buckets:
-            settings.number(1)(f"splits[{split!r}]", share)
+            settings.NumberRule(1)(f"splits[{split!r}]", share)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -282,17 +286,33 @@ class SplitRules:
             hashes: the hash of each input, `(n,) uint64`, which orders the inputs of a class.
             key_of: returns the identity of a class, which does not depend on its number.
         """
-        ends = np.array(self.hashed.ends)
         places = np.zeros(len(classes), np.int64)
         order = np.lexsort((hashes, classes))
         found = np.unique(classes[order], return_index=True, return_counts=True)
         for number, first, size in zip(*map(np.ndarray.tolist, found), strict=True):
-            # Each class has its own start, so that the remainders of small classes do not all go to
-            # the same split.
-            start = keyed_hash(key_of(number), seed=self._seed, purpose="stratify") % int(ends[-1])
-            points = (np.arange(size) * int(ends[-1]) + start) // size
-            places[order[first : first + size]] = np.searchsorted(ends, points, side="right")
-        return self._numbers[places]
+            ranks = self.first_ranks(size, key=key_of(number))
+            shares = np.searchsorted(ranks, np.arange(size), side="right")
+            places[order[first : first + size]] = shares
+        return self.splits_of_shares(places)
+
+    def first_ranks(self, size: int, *, key: bytes) -> list[int]:
+        """Return the first rank of each share but the first, for a stratified class.
+
+        A class has its own start, so that the remainders of small classes do not all go to the same
+        split. With shares that end at e and a total of t, rank i is at (i t + start) / size.
+
+        Args:
+            size: the number of inputs of the class. At `size`, a share has no input.
+            key: the identity of the class.
+        """
+        *ends, total = self.hashed.ends
+        start = keyed_hash(key, seed=self._seed, purpose="stratify") % total
+        return [max(0, -((start - end * size) // total)) for end in ends]
+
+    def splits_of_shares(self, shares: npt.NDArray[np.int64]) -> Numbers:
+        """Return the number of the split that each share belongs to."""
+        numbers: Numbers = self._numbers[shares]
+        return numbers
 
     def count_excluded(
         self, excluded: Iterable[ExcludedInput]

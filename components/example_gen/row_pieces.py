@@ -23,8 +23,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.entry import Column, label_column
 from components.example_gen.plan import EXCLUDED, Numbers
+from components.example_gen.split_files import read_splits
+from components.inputs.input_table import Column, label_column
 from components.shuffle.external import ExternalShuffle, read_batch, run_of, write_batches
 from components.tables.column_roles import (
     MAYBE_SPLIT,
@@ -33,19 +34,20 @@ from components.tables.column_roles import (
     label_ids,
     text_columns,
 )
-from components.tables.json_values import is_chat
-from components.tables.kinds import (
+from components.tables.column_types import (
     LABEL_NAMES,
     ColumnFacts,
+    as_strings,
     cast_column,
     column_facts,
     no_text,
     not_finite,
-    texts_of,
 )
+from components.tables.json_values import is_chat
 from components.tables.pieces import BadRow, Piece, Rows, TableOptions, checked_texts
-from components.tables.reading import read_piece
-from trainer_utils.format import ConfigError, InputError, Shard
+from components.tables.reading import PieceReader
+from trainer_utils.core.errors import ConfigError, InputError
+from trainer_utils.format import Shard
 from trainer_utils.format.example import varint
 from trainer_utils.format.index import name_crc
 from trainer_utils.format.naming import NAME_FEATURES
@@ -96,12 +98,28 @@ class PieceReport:
     class_names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
-def inspect_piece(
-    base: str, folder: str, options: TableOptions, rules: TextRules, numbered: tuple[int, Piece]
-) -> PieceReport:
-    """Read a piece, normalise its text as the settings request, and store it in `folder`."""
-    with _naming(numbered[1].source):
-        return _inspect_piece(base, folder, options, rules, *numbered)
+def inspect_pieces(
+    base: str,
+    folder: str,
+    options: TableOptions,
+    rules: TextRules,
+    numbered: Sequence[tuple[int, Piece]],
+) -> list[PieceReport]:
+    """Read pieces, normalise their text as the settings request, and store each in `folder`.
+
+    Args:
+        base: the input base.
+        folder: the working folder.
+        options: the settings of tables.
+        rules: the rules of texts.
+        numbered: the pieces with their numbers. Parts of one row group share one read of it.
+    """
+    reports = []
+    with PieceReader(base, options) as reader:
+        for number, piece in numbered:
+            with _naming(piece.source):
+                reports.append(_inspect_piece(reader, folder, options, rules, number, piece))
+    return reports
 
 
 @contextlib.contextmanager
@@ -120,9 +138,14 @@ def _naming(source: str) -> Iterator[None]:
 
 
 def _inspect_piece(
-    base: str, folder: str, options: TableOptions, rules: TextRules, number: int, piece: Piece
+    reader: PieceReader,
+    folder: str,
+    options: TableOptions,
+    rules: TextRules,
+    number: int,
+    piece: Piece,
 ) -> PieceReport:
-    rows = read_piece(base, piece, options)
+    rows = reader.read(piece)
     texts = text_columns(list(rows.columns), options.columns)
     of_words = [
         name
@@ -162,7 +185,7 @@ def _inspect_piece(
         array = columns[name]
         array = array.flatten() if pa.types.is_list(array.type) else array
         is_empty = pa.types.is_null(array.type)
-        labels[name] = [] if is_empty else pc.unique(texts_of(array).drop_null()).to_pylist()
+        labels[name] = [] if is_empty else pc.unique(as_strings(array).drop_null()).to_pylist()
     return PieceReport(
         found=rows.found,
         kept=len(records),
@@ -279,7 +302,7 @@ class PieceRows:
     source: str
     names: Sequence[str] | None  # names of all rows found, if they have their own
     first_record: int  # number of its first row in its source
-    splits: Numbers  # split number of each kept row, or `EXCLUDED`
+    splits: str  # the folder of files with the split of each kept row
     firsts: tuple[int, ...]  # number of earlier rows in each split
 
 
@@ -351,7 +374,7 @@ def _encode_piece(
     given: PieceRows,
 ) -> _EncodedRows:
     """Encode the rows of one piece."""
-    splits = given.splits
+    splits = read_splits(folder, given.splits, given.number)
     columns, records = read_columns(folder, given.number, [column.name for column in wanted])
     features: dict[str, pa.Array] = {}
     for column in wanted:

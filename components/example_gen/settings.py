@@ -7,8 +7,10 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from components.common.advice import how_to_set
-from components.common.settings import (
+from components.inputs.advice import how_to_set
+from components.layouts.names import MEDIA
+from components.media.options import AudioOptions, ImageOptions
+from components.runtime.component_settings import (
     COMPRESSIONS,
     ComponentSettings,
     Sharding,
@@ -16,19 +18,17 @@ from components.common.settings import (
     is_text,
     shard_counts,
 )
-from components.layouts.names import MEDIA
-from components.media.options import AudioOptions, ImageOptions
-from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.settings import (
+from trainer_utils.core.errors import ConfigError, DatasetError
+from trainer_utils.core.json_text import JsonObject
+from trainer_utils.core.settings import (
+    NumberRule,
+    Predicate,
     Rule,
     Settings,
     group,
-    number,
     one_of,
     setting,
     settings_of,
-    where,
 )
 from trainer_utils.format.tensors import TensorSpec
 from trainer_utils.storage import local_path
@@ -47,16 +47,16 @@ _TOLD_IF_GIVEN = (
 )
 
 _bool = one_of(False, True)
-_texts = where(are_texts, "a list of texts that are not empty")
-_column_name = where(is_text, "the name of a column")
-_path = where(
+_texts = Predicate(are_texts, "a list of texts that are not empty")
+_column_name = Predicate(is_text, "the name of a column")
+_path = Predicate(
     lambda value: is_text(value) and not value.startswith("/") and ".." not in value.split("/"),
     "a path relative to input_base",
 )
-_separator = where(
+_separator = Predicate(
     lambda value: is_text(value) and len(value) <= 8 and "\n" not in value, "up to 8 characters"
 )
-_delimiter = where(
+_delimiter = Predicate(
     lambda value: (
         isinstance(value, str) and len(value) == 1 and value.isascii() and value not in '"\r\n\0'
     ),
@@ -122,7 +122,7 @@ def _is_spec(text: Any) -> bool:
     return True
 
 
-_spec = where(_is_spec, "a dtype and a shape such as 'float16[3,?]'")
+_spec = Predicate(_is_spec, "a dtype and a shape such as 'float16[3,?]'")
 
 
 def _names_by_feature(name: str, given: object) -> object:
@@ -187,7 +187,7 @@ class ExampleGenSettings(Sharding, ComponentSettings):
 
     layout: str = setting("auto", _layout_of(None))
     columns: Mapping[str, str] = setting({}, _by_name(one_of(*COLUMN_KINDS), "kinds by column"))
-    file_roots: Sequence[str] = setting((), _texts)
+    file_roots: Sequence[str] = setting((), _texts, is_path=True)
     ignore: Sequence[str] = setting((), _texts)
     follow_links: bool = setting(False, _bool)
     column_names: Sequence[str] = setting((), _different_texts)
@@ -198,12 +198,12 @@ class ExampleGenSettings(Sharding, ComponentSettings):
     tensors: Mapping[str, str] = setting({}, _by_name(_spec, "dtypes and shapes by column"))
     group_by: str | None = setting(None, _column_name)
     stratify: bool = setting(False, _bool)
-    seed: int = setting(0, number(-(2**63), 2**63 - 1))
+    seed: int = setting(0, NumberRule(-(2**63), 2**63 - 1))
     num_shards: int | Mapping[str, int] | None = setting(None, shard_counts)
-    target_shard_bytes: int = setting(128 << 20, number(1))  # the usual advice is 100 to 200 MB
-    shard_multiple: int = setting(1, number(1))
+    target_shard_bytes: int = setting(128 << 20, NumberRule(1))  # the usual advice is 100 to 200 MB
+    shard_multiple: int = setting(1, NumberRule(1))
     compression: str = setting("none", one_of(*COMPRESSIONS))
-    max_reject_fraction: float = setting(0.01, number(0, 1, kind=float))
+    max_reject_fraction: float = setting(0.01, NumberRule(0, 1, kind=float))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -249,12 +249,12 @@ class LayoutNames(Settings):
             order of their names, such as ImageNet's validation images.
     """
 
-    image_dir: str | None = setting(None, _path)
-    csv_path: str | None = setting(None, _path)
-    annotation_dir: str | None = setting(None, _path)
-    label_dir: str | None = setting(None, _path)
-    image_set_dir: str | None = setting(None, _path)
-    label_list: str | None = setting(None, _path)
+    image_dir: str | None = setting(None, _path, is_path=True)
+    csv_path: str | None = setting(None, _path, is_path=True)
+    annotation_dir: str | None = setting(None, _path, is_path=True)
+    label_dir: str | None = setting(None, _path, is_path=True)
+    image_set_dir: str | None = setting(None, _path, is_path=True)
+    label_list: str | None = setting(None, _path, is_path=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -281,7 +281,9 @@ class MediaSettings(ExampleGenSettings):
     """
 
     feature_names: Mapping[str, str] = setting({}, _names_by_feature)
-    base_dataset: str | None = setting(None, where(is_text, "the uri of a dataset"))
+    base_dataset: str | None = setting(
+        None, Predicate(is_text, "the uri of a dataset"), is_path=True
+    )
     rows: str = setting("auto", one_of("auto", "grouped", "each"))
     label_separator: str | None = setting(None, _separator)
     find_files: str = setting("path", one_of("path", "tail", "name", "stem"))
@@ -389,16 +391,18 @@ class TextSettings(ExampleGenSettings):
     encoding: str = setting("utf-8", _encoding)
     lowercase: bool = setting(False, _bool)
     normalize: str | None = setting(None, one_of(None, "NFC", "NFD", "NFKC", "NFKD"))
-    min_chars: int = setting(0, number(0))
-    max_chars: int | None = setting(None, number(1))
+    min_chars: int = setting(0, NumberRule(0))
+    max_chars: int | None = setting(None, NumberRule(1))
     deduplicate: bool = setting(False, _bool)
-    tokenizer: str | None = setting(None, where(is_text, "a file, or the name of an encoding"))
+    tokenizer: str | None = setting(
+        None, Predicate(is_text, "a file, or the name of an encoding"), is_path=True
+    )
     keep_text: bool = setting(True, _bool)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_chars is not None:
-            number(max(1, self.min_chars))("max_chars", self.max_chars)
+            NumberRule(max(1, self.min_chars))("max_chars", self.max_chars)
         for name in _ONLY_FOR_TEXTS if self.names_files or self.is_custom else ():
             default, value = settings_of(TextSettings)[name].default, getattr(self, name)
             if value != default:

@@ -15,8 +15,8 @@ import posixpath
 import tempfile
 from collections.abc import Iterator, Mapping
 
-from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.core.errors import ConfigError, DatasetError
+from trainer_utils.core.json_text import Json, JsonObject
 from trainer_utils.storage import is_object_store, is_remote, write_text
 
 PAGE_OUTPUT = ("report", "tfx.File")
@@ -26,9 +26,9 @@ _REFERENCE_FILE, _KEY = "dataset_location.json", "dataset_uri"
 _MAX_CHARACTERS = 4096
 
 
-def check_dataset_root(root: str) -> None:
+def check_dataset_root(root: object) -> None:
     """Raise ConfigError for a folder that is not in the same place in every pod."""
-    if root and not root.startswith("/") and not is_object_store(root):
+    if root and not (isinstance(root, str) and (root.startswith("/") or is_object_store(root))):
         rule = "an absolute path on a volume that all pods share, or a bucket: s3://, gs://, az://"
         raise ConfigError.of("dataset_root", root, allowed=rule)
 

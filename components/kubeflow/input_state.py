@@ -14,21 +14,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.example_gen.inputs import (
+from components.example_gen.input_selection import (
     ALL_FILES,
     InputSelection,
     SplitPattern,
     fingerprint,
     locate,
 )
-from trainer_utils.format.json_text import Json
+from trainer_utils.core.json_text import Json
 
 
 def fingerprint_inputs(
     input_base: str,
     patterns: Mapping[str, str] | None = None,
     *,
-    image_roots: Sequence[str] = (),
+    file_roots: Sequence[str] = (),
     siblings: bool = True,
     range_config: Any = None,
 ) -> str:
@@ -37,7 +37,7 @@ def fingerprint_inputs(
     Args:
         input_base: the folder, table or archive with the inputs.
         patterns: patterns of files by split; spans are resolved. None: all files.
-        image_roots: additional folders to include.
+        file_roots: additional folders to include.
         siblings: whether a file at `input_base` may refer to files next to it, as a list does.
         range_config: TFX's: the spans to consider.
 
@@ -48,7 +48,7 @@ def fingerprint_inputs(
     located = locate(
         InputSelection(base=input_base, patterns=splits or ALL_FILES, range_config=range_config),
         is_source_file=lambda path: True,
-        image_roots=image_roots,
+        file_roots=file_roots,
         sees_siblings=siblings,
     )
     return fingerprint(located)
@@ -69,7 +69,7 @@ def fingerprint_of_tfx(kind: str, properties: Mapping[str, Json]) -> str:
     return fingerprint_inputs(
         str(properties.get("input_base", "")),
         {split["name"]: split["pattern"] for split in config.get("splits", ())},
-        image_roots=settings.file_roots,
+        file_roots=settings.file_roots,
         siblings=getattr(settings, "names_files", True),
         range_config=range_config,
     )

@@ -9,16 +9,21 @@ that the launcher supports will do.
 import functools
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from components import steps
+from components.auditing.properties import properties_of_audit
 from components.balancing.settings import BalancerSettings
-from components.common.publish import properties_of_audit
-from components.common.settings import without_empty
-from components.example_gen.inputs import ALL_FILES, InputSelection, SplitPattern
-from components.example_gen.plan import OWN_NAME, Partition, order_splits, whole_shares
+from components.example_gen.input_selection import ALL_FILES, InputSelection
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+from components.kubeflow.arguments import (
+    check_input_base,
+    hashed_splits,
+    split_patterns,
+    step_settings,
+    whole_numbers,
+)
 from components.kubeflow.artifacts import (
     find_dataset,
     page_folder,
@@ -27,8 +32,6 @@ from components.kubeflow.artifacts import (
     write_reference,
 )
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
-from trainer_utils.format import ConfigError
-from trainer_utils.format.json_text import Json
 
 if TYPE_CHECKING:
     from kfp import dsl
@@ -47,22 +50,12 @@ def _example_gen(kind: type[Any], given: _Given) -> None:
     output, root = given.pop("examples"), given.pop("dataset_root")
     source, base = given.pop("source"), given.pop("input_base")
     patterns, splits, split_by = (given.pop(n) for n in ("input_patterns", "splits", "split_by"))
-    settings = _settings(kind, given)
-    if bool(base) == (source is not None):
-        raise ConfigError.of("input_base", base, allowed="either input_base or source")
-    named = [SplitPattern(name, patterns[name]) for name in order_splits(patterns, ())]
-    shares = whole_shares(_whole(splits)) if splits else {}
+    settings = step_settings(kind, given)
+    check_input_base(base, has_source=source is not None)
     selection = InputSelection(
         base=base or source.path,
-        patterns=named or ALL_FILES,
-        partition=(
-            Partition(
-                tuple((name, shares[name]) for name in order_splits(shares, ())),
-                split_by or OWN_NAME,
-            )
-            if shares
-            else None
-        ),
+        patterns=split_patterns(patterns) or ALL_FILES,
+        partition=hashed_splits(whole_numbers("splits", splits), split_by),
     )
     _write_dataset(output, root, lambda uri: steps.convert(selection, uri, settings))
 
@@ -73,7 +66,7 @@ def _shard_balancer(given: _Given) -> None:
     output, root = given.pop("balanced_examples"), given.pop("dataset_root")
     if by_split := given.pop("shards_by_split"):
         given["num_shards"] = by_split
-    settings = _settings(BalancerSettings, given)
+    settings = step_settings(BalancerSettings, given)
     _write_dataset(output, root, lambda uri: steps.balance(examples, uri, settings))
 
 
@@ -86,7 +79,7 @@ def _schema_export(given: _Given) -> None:
         outputs[1].path,
         schema=schema,
         statistics=statistics,
-        tfds=_settings(SchemaExportSettings, given).tfds,
+        tfds=step_settings(SchemaExportSettings, given).tfds,
         schema_uri=outputs[0].path,
     )
     for output in outputs:
@@ -97,7 +90,7 @@ def _dataset_audit(given: _Given) -> None:
     """Audit a dataset, and write the number of findings."""
     examples, against = _uris(given, "examples", "against")
     output, count_path = given.pop("anomalies"), given.pop("num_findings")
-    settings = _settings(AuditSettings, given)
+    settings = step_settings(AuditSettings, given)
     audit = steps.audit(str(examples), output.path, settings, against=against)
     output.metadata.update(short_metadata(properties_of_audit(audit)))
     steps.check_findings(audit, settings.fail_on, output.path)
@@ -109,7 +102,7 @@ def _dataset_report(given: _Given) -> None:
     """Write a dataset's page as a file."""
     examples, statistics, schema = _uris(given, "examples", "statistics", "schema")
     with page_folder(given.pop("report").path) as folder:
-        settings = _settings(DatasetReportSettings, given)
+        settings = step_settings(DatasetReportSettings, given)
         steps.report(str(examples), folder, settings, statistics=statistics, schema=schema)
 
 
@@ -135,24 +128,6 @@ def _uris(given: _Given, *names: str) -> list[str | None]:
     """Return the locations of the artifacts with these names, or None for missing ones."""
     artifacts = [given.pop(name) for name in names]
     return [None if one is None else find_dataset(one.path, one.uri) for one in artifacts]
-
-
-def _settings(kind: type[Any], given: Mapping[str, Json]) -> Any:
-    """Check the given settings before any work, and return them. Empty values mean "not set"."""
-    known = without_empty(kind, {name: _whole(value) for name, value in given.items()})
-    kind.from_arguments(known)
-    return kind.from_properties(kind.to_properties(known))
-
-
-def _whole(value: Any) -> Any:
-    """Return a parameter with whole numbers as int: Kubeflow stores all numbers as float64."""
-    if isinstance(value, dict):
-        return {name: _whole(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_whole(part) for part in value]
-    if isinstance(value, (int, float)) and abs(value) >= 2**53:
-        raise ConfigError.of("parameter", value, allowed="a number below 2^53, as float64 holds it")
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 _RUN: dict[str, Callable[[_Given], None]] = {

@@ -26,7 +26,7 @@ from components.kubeflow.artifacts import (
     short_metadata,
     write_reference,
 )
-from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.core.json_text import Json, JsonObject
 
 STEP_COMMAND = ("python", "-m", "components.kubeflow.tfx_step")
 ARTIFACT_FLAG, ROOT_FLAG, DRIVER_FLAG = "--artifact", "--dataset-root", "--resolve-inputs"

@@ -1,6 +1,6 @@
 """Find tar archives by name."""
 
-from components.common.layout_inputs import LayoutInputs
+from components.inputs.listing import LayoutInputs
 from components.layouts.junk import is_clutter
 
 COMPRESSED_ARCHIVES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")

@@ -7,8 +7,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from components.common.entry import Column, Scalar, Value
-from components.common.rejects import RejectedInputError
+from components.inputs.input_table import Column, Scalar, Value
+from components.inputs.rejects import RejectedInputError
 
 _NUMBERS = ("xmin", "xmax", "ymin", "ymax", "area")
 BOX_COLUMNS = (

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from absl import logging
 
-from components.common.advice import how_to_set
-from trainer_utils.format import InputError, canonical_split, split_of_name
+from components.inputs.advice import how_to_set
+from trainer_utils.core.errors import InputError
+from trainer_utils.format import canonical_split, split_of_name
 from trainer_utils.format.split_words import words_of
 from trainer_utils.storage import display_path, join
 
@@ -327,13 +328,13 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
     if missing := [name for name in classes if not _UNLABELLED.isdisjoint(words_of(name))]:
         raise refuse(
             "folders named after classes",
-            f"{_shown(missing)}, whose files have none",
+            f"{_shown(missing)}, whose files have no class",
             _how_to_leave_out(roles, missing),
         )
     if len(classes) == 1 and named is None:
         raise refuse(
-            "two classes or more",
-            f"the one folder {classes[0]!r}",
+            "at least two classes",
+            f"only the folder {classes[0]!r}",
             "If its files have no class, name the folder itself: "
             f"{join(base, _folder_of(roles, classes[0]))!r}. ",
         )
@@ -350,8 +351,8 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
         for split in sorted(labelled - {"train"}):
             if strange := sorted(by_split[split] - by_split["train"]):
                 raise refuse(
-                    f"every class of the split {split!r} in 'train' too",
-                    f"{_shown(strange)} in {split!r} alone",
+                    f"every class of the split {split!r} to be in 'train' too",
+                    f"{_shown(strange)}, only in {split!r}",
                 )
 
 

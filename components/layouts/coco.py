@@ -16,8 +16,8 @@ from typing import Any, TypeGuard
 
 from absl import logging
 
-from components.common.advice import how_to_set
-from components.common.entry import (
+from components.inputs.advice import how_to_set
+from components.inputs.input_table import (
     Blob,
     Column,
     Entry,
@@ -27,16 +27,17 @@ from components.common.entry import (
     join_inputs,
     with_excluded,
 )
-from components.common.layout_inputs import LayoutInputs, select_readable
-from components.common.rejects import RejectedInputError, reject_errors
+from components.inputs.listing import LayoutInputs, select_readable
+from components.inputs.rejects import RejectedInputError, reject_errors
 from components.layouts import boxes
 from components.layouts.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
 from components.layouts.junk import is_clutter
 from components.layouts.list_files import MISSING, FileFinder
 from components.layouts.list_splits import splits_of_files
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.format import InputError, canonical_split
-from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.core.errors import InputError
+from trainer_utils.core.json_text import Json, JsonObject
+from trainer_utils.format import canonical_split
 from trainer_utils.storage import display_path, problem_of, retry_transient
 from trainer_utils.storage.file_system import encode_path
 
@@ -166,8 +167,9 @@ def _read_file(
                 name, blob = finder.find(uri)
             other_path, other_id = named_by.setdefault(name, (path, image_id))
             if other_path != path:
-                got, advice = f"{other_path} and {path}", "Move the other away."
-                raise InputError.at(name, expected="one file to name it", got=got, advice=advice)
+                got, advice = f"{other_path} and {path}", "Move one of them away."
+                rule = "one JSON file that lists this image"
+                raise InputError.at(name, expected=rule, got=got, advice=advice)
             if other_id != image_id:
                 got = f"{name!r} as the ids {other_id} and {image_id}"
                 raise InputError.at(path, expected="each image once", got=got)
@@ -331,12 +333,12 @@ def _by_id(
             number = int(number)  # pandas may write ids as floats
         name = f"{part.get(shown)!a:.99}"
         if not _is_id(number):
-            rule = f"an id of 64 bits, or a text, for each {what}"
+            rule = f"a 64-bit integer or a string as the id of each {what}"
             raise InputError.at(path, expected=rule, got=f"{number!a:.50} ({name})")
         other = by_id.setdefault(number, part)
         if other is not part:
             got = f"{number} for {other.get(shown)!a:.99} and {name}"
-            raise InputError.at(path, expected=f"each {what}'s id once", got=got)
+            raise InputError.at(path, expected=f"a different id for each {what}", got=got)
     return by_id
 
 
@@ -351,7 +353,7 @@ def _names(path: str, categories: Sequence[JsonObject]) -> dict[int | str, str]:
     for number, category in _by_id(path, "category", categories, "name").items():
         name = category.get("name")
         if not _is_text(name):
-            raise InputError.at(path, expected=f"a name of category {number}", got=f"{name!a}")
+            raise InputError.at(path, expected=f"a name for category {number}", got=f"{name!a}")
         names[number] = name
     return names
 
@@ -368,7 +370,8 @@ def _by_image(
         image_id = annotation.get("image_id")
         if not isinstance(image_id, (int, float, str)) or image_id not in images:
             got = f"{image_id!a:.50} (annotations[{number}])"
-            raise InputError.at(path, expected="annotations of its images", got=got)
+            rule = "the id of one of its images as `image_id`"
+            raise InputError.at(path, expected=rule, got=got)
         found[image_id].append(annotation)
     return found
 
@@ -455,7 +458,7 @@ train2017/1.jpg
 val2017/2.jpg""",
         features="xmin, xmax, ymin, ymax, area, labels, is_crowd, image_id, keypoints, caption",
         splits="a word of the JSON file's name, or of its folder's",
-        refused="an image in two files; ids that come twice; annotations of no image",
+        refused="an image in two files; duplicate ids; annotations without an image",
         detect=detect,
         read=read,
         keeps_sizes=True,

@@ -14,8 +14,8 @@ import posixpath
 
 from absl import logging
 
-from components.common.entry import InputTable, with_excluded
-from components.common.layout_inputs import LayoutInputs, select_readable
+from components.inputs.input_table import InputTable, with_excluded
+from components.inputs.listing import LayoutInputs, select_readable
 from components.layouts import lists
 from components.layouts.refusals import refuse_layout
 from components.layouts.registry import Detection, Layout, register
@@ -49,7 +49,7 @@ def read(inputs: LayoutInputs) -> InputTable:
     if not splits:
         refuse_layout(inputs, "common_voice", "train.tsv, dev.tsv or test.tsv next to clips/")
     if others:
-        logging.warning("not read, since train, dev and test are: %s", ", ".join(others))
+        logging.warning("not read, because train, dev and test are: %s", ", ".join(others))
     quoting = "none" if inputs.quoting == "csv" else inputs.quoting
     good, excluded = select_readable(inputs, splits, "a list")
     return with_excluded(lists.read(dataclasses.replace(inputs, quoting=quoting), good), excluded)
@@ -67,7 +67,7 @@ clips/common_voice_en_1.mp3
 validated.tsv, other.tsv: not read""",
         features="the columns of the lists, such as sentence and client_id",
         splits="the lists train, dev and test",
-        refused="rows of more or fewer fields than the header",
+        refused="rows with more or fewer fields than the header",
         detect=detect,
         read=read,
         takes_columns=True,

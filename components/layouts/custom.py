@@ -33,12 +33,12 @@ from absl import logging
 
 from components.layouts.names import MEDIA
 from components.layouts.registry import KINDS, Detection, Layout, all_layouts, register
-from trainer_utils.format.errors import ConfigError, DatasetError, InputError
+from trainer_utils.core.errors import ConfigError, DatasetError, InputError
 from trainer_utils.format.naming import canonical_split, check_split_name
 
 if TYPE_CHECKING:
-    from components.common.entry import Entry, ExcludedInput, InputTable
-    from components.common.layout_inputs import LayoutInputs
+    from components.inputs.input_table import Entry, ExcludedInput, InputTable
+    from components.inputs.listing import LayoutInputs
 
 _Read = TypeVar("_Read", bound=Callable[["Folder"], Iterable["Item"]])
 _NAME = re.compile(r"[A-Za-z][\w.-]*")
@@ -147,7 +147,7 @@ def layout(
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name == "auto":
         raise ConfigError.of("layout", name, allowed="a name such as 'mine'")
     if not kinds or not {*kinds} <= {*KINDS}:
-        raise ConfigError.of("kinds", kinds, allowed=f"some of {', '.join(KINDS)}")
+        raise ConfigError.of("kinds", kinds, allowed=f"one or more of {', '.join(KINDS)}")
 
     def add(read: _Read) -> _Read:
         register(
@@ -195,7 +195,7 @@ def code_digest(name: str, kind: str) -> str:
 
 def _detect(detect: Callable[[Folder], object] | None, inputs: "LayoutInputs") -> Detection:
     if detect is None:
-        return Detection.miss("it declares no detection: name it to use it")
+        return Detection.miss("it has no detection function: select it by name")
     if inputs.root in inputs.files:
         return Detection.miss("a file, not a folder")
     try:
@@ -213,8 +213,8 @@ def _read_items(
     Raises:
         InputError: the layout yields no items, something else, or values of mixed types.
     """
-    from components.common.entry import BlobColumn, InputTable
-    from components.tables.kinds import LABEL_NAMES, check_columns
+    from components.inputs.input_table import BlobColumn, InputTable
+    from components.tables.column_types import LABEL_NAMES, check_columns
 
     items = [_checked(name, number, item) for number, item in enumerate(read(Folder(inputs)))]
     if not items:
@@ -223,7 +223,10 @@ def _read_items(
     check_columns(inputs.columns, keys, of=f"layout {name!r}")
     files = [key for key in keys if any(isinstance(i.values.get(key), File) for i in items)]
     if "filename" in files:
-        raise InputError(f"layout {name!r}: the feature 'filename' is taken. Rename the file's.")
+        raise InputError(
+            f"layout {name!r}: the feature name 'filename' is reserved. Rename that file of the "
+            "items."
+        )
     kinds = {key: _kind_of(key, items, inputs) for key in files}
     columns, values = _columns(name, [key for key in keys if key not in files], items, inputs)
     labels = [n for n, c in enumerate(columns) if c.name.lower() in LABEL_NAMES and not c.is_list]
@@ -234,7 +237,7 @@ def _read_items(
         _add(inputs, item, row, files, labels, f"{name}/{number:08d}", taken, entries, excluded)
     used = {blob.path for entry in entries for blob in entry.blobs} | {*inputs.contents}
     if unused := len(inputs.files.below(inputs.root)) - len(used):
-        logging.warning("layout %r: %d files are in no item, and not read", name, unused)
+        logging.warning("layout %r: %d files are in no item and are not read", name, unused)
     blobs = tuple(BlobColumn(key, kinds[key]) for key in files)
     return InputTable.of(entries, excluded, columns, blobs)
 
@@ -251,7 +254,7 @@ def _add(
     excluded: "list[ExcludedInput]",
 ) -> None:
     """Add an item to the entries, or to the excluded inputs."""
-    from components.common.entry import Blob, Entry, ExcludedInput
+    from components.inputs.input_table import Blob, Entry, ExcludedInput
 
     paths = {key: item.values.get(key) for key in files}
     first = next((value.path for value in paths.values() if isinstance(value, File)), number)

@@ -4,6 +4,7 @@ Hidden files and operating system files are skipped and counted.
 """
 
 import collections
+import dataclasses
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -13,14 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from absl import logging
 
-from components.common.advice import how_to_set
-from components.common.entry import (
-    BlobColumn,
-    ExcludedInput,
-    InputTable,
-    bytes_of,
-)
-from components.common.layout_inputs import LayoutInputs
+from components.inputs.advice import how_to_set
+from components.inputs.arrow_columns import bytes_of
+from components.inputs.input_table import BlobColumn, ExcludedInput, InputTable
+from components.inputs.listing import FileTable, LayoutInputs
 from components.layouts.class_tree import (
     OBEY,
     Parts,
@@ -34,7 +31,8 @@ from components.layouts.file_kinds import kind_of_bytes, kind_of_name
 from components.layouts.junk import is_clutter
 from components.layouts.meaningful import refuse_foreign_files
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.format import InputError, split_of_name
+from trainer_utils.core.errors import InputError
+from trainer_utils.format import split_of_name
 from trainer_utils.format.split_words import SPLIT_WORD_PATTERN
 from trainer_utils.storage import display_path, is_remote, join, list_folder, problem_of
 from trainer_utils.storage.file_system import decode_path, encode_path
@@ -59,72 +57,119 @@ def read(inputs: LayoutInputs) -> InputTable:
     if not is_obeyed:
         _refuse_plain_list(inputs)
     refuse_foreign_files(inputs)
-    files = inputs.files.below(inputs.root)
-    paths, folders = files.paths, files.folders()
-    names = map(decode_path, bytes_of(folders.dictionary))
-    parts = [() if name == inputs.root else inputs.parts_of(name) for name in names]
-    places = folders.indices.to_numpy()
-    is_file = ~np.asarray(files.table.column("is_folder"))
-    if is_obeyed:
-        roles = read_obeyed(parts, base=inputs.base)
-        if inputs.split is not None:  # the pattern gives the split, so the top folders are classes
-            roles = [Role(inputs.split, folder[0] if folder else None) for folder in parts]
-    else:
-        seen = [parts[place] for place in np.unique(places[is_file]).tolist()]
-        base = join(inputs.base, inputs.root) if inputs.root else inputs.base
-        found = read_tree(seen, base=base, named=inputs.split)
-        check_classes(found, base=base, named=inputs.split)
-        roles = [found.get(folder, Role(None, None)) for folder in parts]
-    _warn_of_empty_classes(inputs, dict(zip(parts, roles, strict=True)))
-    splits, labels = [role.split for role in roles], [role.label for role in roles]
-
-    def of_files(of_folders: Iterable[bool]) -> npt.NDArray[np.bool_]:
-        found: npt.NDArray[np.bool_] = np.array([*of_folders], np.bool_)[places]
-        return found
-
-    own = pa.array([None if label is None else encode_path(label) for label in labels], _TEXT)
-    values = own.take(folders.indices)
-    is_list = np.asarray(pc.equal(paths, encode_path(inputs.label_list or "")))
-    is_flat = of_files(label is None for label in labels)
-    label_paths, listed_labels = _listed_labels(inputs, paths.filter(pa.array(is_flat)))
-    if label_paths:
-        listed = pc.index_in(paths, value_set=pa.array(label_paths, _TEXT))
-        values = pc.coalesce(pa.array(listed_labels, _TEXT).take(listed), values)
-    split_of_files = pa.array(splits, pa.string()).take(folders.indices)
-    if not is_obeyed and split_of_files.null_count == len(split_of_files):
-        split_of_files = _splits_of_file_names(inputs, paths)
-        splits = []
-    has_splits, has_labels = any(splits), values.null_count < len(values)
-    # A split without class folders, next to splits with class folders, is unlabelled.
-    unlabelled = _unlabelled_splits(roles) if has_labels and not is_obeyed else set()
-    lacks_split = of_files(has_splits and split is None for split in splits or [None] * len(roles))
-    lacks_label = np.asarray(values.is_null()) & has_labels
-    lacks_label &= ~of_files(role.split in unlabelled for role in roles)
-    is_bad = np.asarray(files.table.column("code").is_valid())
-    left_out = is_bad | lacks_split | lacks_label
-    excluded = []
-    for place in np.flatnonzero(left_out & ~is_list).tolist():
-        path = decode_path(paths[place].as_py())
-        split = split_of_files[place].as_py()
-        if is_bad[place]:
-            why = (files.table.column("code")[place].as_py(), files.table.column("detail")[place])
-            excluded.append(ExcludedInput(path, split, why[0], decode_path(why[1].as_py())))
-        elif lacks_split[place]:
-            excluded.append(ExcludedInput(path, split, "NO_SPLIT", "next to the split folders"))
-        else:
-            excluded.append(ExcludedInput(path, split, "NO_LABEL", "next to the class folders"))
-    taken = pa.array(~(left_out | is_list))
-    values, paths = values.filter(taken), paths.filter(taken)
+    tree = _Tree.of(inputs)
+    roles = _roles_of_folders(inputs, tree)
+    _warn_of_empty_classes(inputs, dict(zip(tree.folders, roles, strict=True)))
+    labels = _labels_of_files(inputs, tree, roles)
+    splits = tree.of_files(pa.array([role.split for role in roles], pa.string()))
+    if not is_obeyed and splits.null_count == len(splits):
+        splits = _splits_of_file_names(inputs, tree.paths)
+    is_list = np.asarray(pc.equal(tree.paths, encode_path(inputs.label_list or "")))
+    reasons = _reasons_to_exclude(inputs, tree, roles, labels)
+    excluded = [
+        ExcludedInput(decode_path(tree.paths[place].as_py()), splits[place].as_py(), *reason)
+        for place, reason in reasons.items()
+        if not is_list[place]
+    ]
+    is_taken = ~is_list
+    is_taken[[*reasons]] = False
+    taken = pa.array(is_taken)
+    has_labels = labels.null_count < len(labels)
+    labels, paths = labels.filter(taken), tree.paths.filter(taken)
     if has_labels and not is_obeyed and inputs.media == "image":
-        _refuse_pairs(inputs, paths, values)
+        _refuse_pairs(inputs, paths, labels)
     return InputTable.of_files(
         paths,
-        files.table.column("size").filter(taken),
-        split_of_files.filter(taken),
+        tree.files.table.column("size").filter(taken),
+        splits.filter(taken),
         excluded,
         blob=BlobColumn(inputs.media, inputs.media),
-        labels=values if has_labels else None,
+        labels=labels if has_labels else None,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tree:
+    """The files of a tree, and the folder of each."""
+
+    files: FileTable
+    folders: list[Parts]  # the names on the way from the root to each folder
+    folder_of: npt.NDArray[np.int64]  # `(files,)`, the index of each file's folder
+
+    @classmethod
+    def of(cls, inputs: LayoutInputs) -> "_Tree":
+        files = inputs.files.below(inputs.root)
+        folders = files.folders()
+        names = map(decode_path, bytes_of(folders.dictionary))
+        parts = [() if name == inputs.root else inputs.parts_of(name) for name in names]
+        return cls(files, parts, folders.indices.to_numpy())
+
+    @property
+    def paths(self) -> pa.Array:
+        """The path of each file."""
+        return self.files.paths
+
+    def of_files(self, of_folders: pa.Array) -> pa.Array:
+        """Return the value of each file's folder."""
+        return of_folders.take(pa.array(self.folder_of))
+
+    def mask(self, of_folders: Iterable[bool]) -> npt.NDArray[np.bool_]:
+        """Return whether a condition holds for each file's folder, `(files,) bool`."""
+        mask: npt.NDArray[np.bool_] = np.array([*of_folders], np.bool_)[self.folder_of]
+        return mask
+
+
+def _roles_of_folders(inputs: LayoutInputs, tree: _Tree) -> list[Role]:
+    """Return the split and the class of each folder."""
+    if inputs.layout == "folder":
+        obeyed = read_obeyed(tree.folders, base=inputs.base)
+        if inputs.split is None:
+            return obeyed
+        # The pattern gives the split, so the top folders are classes.
+        return [Role(inputs.split, folder[0] if folder else None) for folder in tree.folders]
+    is_file = ~np.asarray(tree.files.table.column("is_folder"))
+    seen = [tree.folders[place] for place in np.unique(tree.folder_of[is_file]).tolist()]
+    base = join(inputs.base, inputs.root) if inputs.root else inputs.base
+    roles = read_tree(seen, base=base, named=inputs.split)
+    check_classes(roles, base=base, named=inputs.split)
+    return [roles.get(folder, Role(None, None)) for folder in tree.folders]
+
+
+def _labels_of_files(inputs: LayoutInputs, tree: _Tree, roles: Sequence[Role]) -> pa.Array:
+    """Return the class of each file: that of its folder, or of its line in `label_list`."""
+    names = [None if role.label is None else encode_path(role.label) for role in roles]
+    labels = tree.of_files(pa.array(names, _TEXT))
+    is_flat = tree.mask(role.label is None for role in roles)
+    listed_paths, listed_labels = _listed_labels(inputs, tree.paths.filter(pa.array(is_flat)))
+    if not listed_paths:
+        return labels
+    lines = pc.index_in(tree.paths, value_set=pa.array(listed_paths, _TEXT))
+    return pc.coalesce(pa.array(listed_labels, _TEXT).take(lines), labels)
+
+
+def _reasons_to_exclude(
+    inputs: LayoutInputs, tree: _Tree, roles: Sequence[Role], labels: pa.Array
+) -> dict[int, tuple[str, str]]:
+    """Return the reject code and the detail of each file that cannot be taken, by its index."""
+    table = tree.files.table
+    is_bad = np.asarray(table.column("code").is_valid())
+    has_splits, has_labels = any(role.split for role in roles), labels.null_count < len(labels)
+    lacks_split = tree.mask(has_splits and role.split is None for role in roles)
+    # A split without class folders, next to splits with class folders, is unlabelled.
+    is_obeyed = inputs.layout == "folder"
+    unlabelled = _unlabelled_splits(roles) if has_labels and not is_obeyed else set()
+    lacks_label = np.asarray(labels.is_null()) & has_labels
+    lacks_label &= ~tree.mask(role.split in unlabelled for role in roles)
+    reasons: dict[int, tuple[str, str]] = {}
+    for place in np.flatnonzero(is_bad | lacks_split | lacks_label).tolist():
+        if is_bad[place]:
+            code, detail = (table.column(name)[place].as_py() for name in ("code", "detail"))
+            reasons[place] = code, decode_path(detail)
+        elif lacks_split[place]:
+            reasons[place] = "NO_SPLIT", "next to the split folders"
+        else:
+            reasons[place] = "NO_LABEL", "next to the class folders"
+    return reasons
 
 
 def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
@@ -142,7 +187,7 @@ def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
         raise InputError(
             f"input_base {inputs.base!r}: expected the name of a split in every file's name or in "
             f"none, got {shown!r} ({named[first]}) and {strange!r} (none), {len(named)} of "
-            f"{len(paths)} with one. Rename them. If these words are no splits: "
+            f"{len(paths)} with one. Rename them. If these words are not splits: "
             f"{how_to_set(layout='folder')}.",
             path=inputs.base,
         )
@@ -245,14 +290,14 @@ def _listed_labels(inputs: LayoutInputs, flat: pa.Array) -> tuple[list[bytes], l
     if inputs.label_list is None:
         return [], []
     if inputs.label_list not in inputs.files:
-        raise InputError(f"label_list {inputs.label_list!r}: expected a text, found none")
+        raise InputError(f"label_list {inputs.label_list!r}: expected a text file, found none")
     others = (path for path in bytes_of(flat) if path != encode_path(inputs.label_list))
     paths = [path for path in others if _is_medium(inputs, decode_path(path))]
     labels = [line.strip() for line in inputs.read_text(inputs.label_list).strip().split("\n")]
     if len(labels) != len(paths) or not all(labels):
         got = f"{len(labels)} lines, {labels.count('')} of them empty"
         raise InputError.at(
-            inputs.label_list, expected=f"the classes of {len(paths)} files, one a line", got=got
+            inputs.label_list, expected=f"the classes of {len(paths)} files, one per line", got=got
         )
     return paths, [*map(encode_path, labels)]
 
@@ -285,9 +330,10 @@ def _refuse_plain_list(inputs: LayoutInputs) -> None:
         end = "/" + words[0].removeprefix("./").strip("/")
         if any(f"/{path}".endswith(end) for path in inputs.files):
             raise InputError(
-                f"{display_path(path)!r}: expected folders alone, or a list as a table, got a list "
-                f"in plain text: {' '.join(words)!r} (line 1). Make it a CSV whose first row is "
-                "filename,label. To leave it out, so that the folders' names are the labels: "
+                f"{display_path(path)!r}: expected only folders, or a list in the form of a table, "
+                f"got a plain-text list: {' '.join(words)!r} (line 1). Convert it to a CSV whose "
+                "first row is filename,label. To leave it out, so that the folders' names are the "
+                "labels: "
                 f"{how_to_set(ignore=[path])}.",
                 path=path,
             )
@@ -296,7 +342,7 @@ def _refuse_plain_list(inputs: LayoutInputs) -> None:
 def detect(inputs: LayoutInputs) -> Detection:
     """Match everything that no other layout matches."""
     if inputs.root in inputs.files:
-        return Detection.miss("a file, no folder")
+        return Detection.miss("a file, not a folder")
     return Detection.match("files in folders")
 
 

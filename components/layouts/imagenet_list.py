@@ -10,18 +10,13 @@ classes: `train/n01751748/….JPEG`.
 import posixpath
 from collections.abc import Iterator
 
-from components.common.entry import (
-    Blob,
-    Column,
-    Entry,
-    ExcludedInput,
-    InputTable,
-    bytes_of,
-)
-from components.common.layout_inputs import LayoutInputs
+from components.inputs.arrow_columns import bytes_of
+from components.inputs.input_table import Blob, Column, Entry, ExcludedInput, InputTable
+from components.inputs.listing import LayoutInputs
 from components.layouts.class_tree import read_tree
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.format import InputError, split_of_name
+from trainer_utils.core.errors import InputError
+from trainer_utils.format import split_of_name
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import InputFile
 from trainer_utils.storage.file_system import decode_path
@@ -49,10 +44,10 @@ def detect(inputs: LayoutInputs) -> Detection:
             continue
         folders = dict(_class_folders(inputs))
         if folders and not {label for _, label in rows} <= {*folders.values()}:
-            return Detection.miss(f"{path}: other classes than those of the folders")
+            return Detection.miss(f"{path}: its classes differ from the folders")
         found = [_find(inputs, path, name) or "" for name, _ in rows[:_FIRST]]
         if any(posixpath.dirname(one) in folders for one in found):
-            return Detection.miss(f"{path}: images in class folders")
+            return Detection.miss(f"{path}: its images are in class folders")
         return Detection.match(path)
     return Detection.miss("no text file with an image and its class on each line")
 
@@ -93,7 +88,7 @@ def _read_list(inputs: LayoutInputs, path: str) -> dict[str, str]:
             continue
         name = _find(inputs, path, fields[0]) or fields[0]
         if len(fields) != 2 or name in labels:
-            rule = "an image, once, and its class"
+            rule = "an image and its class on each line, and each image once"
             raise InputError.at(path, expected=rule, got=f"{line!r} (line {number})")
         labels[name] = fields[1]
     return labels
@@ -141,7 +136,7 @@ val/ILSVRC2012_val_00000001.JPEG
 val.txt: ILSVRC2012_val_00000001.JPEG n01440764""",
         features="label",
         splits="words of the folders, or of the list's name",
-        refused="a list whose classes are not those of the folders",
+        refused="a list whose classes differ from the folders",
         detect=detect,
         read=read,
     )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.layout_inputs import FileTable
+from components.inputs.listing import FileTable
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import display_path
 

@@ -14,9 +14,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from components.common.advice import how_to_set
+from components.inputs.advice import how_to_set
 from components.layouts.list_table import ListTable, plain_name
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 Box = tuple[float, float, float, float]
 """The left, right, top and bottom edges."""
@@ -136,7 +136,7 @@ def read_boxes(table: ListTable, columns: BoxColumns, *, box_format: str | None)
                 place = table.place(table.positions[row])
                 raise InputError(
                     f"{table.path!r}, {place}: column {name!r}: expected four numbers, got "
-                    f"{value!r:.80}. If it holds no boxes: "
+                    f"{value!r:.80}. If it contains no boxes: "
                     f"{how_to_set(columns={name: 'string'})}."
                 ) from None
     sizes: list[tuple[float, float] | None] = [None] * rows
@@ -211,7 +211,7 @@ def _form_of(
     what = "both forms fit all rows" if fits["xywh"] else "neither form fits all rows"
     raise InputError(
         f"{table.path!r}, column {name!r}: four numbers are either left, top, width, height or "
-        f"left, top, right, bottom, and {what} (the first: {first}). Say which: "
+        f"left, top, right, bottom, and {what} (the first: {first}). Choose one: "
         f"{how_to_set(box_format='xywh')} or {how_to_set(box_format='xyxy')}.",
         path=table.path,
     )

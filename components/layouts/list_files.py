@@ -14,12 +14,13 @@ import posixpath
 import re
 from collections.abc import Iterable, Sequence
 
-from components.common.advice import how_to_set
-from components.common.entry import Blob
-from components.common.layout_inputs import LayoutInputs
-from components.common.rejects import RejectedInputError
+from components.inputs.advice import how_to_set
+from components.inputs.input_table import Blob
+from components.inputs.listing import LayoutInputs
+from components.inputs.rejects import RejectedInputError
 from components.layouts.file_kinds import kind_of_name
-from trainer_utils.format import InputError
+from components.layouts.names import WORDS
+from trainer_utils.core.errors import InputError
 from trainer_utils.storage import is_remote, local_path
 
 _WAYS = ("tail", "name", "stem")
@@ -192,15 +193,15 @@ class FileFinder:
 
     def _take(self, uri: str, found: Sequence[str]) -> tuple[str, Blob]:
         if len(found) > 1:
-            word = "audio file" if self._inputs.media == "audio" else "image"
+            word = WORDS.get(self._inputs.media, "image")
             shown = ", ".join(found[:3])
             cure = f"leave the others out: {how_to_set(ignore=list(found[1:4]))}"
             if self._inputs.media == "image":
                 folder = posixpath.dirname(found[0]) or "."
                 cure = f"name the folder of its files: {how_to_set(image_dir=folder)}"
             raise InputError(
-                f"{uri!r}: expected one {word} called so, got {len(found)}: {shown}. Write the "
-                f"paths into the list, or {cure}.",
+                f"{uri!r}: expected one {word} with this name, got {len(found)}: {shown}. Write "
+                f"the paths into the list, or {cure}.",
                 path=found[0],
             )
         return self._inputs.resolve(found[0], folder="")
@@ -223,7 +224,7 @@ class FileFinder:
         roots = outside_roots(missing)
         if roots:
             return (
-                f"a list names files below its own folder and input_base only; allow others with "
+                f"a list may only name files below its own folder or input_base; allow others with "
                 f"{how_to_set(file_roots=roots)}"
             )
         return ""

@@ -2,8 +2,8 @@
 
 import functools
 
-from components.common.entry import InputTable, with_excluded
-from components.common.layout_inputs import LayoutInputs, select_readable
+from components.inputs.input_table import InputTable, with_excluded
+from components.inputs.listing import LayoutInputs, select_readable
 from components.layouts import lists
 from components.layouts.names import LISTS
 from components.layouts.refusals import refuse_layout

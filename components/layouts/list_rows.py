@@ -12,10 +12,10 @@ from typing import Any
 
 from absl import logging
 
-from components.common.advice import how_to_set
-from components.common.entry import Column, Value
-from components.common.layout_inputs import LayoutInputs
-from components.common.rejects import RejectedInputError
+from components.inputs.advice import how_to_set
+from components.inputs.input_table import Column, Value
+from components.inputs.listing import LayoutInputs
+from components.inputs.rejects import RejectedInputError
 from components.layouts.boxes import (
     BOX_COLUMNS,
     IN_PIXELS,
@@ -27,8 +27,8 @@ from components.layouts.boxes import (
 )
 from components.layouts.list_boxes import BoxColumns, RowBoxes, find_box_columns, read_boxes
 from components.layouts.list_table import ListTable
-from components.tables.kinds import LABEL_NAMES
-from trainer_utils.format import InputError
+from components.tables.column_types import LABEL_NAMES
+from trainer_utils.core.errors import InputError
 
 _MISSING_CLASS = "-1"
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -224,7 +224,10 @@ class ListRows:
         taken = {column.name for column in (*columns, *SIZE_COLUMNS)}
         for place in reversed(range(len(self.columns))):
             if self.columns[place].name in taken:
-                logging.warning("column %r is left out: boxes have it", self.columns[place].name)
+                logging.warning(
+                    "column %r is left out: boxes have a feature with that name",
+                    self.columns[place].name,
+                )
                 del self.columns[place], self.values[place]
         values: list[list[Value]] = [[] for _ in (*columns, *SIZE_COLUMNS)]
         unlabelled = 0
@@ -262,7 +265,7 @@ class ListRows:
                 one_column.append(value)
         if unlabelled:
             logging.warning(
-                "%r: %d rows have a label and no box; their labels are not kept",
+                "%r: %d rows have a label but no box; their labels are not kept",
                 *(source.path, unlabelled),
             )
         self.columns += [*columns, *SIZE_COLUMNS]
@@ -349,9 +352,9 @@ def _refuse_several_labels(table: ListTable, name: str, texts: Sequence[str]) ->
         ):
             continue
         raise InputError(
-            f"{table.path!r}, column {name!r}: {several!r} looks like several labels. Say what "
-            f"divides them: {how_to_set(label_separator=separator)}; or "
-            f"take each value for one label: {how_to_set(columns={name: 'label'})}.",
+            f"{table.path!r}, column {name!r}: {several!r} looks like several labels. Name the "
+            f"character between them: {how_to_set(label_separator=separator)}; or "
+            f"read each value as one label: {how_to_set(columns={name: 'label'})}.",
             path=table.path,
         )
 

@@ -3,7 +3,7 @@
 import posixpath
 from collections.abc import Sequence
 
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.format.split_words import split_of_name, split_of_path
 
 _SHARE = 0.1  # up to this fraction of names may have a word like `test` by chance
@@ -33,7 +33,7 @@ def splits_of_files(paths: Sequence[str], *, source: str) -> list[str | None]:
             nameless = next(p for p, split in zip(paths, found, strict=True) if not split)
             raise InputError(
                 f"{source!r}: {len(named)} of its {len(paths)} files name a split, such as "
-                f"{named[0]!r}, and others do not, such as {nameless!r}. Add a column `split` with "
+                f"{named[0]!r}, but others do not, such as {nameless!r}. Add a column `split` with "
                 "each file's split: TRAIN, VALIDATION, TEST or UNASSIGNED (a hash decides).",
                 path=source,
             )

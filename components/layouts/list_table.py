@@ -20,27 +20,29 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from absl import logging
 
-from components.common.advice import how_to_set
-from components.common.entry import Column, Scalar, Value, sum_facts
-from components.common.layout_inputs import LayoutInputs, decode_text
+from components.inputs.advice import how_to_set
+from components.inputs.fingerprint import sum_facts
+from components.inputs.input_table import Column, Scalar, Value
+from components.inputs.listing import LayoutInputs, decode_text
 from components.layouts.boxes import BOX_COLUMNS, box_values
 from components.layouts.file_kinds import kind_of_name
+from components.layouts.names import WORDS
 from components.tables.column_roles import is_split_word
+from components.tables.column_types import cast_column, column_facts, decide_column
+from components.tables.cutting import pieces_of
 from components.tables.delimited import refuse_doubtful
 from components.tables.json_values import flatten_object
-from components.tables.kinds import cast_column, column_facts, decide_column
 from components.tables.parquet import open_file, read_columns
 from components.tables.pieces import (
     Piece,
     Rows,
     TableOptions,
     advice_for_images,
-    lines_of,
-    row_starts,
     select_settings,
 )
-from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
-from trainer_utils.format import InputError
+from components.tables.reading import DELIMITERS, PieceReader, kind_of_table
+from components.tables.row_ends import lines_of, row_starts
+from trainer_utils.core.errors import InputError
 from trainer_utils.storage import is_host_error, problem_of
 
 _HEADS, _VALUE_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
@@ -232,10 +234,10 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
     quoted_by = delimiter if inputs.quoting == "csv" else None
     starts = row_starts(data, quoted_by, are_fields=delimiter is not None)
     names = [name for rows in parts for name in rows.columns]
-    if pieces and delimiter:
+    if pieces and (header := pieces[0].header) is not None:
         starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]  # skip the header
         ignored = {name for name, kind in inputs.columns.items() if kind == "ignore"}
-        names = [name for name in pieces[0].details["names"] if name not in ignored]
+        names = [name for name in header.names if name not in ignored]
     lines = np.array(lines_of(starts.tolist(), data), np.int64) + 1
     positions, before = list[int](), 0
     for rows in parts:
@@ -311,15 +313,17 @@ def _read_pieces(
         except InputError as error:
             message = _for_media(str(error.args[0]), inputs)
             raise InputError(message, path=error.path, details=error.details) from error
-        read = [read_piece(inputs.base, piece, options, unread=unread) for piece in pieces]
+        with PieceReader(inputs.base, options, unread=unread) as reader:
+            read = [*map(reader.read, pieces)]
     parts, lines = list[Rows](), 1
     for piece, rows in zip(pieces, read, strict=True):
         if rows.bad:
             bad = rows.bad[0]
-            line = lines + int(piece.details.get("lines_before", 0)) + (bad.line or 0)
+            lines_before = piece.header.lines_before if piece.header else 0
+            line = lines + lines_before + (bad.line or 0)
             message = (
                 f"{piece.source!r}: {bad.detail} ({bad.code}, line {line}). Fix that row. "
-                f"If the file is no list: {how_to_set(layout='folder')}."
+                f"If the file is not a list: {how_to_set(layout='folder')}."
             )
             raise InputError(_for_media(message, inputs))
         parts.append(rows)
@@ -393,7 +397,7 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
         short = next(((line, row) for line, row in rows if len(row) < len(names)), None)
         if short is not None:
             rule, got = f"{len(names)} columns ({','.join(names)})", f"{len(short[1])}"
-            advice = f"If it is no list of {media}s: {how_to_set(layout='folder')}."
+            advice = f"If it is not a list of {WORDS[media]}s: {how_to_set(layout='folder')}."
             raise InputError.at(path, expected=rule, got=f"{got} (line {short[0]})", advice=advice)
         labels = [[*filter(None, row[labels_from:])] for _, row in rows]
         are_lists = any(len(row) > len(names) for _, row in rows)

@@ -16,8 +16,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from absl import logging
 
-from components.common.advice import how_to_set
-from components.common.entry import (
+from components.inputs.advice import how_to_set
+from components.inputs.input_table import (
     Blob,
     BlobColumn,
     Entry,
@@ -25,26 +25,25 @@ from components.common.entry import (
     InputTable,
     join_inputs,
 )
-from components.common.layout_inputs import LayoutInputs
-from components.common.rejects import RejectedInputError
+from components.inputs.listing import LayoutInputs
+from components.inputs.rejects import RejectedInputError
 from components.layouts.file_kinds import kind_of_heads, kind_of_name
 from components.layouts.junk import is_clutter
 from components.layouts.list_files import MISSING, FileFinder
 from components.layouts.list_rows import ListRows
 from components.layouts.list_splits import splits_of_files
 from components.layouts.list_table import ListTable, kind_of_list, read_list
-from components.layouts.names import MEDIA
+from components.layouts.names import MEDIA, WORDS
 from components.layouts.table_files import check_folders
 from components.tables.column_roles import NoSplit, split_column, split_of_word
+from components.tables.column_types import check_columns
 from components.tables.delimited import check_agreement
 from components.tables.hub import check_class_names
-from components.tables.kinds import check_columns
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.format.split_words import split_of_name, split_of_path
 
-WORDS = {"image": "image", "audio": "sound"}
 _ENDINGS = tuple(SUFFIXES)
 _FILE_COLUMNS = ("filename", "file_name", "path", "uri", "url")
 _MEDIA_COLUMNS = {
@@ -241,77 +240,117 @@ def _with_unique_names(tables: Sequence[ListTable]) -> list[ListTable]:
 
 def _table_to_inputs(inputs: LayoutInputs, table: ListTable) -> InputTable:
     """Return the table of inputs for a list: splits, features and files."""
-    path, names, positions = table.path, table.names, table.positions
-    if not positions:
-        raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none", path=path)
-    roles = _roles(names, table, inputs)
+    if not table.positions:
+        rule = f"expected rows of {','.join(table.names)}, found none"
+        raise InputError(f"{table.path!r}: {rule}", path=table.path)
+    roles = _roles(table.names, table, inputs)
     roles |= _files_by_inspection(inputs, table, roles)
     roles |= {name: "label" for name in table.class_names if roles[name] is None}
-    media = [name for name in names if roles[name] in MEDIA]
+    media = [name for name in table.names if roles[name] in MEDIA]
     if not media:
-        word = inputs.media
-        rule = f"a column with the files ({', '.join(_MEDIA_COLUMNS[word])})"
-        advice = (
-            f"If it is no list of {WORDS[word]}s, leave it out: {how_to_set(ignore=[path])}. "
-            f"Else name the column, such as {how_to_set(columns={names[0]: word})}."
-        )
-        raise InputError.at(path, expected=rule, got=", ".join(names), advice=advice)
+        raise _no_files_error(inputs, table)
     rows = ListRows.of(table, roles, inputs, files=len(media))
-    kinds = [str(roles[name]) for name in media]
-    blobs = media  # feature names: a single file is named by its kind, and `filename` is reserved
-    if len(media) == 1:
-        blobs = kinds
-    elif "filename" in media:
-        kind = kinds[media.index("filename")]
-        free = kind if kind not in media else f"{kind}_file"
-        blobs = [free if name == "filename" else name for name in media]
     sources = [*zip(*(_sources(inputs, table, name) for name in media), strict=True)]
     _refuse_if_not_found(inputs, table, sources)
     splits = _splits(inputs, table, roles)
-    if not any(splits) and "split" not in roles.values() and media[0] not in table.embedded:
-        named = [
-            files[0].name if isinstance(files[0], RejectedInputError) else files[0][0]
-            for files in sources
-        ]
-        splits = [*splits_of_files(named, source=table.path)]
-    is_grouped = len(media) == 1 and media[0] not in table.embedded
-    keys = [
-        _key_of(files, number) if is_grouped else number for number, files in enumerate(sources)
-    ]
+    are_paths = media[0] not in table.embedded
+    if not any(splits) and "split" not in roles.values() and are_paths:
+        names = [_name_of(files[0]) for files in sources]
+        splits = [*splits_of_files(names, source=table.path)]
+    keys: list[Hashable] = [*range(len(sources))]
+    if len(media) == 1 and are_paths:  # rows of one file may become one example
+        keys = [_key_of(files) for files in sources]
     rows, members = rows.grouped(keys, how=inputs.rows)
+    splits_of_examples = [_split_of_rows(table, numbers, splits, keys) for numbers in members]
+    sources_of_examples = [sources[numbers[0]] for numbers in members]
+    positions = [table.positions[numbers[0]] for numbers in members]
+    entries, excluded = _entries_of(rows, sources_of_examples, positions, splits_of_examples)
+    kinds = [str(roles[name]) for name in media]
+    features = _feature_names(media, kinds)
     if any(column.name == "xmin" for column in rows.columns):
-        blobs = ["image"]
-    own_splits = [_split_of_rows(table, numbers, splits, keys) for numbers in members]
-    unlabelled = _unlabelled_splits(rows, own_splits)
-    label = next((n for n, c in enumerate(rows.columns) if c.name == rows.label), None)
+        features = ["image"]
+    blobs = tuple(map(BlobColumn, features, kinds))
+    listing = InputTable.of(entries, excluded, tuple(rows.columns), blobs)
+    return dataclasses.replace(listing, vocabularies=dict(table.class_names))
+
+
+def _no_files_error(inputs: LayoutInputs, table: ListTable) -> InputError:
+    """Return the error for a list without a column of files."""
+    word = inputs.media
+    return InputError.at(
+        table.path,
+        expected=f"a column with the files ({', '.join(_MEDIA_COLUMNS[word])})",
+        got=", ".join(table.names),
+        advice=(
+            f"If it is not a list of {WORDS[word]}s, leave it out: "
+            f"{how_to_set(ignore=[table.path])}. "
+            f"Else name the column, such as {how_to_set(columns={table.names[0]: word})}."
+        ),
+    )
+
+
+def _feature_names(media: Sequence[str], kinds: Sequence[str]) -> list[str]:
+    """Return the features of the columns with files.
+
+    A single file is named by its kind. `filename` is reserved for the name of the example.
+    """
+    if len(media) == 1:
+        return [*kinds]
+    if "filename" not in media:
+        return [*media]
+    kind = kinds[media.index("filename")]
+    free = kind if kind not in media else f"{kind}_file"
+    return [free if name == "filename" else name for name in media]
+
+
+def _entries_of(
+    rows: ListRows,
+    sources: Sequence[Sequence[_Source]],
+    positions: Sequence[int],
+    splits: Sequence[str | NoSplit | None],
+) -> tuple[list[Entry], list[ExcludedInput]]:
+    """Return the examples of a list, and the excluded ones.
+
+    Args:
+        rows: the values of the examples, grouped.
+        sources: the files of each example.
+        positions: the number of each example's first row, which makes repeated names unique.
+        splits: the split of each example.
+    """
+    unlabelled = _unlabelled_splits(rows, splits)
+    label = next((n for n, column in enumerate(rows.columns) if column.name == rows.label), None)
     entries, excluded, taken = [], [], set[str]()
-    for n, (numbers, split) in enumerate(zip(members, own_splits, strict=True)):
-        files, place = sources[numbers[0]], rows.places[n]
-        values = tuple(of_column[n] for of_column in rows.values)
-        bad = next((one for one in files if isinstance(one, RejectedInputError)), None)
-        good = [one for one in files if not isinstance(one, RejectedInputError)]
-        name = bad.name if bad is not None else good[0][0]
-        while bad is None and name in taken:
-            name += f"#{table.positions[numbers[0]]}"
-        if bad is None:
+    for number, (files, split) in enumerate(zip(sources, splits, strict=True)):
+        place = rows.places[number]
+        values = tuple(of_column[number] for of_column in rows.values)
+        missing = next((file for file in files if isinstance(file, RejectedInputError)), None)
+        name = _name_of(files[0] if missing is None else missing)
+        if missing is None:
+            while name in taken:
+                name += f"#{positions[number]}"
             taken.add(name)
         if isinstance(split, NoSplit):
             excluded.append(ExcludedInput(name, None, split.code, f"{place}: {split.detail}"))
-        elif bad is not None:
-            excluded.append(ExcludedInput(name, split, bad.code, f"{place}: {bad.detail}"))
-        elif (problem := rows.problems.get(n)) is not None:
+        elif missing is not None:
+            detail = f"{place}: {missing.detail}"
+            excluded.append(ExcludedInput(name, split, missing.code, detail))
+        elif (problem := rows.problems.get(number)) is not None:
             excluded.append(ExcludedInput(name, split, problem.code, problem.detail))
         elif label is not None and values[label] is None and split not in unlabelled:
             detail = f"{place}: no {rows.label!r}"
             excluded.append(ExcludedInput(name, split, "NO_LABEL", detail))
         else:
-            entries.append(Entry(name, split, tuple(blob for _, blob in good), values))
-    blob_columns = tuple(map(BlobColumn, blobs, kinds))
-    listing = InputTable.of(entries, excluded, tuple(rows.columns), blob_columns)
-    return dataclasses.replace(listing, vocabularies=dict(table.class_names))
+            blobs = [file[1] for file in files if not isinstance(file, RejectedInputError)]
+            entries.append(Entry(name, split, tuple(blobs), values))
+    return entries, excluded
 
 
-def _key_of(files: Sequence[_Source], number: int) -> Hashable:
+def _name_of(source: _Source) -> str:
+    """Return the name of a file, whether it was found or not."""
+    return source.name if isinstance(source, RejectedInputError) else source[0]
+
+
+def _key_of(files: Sequence[_Source]) -> Hashable:
     """Return the file of a row as the key for grouping, or its name if it is missing."""
     (source,) = files
     return ("", source.name) if isinstance(source, RejectedInputError) else source[1].path
@@ -447,8 +486,8 @@ def _files_by_inspection(
             found[name] = kind_of_heads(heads) or roles[name]
             if found[name] is None:
                 raise InputError(
-                    f"{table.path!r}, column {name!r}: expected the bytes of images or sounds, got "
-                    f"{heads[0][:8]!r}. Keep the bytes as they are: "
+                    f"{table.path!r}, column {name!r}: expected the bytes of images or audio "
+                    f"files, got {heads[0][:8]!r}. Keep the bytes as they are: "
                     f"{how_to_set(columns={name: 'string'})}; or leave them out: "
                     f"{how_to_set(columns={name: 'ignore'})}."
                 )
@@ -505,8 +544,8 @@ def _check_coverage(inputs: LayoutInputs, path: str, column: str, count: int) ->
     if 2 * count < total:
         word = WORDS[inputs.media]
         raise InputError(
-            f"{path!r}: column {column!r} names {count:,} of {total:,} {word}s. To read these "
-            f"alone: {how_to_set(columns={column: inputs.media})}; to leave the list out: "
+            f"{path!r}: column {column!r} names {count:,} of {total:,} {word}s. To read only "
+            f"these: {how_to_set(columns={column: inputs.media})}; to leave the list out: "
             f"{how_to_set(ignore=[path])}.",
             path=path,
         )

@@ -9,14 +9,14 @@ Source: README of LJSpeech 1.1 (keithito.com/LJ-Speech-Dataset).
 import dataclasses
 import posixpath
 
-from components.common.advice import how_to_set
-from components.common.entry import InputTable, with_excluded
-from components.common.layout_inputs import LayoutInputs, select_readable
+from components.inputs.advice import how_to_set
+from components.inputs.input_table import InputTable, with_excluded
+from components.inputs.listing import LayoutInputs, select_readable
 from components.layouts import lists
 from components.layouts.file_kinds import kind_of_name
 from components.layouts.refusals import refuse_layout
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.storage import display_path, problem_of
 
 _ENDINGS = (".csv", ".txt")
@@ -78,7 +78,7 @@ def read(inputs: LayoutInputs) -> InputTable:
         others = [path for path in sorted(found) if found[path] != names]
         raise InputError.at(
             inputs.base,
-            expected="lists with equally many columns",
+            expected="lists with the same number of columns",
             got=shown,
             advice=f"Leave some out: {how_to_set(ignore=others)}",
         )
@@ -108,7 +108,7 @@ metadata.csv: LJ001-0001|Printing, in the only sense|Printing, in the only sense
 wavs/LJ001-0001.wav""",
         features="text, normalized_text",
         splits="lists named after splits, or a hash, or group_by",
-        refused="rows of more or fewer fields than the first",
+        refused="rows with more or fewer fields than the first",
         detect=detect,
         read=read,
         takes_columns=True,

@@ -11,10 +11,12 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from components.common.entry import Blob, BlobColumn, Entry, ExcludedInput, InputTable, bytes_of
-from components.common.layout_inputs import LayoutInputs
+from components.inputs.arrow_columns import bytes_of
+from components.inputs.input_table import Blob, BlobColumn, Entry, ExcludedInput, InputTable
+from components.inputs.listing import LayoutInputs
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.format import InputError, canonical_split, splits_of_paths
+from trainer_utils.core.errors import InputError
+from trainer_utils.format import canonical_split, splits_of_paths
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.format.split_words import words_of
 from trainer_utils.storage import InputFile, display_path
@@ -53,12 +55,12 @@ def detect(inputs: LayoutInputs) -> Detection:
     if not pairs:
         return Detection.miss("no folders such as images/ and masks/ with images in both")
     if others:
-        return Detection.miss(f"images in {others[0]}/ too")
+        return Detection.miss(f"there are images in {others[0]}/ too")
     for pair in pairs:
         shared = sum(stem in pair.masks for stem in pair.images)
         if shared < _MIN_SHARED * len(pair.images):
             return Detection.miss(
-                f"other names in {pair.mask_folder}/ than in {pair.image_folder}/"
+                f"the names in {pair.mask_folder}/ differ from {pair.image_folder}/"
             )
     return Detection.match(f"{pairs[0].image_folder}/ and {pairs[0].mask_folder}/")
 
@@ -143,7 +145,7 @@ def _by_stem(
             stem = _SUFFIX.sub("", stem)
         if (other := found.setdefault(stem, file)) is not file:
             got = f"{display_path(other.path)!r} and {display_path(file.path)!r}"
-            raise InputError(f"{stem!r}: expected one file of that name, got {got}. Rename one.")
+            raise InputError(f"{stem!r}: expected one file with that name, got {got}. Rename one.")
     return found
 
 

@@ -17,13 +17,14 @@ import numpy as np
 import pyarrow.compute as pc
 from absl import logging
 
-from components.common.advice import how_to_set
-from components.common.entry import InputTable, blob_paths
-from components.common.layout_inputs import FileTable, LayoutInputs
+from components.inputs.advice import how_to_set
+from components.inputs.arrow_columns import blob_paths
+from components.inputs.input_table import InputTable
+from components.inputs.listing import FileTable, LayoutInputs
 from components.layouts.file_kinds import kind_of_bytes
 from components.layouts.junk import is_clutter
 from components.layouts.registry import Layout
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.format.media_formats import EXTENSIONS, is_other_image, packing_of
 from trainer_utils.storage import display_path, is_remote, problem_of
 from trainer_utils.storage.file_system import decode_path, encode_path
@@ -74,9 +75,7 @@ def refuse_foreign_files(inputs: LayoutInputs) -> None:
         if head and kind_of_bytes(head) != inputs.media and not is_other_image(head):
             found.append(path)
     if found:
-        raise _refused(
-            inputs, found, f"nothing but {_NOUNS[inputs.media]}", patterns=_patterns_of(found)
-        )
+        raise _refused(inputs, found, f"only {_NOUNS[inputs.media]}", patterns=_patterns_of(found))
 
 
 def refuse_unread_files(inputs: LayoutInputs, layout: Layout, table: InputTable) -> None:
@@ -243,7 +242,7 @@ def guess(inputs: LayoutInputs, path: str) -> str:
     if (kind := kind_of_bytes(head)) in EXTENSIONS:
         return {"image": "an image", "audio": "an audio file"}[str(kind)]
     if kind is None:
-        return "an empty file" if not head else "no text and no known format"
+        return "an empty file" if not head else "neither text nor a known format"
     text = head.decode("utf-8", "replace").removeprefix("\ufeff")
     if ending == ".json" or text.lstrip()[:1] in ("{", "["):
         return _guess_json(text)

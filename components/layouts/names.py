@@ -2,3 +2,4 @@
 
 LISTS = ("csv", "tsv", "jsonl", "parquet")
 MEDIA = ("image", "audio")
+WORDS = {"image": "image", "audio": "audio file"}  # the kinds in messages

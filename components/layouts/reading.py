@@ -8,8 +8,8 @@ import dataclasses
 
 from absl import logging
 
-from components.common.entry import InputTable
-from components.common.layout_inputs import LayoutInputs
+from components.inputs.input_table import InputTable
+from components.inputs.listing import LayoutInputs
 from components.layouts.boxes import SIZE_COLUMNS
 from components.layouts.meaningful import refuse_unread_files, warn_of_unread_folders
 from components.layouts.refusals import check_no_columns, refuse_layout

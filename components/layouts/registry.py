@@ -41,13 +41,13 @@ import posixpath
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from components.common.advice import how_to_set
-from trainer_utils.format.errors import ConfigError, InputError, did_you_mean
+from components.inputs.advice import how_to_set
+from trainer_utils.core.errors import ConfigError, InputError, did_you_mean
 from trainer_utils.format.split_words import split_of_name
 
 if TYPE_CHECKING:
-    from components.common.entry import InputTable
-    from components.common.layout_inputs import LayoutInputs
+    from components.inputs.input_table import InputTable
+    from components.inputs.listing import LayoutInputs
 
 ENTRY_POINTS = "tfx_shards.layouts"
 KINDS = ("image", "text", "audio")
@@ -88,7 +88,7 @@ class Detection(NamedTuple):
 
 
 def _not_detected(_: "LayoutInputs") -> Detection:
-    return Detection.miss("it declares no detection: name it, layout=…")
+    return Detection.miss("it has no detection function: select it with layout=…")
 
 
 def _is_read_elsewhere(_: "LayoutInputs") -> "InputTable":

@@ -3,8 +3,8 @@
 Source: `datum/generator/image.py` (SegDatumGenerator); the VOC2012 development kit, section 7.
 """
 
-from components.common.entry import Blob, BlobColumn, Entry, ExcludedInput, InputTable
-from components.common.layout_inputs import LayoutInputs
+from components.inputs.input_table import Blob, BlobColumn, Entry, ExcludedInput, InputTable
+from components.inputs.listing import LayoutInputs
 from components.layouts.registry import Layout, register
 from components.layouts.voc import (
     by_stem,

@@ -17,8 +17,8 @@ import collections
 import re
 from collections.abc import Mapping
 
-from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput, InputTable
-from components.common.layout_inputs import LayoutInputs
+from components.inputs.input_table import Blob, BlobColumn, Column, Entry, ExcludedInput, InputTable
+from components.inputs.listing import LayoutInputs
 from components.layouts.file_kinds import kind_of_name
 from components.layouts.junk import is_clutter
 from components.layouts.refusals import refuse_layout

@@ -13,16 +13,16 @@ Source: tensorflow.org/datasets/catalog/speech_commands, README.md of version 0.
 
 import re
 
-from components.common.advice import how_to_set
-from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput, InputTable
-from components.common.layout_inputs import LayoutInputs
+from components.inputs.advice import how_to_set
+from components.inputs.input_table import Blob, BlobColumn, Column, Entry, ExcludedInput, InputTable
+from components.inputs.listing import LayoutInputs
 from components.layouts.class_tree import is_kind_of_files
 from components.layouts.file_kinds import kind_of_name
 from components.layouts.junk import is_clutter
 from components.layouts.meaningful import DATA_ENDINGS
 from components.layouts.refusals import refuse_layout
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.format.split_words import split_of_name
 from trainer_utils.storage import display_path, problem_of
 
@@ -58,7 +58,7 @@ def _names_files(inputs: LayoutInputs, path: str) -> bool:
 def detect(inputs: LayoutInputs) -> Detection:
     """Look for lists of paths that are named after splits, next to class folders."""
     if inputs.root in inputs.files:
-        return Detection.miss("a file, no folder")
+        return Detection.miss("a file, not a folder")
     if found := _lists(inputs):
         return Detection.match(", ".join(sorted(map(display_path, found))))
     return Detection.miss("no list of paths such as validation_list.txt at the top")

@@ -12,9 +12,9 @@ import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
 
-from components.common.advice import how_to_set
-from components.common.layout_inputs import LayoutInputs
-from trainer_utils.format import InputError
+from components.inputs.advice import how_to_set
+from components.inputs.listing import LayoutInputs
+from trainer_utils.core.errors import InputError
 from trainer_utils.format.split_words import split_of_name, splits_of_paths
 from trainer_utils.storage import display_path
 

@@ -5,10 +5,10 @@
 
 import functools
 
-from components.common.layout_inputs import LayoutInputs
+from components.inputs.listing import LayoutInputs
 from components.layouts import texts
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.storage import display_path
 
 

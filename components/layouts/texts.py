@@ -5,14 +5,14 @@ import dataclasses
 import itertools
 import json
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, Protocol
 
 from absl import logging
 
-from components.common.advice import how_to_set
-from components.common.entry import ExcludedInput, InputTable
-from components.common.layout_inputs import LayoutInputs, select_readable
+from components.inputs.advice import how_to_set
+from components.inputs.input_table import ExcludedInput, InputTable
+from components.inputs.listing import LayoutInputs, select_readable
 from components.layouts import folder as class_folders
 from components.layouts.junk import is_clutter
 from components.layouts.refusals import refuse_layout
@@ -23,11 +23,11 @@ from components.layouts.table_files import (
     splits_of_tables,
 )
 from components.tables.json_rows import rows_within
-from components.tables.pieces import PIECE_BYTES, Piece, TableOptions, select_settings
-from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table, pieces_of
-from trainer_utils.format import ConfigError, InputError
+from components.tables.pieces import PIECE_BYTES, Piece, TextFile
+from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
+from trainer_utils.core.errors import ConfigError, InputError
+from trainer_utils.core.settings import settings_of
 from trainer_utils.format.media_formats import EXTENSIONS
-from trainer_utils.format.settings import settings_of
 from trainer_utils.format.split_words import split_of_name
 from trainer_utils.storage import display_path, problem_of
 
@@ -53,21 +53,25 @@ class TextLayoutSettings(Protocol):
         """Name of a layout, or `auto`."""
 
 
-def find_pieces(
-    inputs: LayoutInputs, settings: TextLayoutSettings, *, folder: str
-) -> tuple[list[Piece], list[ExcludedInput]]:
-    """Recognise the layout, and cut the files into pieces.
+@dataclasses.dataclass(frozen=True)
+class TextFiles:
+    """The files of text inputs that were recognised."""
+
+    pieces: list[Piece]  # pieces of several files with one text each
+    tables: list[Piece]  # tables, each as one piece
+    sizes: list[int]  # the size of each table in bytes
+    excluded: list[ExcludedInput]
+
+
+def find_files(inputs: LayoutInputs, settings: TextLayoutSettings) -> TextFiles:
+    """Recognise the layout, and return its files.
 
     Args:
         inputs: the inputs.
         settings: the settings for reading text.
-        folder: the folder for UTF-8 copies of compressed files and of files in other encodings.
-
-    Returns:
-        The pieces, and the excluded files.
 
     Raises:
-        InputError: there are no files of the layout, or a file is malformed.
+        InputError: there are no files of the layout.
         ConfigError: a setting does not apply to the layout.
     """
     layout, paths = recognise(inputs, settings.layout)
@@ -79,27 +83,23 @@ def find_pieces(
         _refuse_no_texts(inputs, names)
         if settings.layout == "auto":
             _warn_of_tables(inputs, names)
-        return list(_grouped(listing)), list(listing.excluded)
+        return TextFiles([*_grouped(listing)], [], [], [*listing.excluded])
     if layout == "lines" and settings.layout == "auto":
         _warn_of_tables(inputs, paths)
     if layout not in DELIMITERS:
         _check_unused(settings, layout, _OF_DELIMITED)
-    options = select_settings(TableOptions, settings)
     splits = splits_of_tables(inputs, paths)
-    found: list[Piece] = []
     good, excluded = select_readable(inputs, paths, "a table")
     excluded = [dataclasses.replace(left, split=splits[left.name]) for left in excluded]
     excluded += _skipped(inputs, paths)
-    for path in good:
-        try:
-            split = splits[path]
-            pieces = pieces_of(
-                inputs, path, kind=layout, split=split, options=options, folder=folder
-            )
-            found += _with_partitions(pieces, partitions_of(inputs.parts_of(path)[:-1]))
-        except OSError as error:
-            excluded.append(ExcludedInput(path, splits[path], *problem_of(error, path)))
-    return found, excluded
+    tables = [_whole_table(inputs, path, layout, splits[path]) for path in good]
+    return TextFiles([], tables, [inputs.files[path].size for path in good], excluded)
+
+
+def _whole_table(inputs: LayoutInputs, path: str, layout: str, split: str | None) -> Piece:
+    """Return a table as one piece, with additional columns from its folders."""
+    partitions = partitions_of(inputs.parts_of(path)[:-1])
+    return Piece(path=path, source=path, layout=layout, split=split, partitions=partitions)
 
 
 def _skipped(inputs: LayoutInputs, tables: Sequence[str]) -> Iterator[ExcludedInput]:
@@ -108,15 +108,6 @@ def _skipped(inputs: LayoutInputs, tables: Sequence[str]) -> Iterator[ExcludedIn
     for parts, file in inputs.below_root():
         if inputs.root not in inputs.files and file.path not in taken and not is_clutter(parts):
             yield ExcludedInput(file.path, None, None, "no table of this layout")
-
-
-def _with_partitions(
-    pieces: Iterable[Piece], partitions: Mapping[str, str | None]
-) -> Iterator[Piece]:
-    """Yield pieces with additional columns from the folders of their file."""
-    for piece in pieces:
-        details = {**piece.details, "partitions": {**partitions}} if partitions else piece.details
-        yield dataclasses.replace(piece, details=details)
 
 
 def _check_unused(settings: TextLayoutSettings, layout: str, names: Sequence[str]) -> None:
@@ -152,7 +143,7 @@ def recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
             "Convert it from Python: pipelines.convert(datasets.load_from_disk(source), out); or "
             "write it as Parquet: Dataset.to_parquet."
         )
-        _refuse(inputs, "tables or files of text", f"the Arrow file {display_path(arrow)!r}", cure)
+        _refuse(inputs, "tables or text files", f"the Arrow file {display_path(arrow)!r}", cure)
     if layout != "auto":
         paths = by_kind.get(layout, [])
         if not paths and layout != "parquet":  # text files may have any suffix
@@ -165,9 +156,9 @@ def recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
     if len(tables) > 1:
         got = " and ".join(display_path(by_kind[kind][0]) for kind in tables)
         others = [f"*{posixpath.splitext(by_kind[kind][0])[1]}" for kind in tables[1:]]
-        cure = f"Say which: {how_to_set(layout=tables[0])}; or leave the others out: "
+        cure = f"Choose one: {how_to_set(layout=tables[0])}; or leave the others out: "
         cure += f"{how_to_set(ignore=others)}."
-        _refuse(inputs, "tables of one kind", got, cure)
+        _refuse(inputs, "tables of one format", got, cure)
     if tables:
         paths = [*filter(_is_table, by_kind[tables[0]])]
         _check_others(inputs, seen, paths)
@@ -198,7 +189,7 @@ def _refuse_no_texts(inputs: LayoutInputs, paths: Sequence[str]) -> None:
     shown = ", ".join(repr(display_path(path)) for path in found[:_MAX_SHOWN])
     more = f" and {len(found) - _MAX_SHOWN} more" if len(found) > _MAX_SHOWN else ""
     cure = f"To leave them out: {how_to_set(ignore=patterns)}."
-    _refuse(inputs, "nothing but files of text", f"{shown}{more}", cure)
+    _refuse(inputs, "only text files", f"{shown}{more}", cure)
 
 
 def _warn_of_tables(inputs: LayoutInputs, paths: Sequence[str]) -> None:
@@ -224,8 +215,8 @@ def _warn_of_tables(inputs: LayoutInputs, paths: Sequence[str]) -> None:
             logging.warning("%r: each line has tabs. %s", display_path(path), advice)
         elif len(filled) < len(lines) and {len(line.split(" ")) for line in filled} in ({3}, {4}):
             logging.warning(
-                "%r: each line is read as a text of its own, though they look like tokens with "
-                "tags (CoNLL). Write a row for each sentence, such as JSON lines with lists",
+                "%r: each line becomes an example, but the lines look like tokens with tags "
+                "(CoNLL). Write one row per sentence, such as JSON lines with lists",
                 display_path(path),
             )
 
@@ -244,7 +235,7 @@ def _check_others(inputs: LayoutInputs, seen: Sequence[str], tables: Sequence[st
     table = f"*{posixpath.splitext(tables[0])[1]}"
     _refuse(
         inputs,
-        f"nothing but tables such as {display_path(tables[0])!r}",
+        f"only tables such as {display_path(tables[0])!r}",
         f"{shown}{more}",
         f"To read the tables alone: {how_to_set(ignore=patterns)}. To read the other files alone: "
         f"{how_to_set(ignore=[table])}.",
@@ -275,16 +266,24 @@ def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: st
 
 
 def _grouped(listing: InputTable) -> Iterator[Piece]:
-    by_split: dict[str | None, list[tuple[str, int, Any]]] = {}
+    """Yield pieces of files of one split, with a limited size and number of files."""
+    by_split: dict[str | None, list[TextFile]] = {}
     for entry in listing.entries:
-        label = entry.values[0] if entry.values else None
-        by_split.setdefault(entry.split, []).append((entry.name, entry.blobs[0].size, label))
+        label: Any = entry.values[0] if entry.values else None
+        file = TextFile(entry.name, entry.blobs[0].size, label)
+        by_split.setdefault(entry.split, []).append(file)
     for split, files in by_split.items():
         start = size = 0
         for stop in range(1, len(files) + 1):
-            size += files[stop - 1][1]
+            size += files[stop - 1].size
             if stop == len(files) or size >= PIECE_BYTES or stop - start == _PIECE_FILES:
-                has_labels = bool(listing.columns)
-                details = {"files": files[start:stop], "bytes": size, "has_labels": has_labels}
-                yield Piece(path="", source="", layout="folder", split=split, details=details)
+                yield Piece(
+                    path="",
+                    source="",
+                    layout="folder",
+                    split=split,
+                    files=files[start:stop],
+                    unpacked_bytes=size,
+                    has_labels=bool(listing.columns),
+                )
                 start, size = stop, 0

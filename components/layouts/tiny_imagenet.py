@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from absl import logging
 
-from components.common.entry import Blob, Column, Entry, ExcludedInput, InputTable
-from components.common.layout_inputs import LayoutInputs
+from components.inputs.input_table import Blob, Column, Entry, ExcludedInput, InputTable
+from components.inputs.listing import LayoutInputs
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import InputFile
 
@@ -63,7 +63,7 @@ def _listed_labels(inputs: LayoutInputs) -> dict[str, str]:
         if not line.strip():
             continue
         if len(fields) < 2 or not fields[1].strip() or fields[0] in labels:
-            rule = "the name of an image, once, a tab and its class"
+            rule = "an image, a tab and its class on each line, and each image once"
             raise InputError.at(path, expected=rule, got=f"{line!r} (line {number})")
         labels[fields[0]] = fields[1].strip()
     return labels
@@ -86,7 +86,7 @@ val/val_annotations.txt
 test/images/test_0.JPEG""",
         features="label; missing in test",
         splits="train, val, test",
-        refused="a list with an image twice",
+        refused="a list that names an image twice",
         detect=detect,
         read=read,
         known=("wnids.txt", "words.txt", "train/*/*_boxes.txt"),

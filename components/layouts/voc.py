@@ -16,24 +16,18 @@ from absl import logging
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeElementTree
 
-from components.common.advice import how_to_set
-from components.common.entry import (
-    Blob,
-    Column,
-    Entry,
-    ExcludedInput,
-    InputTable,
-    Value,
-)
-from components.common.layout_inputs import LayoutInputs
-from components.common.rejects import RejectedInputError, reject_errors
+from components.inputs.advice import how_to_set
+from components.inputs.input_table import Blob, Column, Entry, ExcludedInput, InputTable, Value
+from components.inputs.listing import LayoutInputs
+from components.inputs.rejects import RejectedInputError, reject_errors
 from components.layouts import boxes
 from components.layouts.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
 from components.layouts.file_kinds import kind_of_name
 from components.layouts.junk import is_clutter
 from components.layouts.list_splits import splits_of_files
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.format import InputError, canonical_split
+from trainer_utils.core.errors import InputError
+from trainer_utils.format import canonical_split
 from trainer_utils.storage import InputFile, display_path, problem_of, retry_transient
 
 _COLUMNS = (
@@ -146,7 +140,7 @@ def _pairs_of_neighbours(inputs: LayoutInputs) -> tuple[list[_Pair], list[Exclud
             annotations[stem] = file
         elif kind_of_name(file.path) == "image" and images.setdefault(stem, file) is not file:
             got = f"{display_path(images[stem].path)} and {display_path(file.path)}"
-            raise InputError(f"{stem!r}: expected one image of that name, got {got}")
+            raise InputError(f"{stem!r}: expected one image with that name, got {got}")
     by_name: dict[str, list[str]] = collections.defaultdict(list)
     for stem in annotations.keys() - images.keys():
         by_name[posixpath.basename(stem)].append(stem)
@@ -228,14 +222,14 @@ def _refuse_shared(
         got = " and ".join(sorted(repr(display_path(annotations[o].path)) for o in others))
         folders = sorted({posixpath.dirname(other) for other in others})
         return InputError(
-            f"{images[stem].path!r}: expected one annotation of its name, got {got}. To leave some "
-            f"out: {how_to_set(ignore=[f'{folder}/*' for folder in folders[1:]])}."
+            f"{images[stem].path!r}: expected one annotation with its name, got {got}. To leave "
+            f"some out: {how_to_set(ignore=[f'{folder}/*' for folder in folders[1:]])}."
         )
     first, second = (images[one] for one in sorted((used[others[0]], stem)))
     masks = [i for i in (first, second) if i.path.lower().endswith(".png")] or [second]
     folder = posixpath.dirname(masks[-1].path)
     return InputError(
-        f"{annotations[others[0]].path!r}: expected one image of its name, got "
+        f"{annotations[others[0]].path!r}: expected one image with its name, got "
         f"{display_path(first.path)!r} and {display_path(second.path)!r}. To leave one out: "
         f"{how_to_set(ignore=[f'{folder}/*' if folder else masks[-1].path])}."
     )
@@ -269,7 +263,7 @@ def _classes(inputs: LayoutInputs) -> dict[str, tuple[str, ...]]:
     lines = [line.strip().lower() for line in inputs.read_text(path).splitlines()]
     names = tuple(line for line in lines if line)
     if not names or len(set(names)) < len(names):
-        raise InputError.at(path, expected="the name of a class a line, each once", got=str(lines))
+        raise InputError.at(path, expected="one class name per line, each once", got=str(lines))
     return {"labels": names}
 
 
@@ -351,7 +345,7 @@ def by_stem(
             continue
         if files.setdefault(stem, file) is not file:
             got = f"{display_path(files[stem].path)} and {display_path(file.path)}"
-            raise InputError(f"{folder} {stem!r}: expected one file of that name, got {got}")
+            raise InputError(f"{folder} {stem!r}: expected one file with that name, got {got}")
     return files
 
 
@@ -383,8 +377,10 @@ def read_image_sets(
                     continue
                 place = f"{display_path(file.path)} (line {number})"
                 if name in sets:
-                    rule, got = "it once in the image sets", f"it in {sets[name][1]} and {place}"
-                    raise InputError(f"image {name!r}: expected {rule}, got {got}")
+                    places = f"{sets[name][1]} and in {place}"
+                    raise InputError(
+                        f"image {name!r} is in {places}. An image may be in one image set."
+                    )
                 sets[name] = split, place
         if sets:
             return sets
@@ -397,7 +393,9 @@ def _lines(inputs: LayoutInputs, file: InputFile) -> list[str]:
         raise InputError.at(file.path, expected="an image set", got=file.problem[1])
     data = inputs.read_bytes(file.path)
     if (zero := data.find(0)) >= 0:
-        raise InputError.at(file.path, expected="a name a line in UTF-8", got="a zero", offset=zero)
+        raise InputError.at(
+            file.path, expected="one name per line in UTF-8", got="a NUL byte", offset=zero
+        )
     # splitlines() would also split at characters that a file name may contain.
     lines = data.decode("utf-8-sig", "surrogateescape").split("\n")
     return [line.removesuffix("\r") for line in lines]

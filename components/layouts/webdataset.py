@@ -32,8 +32,8 @@ from typing import Any, BinaryIO, cast
 
 from absl import logging
 
-from components.common.advice import how_to_set
-from components.common.entry import (
+from components.inputs.advice import how_to_set
+from components.inputs.input_table import (
     Blob,
     BlobColumn,
     Column,
@@ -42,16 +42,16 @@ from components.common.entry import (
     InputTable,
     Value,
 )
-from components.common.layout_inputs import LayoutInputs, select_readable
+from components.inputs.listing import LayoutInputs, select_readable
 from components.layouts.archives import COMPRESSED_ARCHIVES, tar_files
 from components.layouts.junk import is_clutter
 from components.layouts.list_table import typed_values
 from components.layouts.registry import Detection, Layout, register
 from components.media.options import DESCRIPTIONS
+from components.tables.column_types import check_columns
 from components.tables.json_rows import columns_of_objects, parse_object
-from components.tables.kinds import check_columns
-from trainer_utils.format import ConfigError, InputError
-from trainer_utils.format.json_text import Json
+from trainer_utils.core.errors import ConfigError, InputError
+from trainer_utils.core.json_text import Json
 from trainer_utils.format.media_formats import COMPRESSIONS, EXTENSIONS, FORMATS
 from trainer_utils.format.split_words import splits_of_paths
 from trainer_utils.format.tfrecord import extend_crc32c
@@ -193,7 +193,7 @@ def _common_endings(samples: Sequence[_Sample]) -> list[str]:
             other = next(sample for sample in samples if ending not in sample.others)
             raise InputError(
                 f"{one.archive!r}: {one.key!r} has an image {ending!r} next to its "
-                f"{one.image!r}, {other.place!r} has none. Pack all keys alike, or leave these "
+                f"{one.image!r}, but {other.place!r} has none. Pack all keys alike, or leave these "
                 f"images out: {how_to_set(columns={ending: 'ignore'})}.",
                 path=one.archive,
             )
@@ -243,7 +243,7 @@ def _read_archive(
                 continue
             sample = samples.setdefault(key, _Sample(path, split, key))
             if kind in sample.sidecars or kind in sample.files:
-                rule, got = f"one {kind} a key", f"another, {place!r}"
+                rule, got = f"one {kind} per key", f"another, {place!r}"
                 raise InputError.at(path, expected=rule, got=got, offset=member.offset)
             if kind in _SIDECARS:
                 said, problem = _read_sidecar(inputs, stream, kind, place, member)
@@ -263,9 +263,9 @@ def _members(
     if is_compressed or path.lower().endswith(COMPRESSED_ARCHIVES):
         raise InputError.at(
             path,
-            expected="an archive that is not compressed",
-            got="one whose images cannot be read at random",
-            advice="Unpack it with gunzip or the like.",
+            expected="an uncompressed archive",
+            got="a compressed one, whose images cannot be read at random",
+            advice="Unpack it, for example with gunzip.",
         )
     for member in read_headers(stream, path=path, size=size):
         stem, _, extension = posixpath.basename(member.name).partition(".")
@@ -431,7 +431,7 @@ def read_headers(
 def _check_end(stream: BinaryIO, path: str, end: int, size: int) -> None:
     """Raise an InputError unless a block of zeros, and only zeros, follow the last member."""
     if end + _BLOCK_BYTES > size:
-        raise _bad_tar(path, "no mark of its end", size)
+        raise _bad_tar(path, "no end-of-archive mark", size)
     stream.seek(end)
     position = end
     while chunk := stream.read(min(_CHUNK_BYTES, size - position)):
@@ -439,12 +439,12 @@ def _check_end(stream: BinaryIO, path: str, end: int, size: int) -> None:
             place = position + len(chunk) - len(chunk.lstrip(b"\0"))
             if place < end + _BLOCK_BYTES:
                 raise _bad_tar(path, "a damaged header", end)
-            raise _bad_tar(path, "more after its end, as two archives in one file have", place)
+            raise _bad_tar(path, "more data after its end, as in two concatenated archives", place)
         position += len(chunk)
 
 
 def _bad_tar(path: str, got: str, position: int) -> InputError:
-    return InputError.at(path, expected="a whole tar archive", got=got, offset=position)
+    return InputError.at(path, expected="a complete tar archive", got=got, offset=position)
 
 
 def detect(inputs: LayoutInputs) -> Detection:
@@ -467,8 +467,8 @@ train-0000.tar: 000.jpg, 000.cls, 000.json, 001.jpg, …
 val-0000.tar: …""",
         features="label, text, the fields of the JSON; other files of a key by their endings",
         splits="a word of the archive's name, or of its folder's",
-        refused="compressed archives; archives of which some name a split and others none; images "
-        "that some keys have and others lack",
+        refused="compressed archives; splits in the names of only some archives; images that only "
+        "some keys have",
         detect=detect,
         read=read,
         takes_columns=True,

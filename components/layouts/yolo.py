@@ -20,16 +20,17 @@ from typing import Any
 import yaml
 from absl import logging
 
-from components.common.entry import Blob, Column, Entry, ExcludedInput, InputTable, Value
-from components.common.layout_inputs import LayoutInputs
-from components.common.rejects import RejectedInputError
+from components.inputs.input_table import Blob, Column, Entry, ExcludedInput, InputTable, Value
+from components.inputs.listing import LayoutInputs
+from components.inputs.rejects import RejectedInputError
 from components.layouts.boxes import BOX_COLUMNS, box_values, check_relative_box
 from components.layouts.file_kinds import kind_of_name
 from components.layouts.junk import is_clutter
 from components.layouts.list_files import as_parts
 from components.layouts.list_splits import splits_of_files
 from components.layouts.registry import Detection, Layout, register
-from trainer_utils.format import InputError, canonical_split
+from trainer_utils.core.errors import InputError
+from trainer_utils.format import canonical_split
 from trainer_utils.format.split_words import split_of_name
 from trainer_utils.storage import InputFile, problem_of
 
@@ -89,7 +90,7 @@ def read(inputs: LayoutInputs) -> InputTable:
         entries.append(Entry(path, split, (Blob(path, images[path].size),), values))
     if missing:
         logging.warning(
-            "%d of %d images have no text of boxes, such as %r: they have no objects",
+            "%d of %d images have no text file of boxes, such as %r: they have no objects",
             *(len(missing), len(splits), missing[0]),
         )
     used = {label for label in label_of.values() if label is not None}
@@ -166,7 +167,7 @@ def _read_config(inputs: LayoutInputs) -> _Config:
         got = ", ".join(paths)
         raise InputError.at(
             inputs.base,
-            expected="one YAML with the classes",
+            expected="one YAML file with the class names",
             got=got,
             advice=f"Leave the others out: ignore=[{paths[-1]!r}] (--ignore {paths[-1]}).",
         )
@@ -176,7 +177,7 @@ def _read_config(inputs: LayoutInputs) -> _Config:
     except yaml.YAMLError as error:
         raise InputError(f"{path!r}: expected YAML: {' '.join(str(error).split())}") from error
     if not isinstance(value, dict):
-        raise InputError.at(path, expected="keys and values", got=f"{value!a:.80}")
+        raise InputError.at(path, expected="a mapping", got=f"{value!a:.80}")
     if "kpt_shape" in value:
         raise _refused(path, "keypoints (`kpt_shape`), which are not read")
     names = value.get("names")
@@ -184,10 +185,14 @@ def _read_config(inputs: LayoutInputs) -> _Config:
         try:
             by_class = {int(number): str(name) for number, name in names.items()}
         except (TypeError, ValueError) as error:
-            raise InputError.at(path, expected="names by class", got=f"{names!a:.80}") from error
+            raise InputError.at(
+                path, expected="class names by number", got=f"{names!a:.80}"
+            ) from error
         names = [by_class.get(n, str(n)) for n in range(max(by_class, default=-1) + 1)]
     if names is not None and not isinstance(names, list):
-        raise InputError.at(path, expected="names as a list or by class", got=f"{names!a:.80}")
+        raise InputError.at(
+            path, expected="class names as a list, or by number", got=f"{names!a:.80}"
+        )
     splits = {}
     for word, split in _SPLITS.items():
         given = value.get(word)
@@ -232,7 +237,7 @@ def _begins_as_list(inputs: LayoutInputs, path: str) -> bool:
 def _checked(names: Sequence[str], path: str) -> Sequence[str]:
     twice = [name for name, count in collections.Counter(names).items() if count > 1]
     if twice:
-        raise InputError.at(path, expected="each class's name once", got=repr(twice[0]))
+        raise InputError.at(path, expected="different class names", got=repr(twice[0]))
     return names
 
 
@@ -327,8 +332,8 @@ def _parse(
                 what = what if len(numbers) == 8 else "segments"
                 raise _refused(
                     path,
-                    f"{what} (line {number} has {len(fields)} numbers). Take the box around each: "
-                    "box_format='polygon' (--box-format polygon)",
+                    f"{what} (line {number} has {len(fields)} numbers). To take the box around "
+                    "each: box_format='polygon' (--box-format polygon)",
                 )
             xs, ys = numbers[::2], numbers[1::2]
             edges = (min(xs), max(xs), min(ys), max(ys))
@@ -387,14 +392,14 @@ def detect(inputs: LayoutInputs) -> Detection:
     if configs and (found or in_labels):
         return Detection.match(f"{configs[0]} and {found or in_labels[0]}")
     if found is None:
-        return Detection.miss("no texts with a class and four numbers a line")
+        return Detection.miss("no text files with a class and four numbers per line")
     stem = posixpath.splitext(found)[0]
     if found in in_labels or any(
         kind_of_name(path) == "image" and posixpath.splitext(path)[0] == stem
         for path in inputs.files.below(posixpath.dirname(found))
     ):
         return Detection.match(found)
-    return Detection.miss(f"{found} is of no image")
+    return Detection.miss(f"{found} belongs to no image")
 
 
 register(

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from components.common.rejects import RejectedInputError
+from components.inputs.rejects import RejectedInputError
 from components.media.options import LARGEST_RATE, AudioOptions
 from trainer_utils.format.media_formats import (
     EXTENSIONS,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from components.common.rejects import RejectedInputError
+from components.inputs.rejects import RejectedInputError
 from trainer_utils.format.media_formats import (
     ALONE,
     APP1,

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, TiffImagePlugin
 
-from components.common.rejects import RejectedInputError
-from components.image_opening import missing_reader, open_by_format
+from components.inputs.rejects import RejectedInputError
+from components.media.image_opening import missing_reader, open_by_format
 from components.media.image_structure import ImageStructure, scan_jpeg, scan_png
 from components.media.options import ImageOptions
 from trainer_utils.format.media_formats import (

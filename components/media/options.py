@@ -3,8 +3,8 @@
 import dataclasses
 import importlib.util
 
-from trainer_utils.format import ConfigError
-from trainer_utils.format.settings import Settings, number, one_of, setting
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.core.settings import NumberRule, Settings, one_of, setting
 
 MAX_PIXELS = 89_478_485  # Pillow's own limit against decompression bombs: a quarter of a GiB as RGB
 _MAX_PIXELS = 1 << 31
@@ -37,11 +37,11 @@ class ImageOptions(Settings):
 
     orientation: str = setting("apply", one_of("apply", "keep"))
     frames: str = setting("first", one_of("first", "reject"))
-    resize_shorter_side: int | None = setting(None, number(1))
-    quality: int = setting(95, number(1, 100))
+    resize_shorter_side: int | None = setting(None, NumberRule(1))
+    quality: int = setting(95, NumberRule(1, 100))
     encoding: str = setting("file", one_of("file", "raw"))
     verify: str = setting("structure", one_of("structure", "decode"))
-    max_pixels: int = setting(MAX_PIXELS, number(1, _MAX_PIXELS))
+    max_pixels: int = setting(MAX_PIXELS, NumberRule(1, _MAX_PIXELS))
     sixteen_bit: str = setting("scale", one_of("scale", "keep"))
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class AudioOptions(Settings):
         channels: 1 mixes all channels into one, 2 duplicates a single one. Default: unchanged.
     """
 
-    sample_rate: int | None = setting(None, number(1, LARGEST_RATE))
+    sample_rate: int | None = setting(None, NumberRule(1, LARGEST_RATE))
     channels: int | None = setting(None, one_of(None, 1, 2))
 
     def check_installed(self) -> None:

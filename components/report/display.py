@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterable
 
 from components.report.records import Example, Value
-from trainer_utils.format import DatasetError
-from trainer_utils.format.printable import image_extent, printable
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.core.printable import image_extent, printable
+from trainer_utils.core.text_output import human_bytes, quantity
 from trainer_utils.storage import join, list_names, make_folder, write_atomically, write_text
-from trainer_utils.text_output import human_bytes, quantity
 
 EXAMPLES_FILE = "examples.csv"
 MAX_SHOWN = 72  # characters of a string

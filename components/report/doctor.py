@@ -7,14 +7,16 @@ The checks cover completeness, shards, rejects and classes. They change nothing 
 """
 
 import dataclasses
+import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
 from components.report.inspection import DatasetFacts, SplitFacts, inspect_dataset
-from trainer_utils.format import DatasetError, Manifest
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.core.text_output import Part, human_bytes, list_counts, make_table, quantity
+from trainer_utils.format import Manifest
 from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.storage.file_system import is_host_error
-from trainer_utils.text_output import Part, human_bytes, list_counts, make_table, quantity
 
 _STYLES = {"ok": "green", "warn": "yellow", "bad": "red"}
 _LARGE_BYTES = 10**9  # the size of a split above which the size of its shards matters
@@ -47,7 +49,7 @@ def checks_table(checks: Iterable[Check]) -> Part:
     return make_table(None, rows, styles=_STYLES)
 
 
-def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
+def dataset_checks(uri: str | os.PathLike[str], *, workers: int = 1) -> Iterator[Check]:
     """Yield all checks of the dataset at a uri, to be read by `workers` workers."""
     try:
         facts = inspect_dataset(uri)
@@ -148,5 +150,6 @@ def _classes(labels: Mapping[str, Mapping[str, int]], totals: Mapping[str, int])
         cure = "Weight the examples (labels=LabelOptions(sample_weight=…)), or read one dataset "
         cure += "per class with weights=[…]."
         return Check("classes", "warn", message, cure)
-    most = quantity(totals[commonest], "example")
-    return Check("classes", "ok", f"{len(totals)}, of {totals[rarest]:,} to {most}")
+    most, least = quantity(totals[commonest], "example"), totals[rarest]
+    sizes = f"{most} each" if least == totals[commonest] else f"{least:,} to {most}"
+    return Check("classes", "ok", f"{len(totals)}, of {sizes}")

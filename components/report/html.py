@@ -7,10 +7,12 @@ import functools
 import os
 
 import jinja2
+import numpy as np
 
-from trainer_utils.format.printable import printable
-from trainer_utils.text_output import human_bytes, quantity
+from trainer_utils.core.printable import printable
+from trainer_utils.core.text_output import human_bytes, quantity
 
+_PLAIN_FROM = 1e-6  # smaller numbers have an exponent
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; img-src 'self' data:; media-src 'self'; style-src 'unsafe-inline'; "
     "base-uri 'none'; form-action 'self'"
@@ -55,6 +57,12 @@ def _brief(text: object, most: int = 300) -> str:
 
 
 def _number(value: float) -> str:
-    """Format a number with four digits. It may be missing or not finite."""
-    is_whole = float(value).is_integer() and abs(value) < 1e12
-    return f"{value:,.0f}" if is_whole else f"{value:,.4g}"
+    """Format a number with four digits, without an exponent unless it is extreme.
+
+    It may be missing or not finite.
+    """
+    if float(value).is_integer() and abs(value) < 1e12:
+        return f"{value:,.0f}"
+    if _PLAIN_FROM <= abs(value) < 1:
+        return np.format_float_positional(value, precision=4, fractional=False, trim="-")
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e12 else f"{value:,.4g}"

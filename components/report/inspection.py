@@ -8,17 +8,14 @@ print(facts)
 import collections
 import contextlib
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 
-from components.common.rejects import REJECT_CODES, remedy
-from trainer_utils.dataset import Dataset, ShardFile, open_dataset
-from trainer_utils.dataset.location import Place, read_origin
-from trainer_utils.format import DatasetError, Feature, Manifest
-from trainer_utils.format.json_text import JsonObject, parse_json_object
-from trainer_utils.format.manifest import DatasetSummary, Origin
-from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE, TFDS_INFO_FILE
-from trainer_utils.format.printable import image_extent
-from trainer_utils.text_output import (
+from components.inputs.rejects import REJECT_CODES, remedy
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.core.json_text import JsonObject, parse_json_object
+from trainer_utils.core.printable import image_extent
+from trainer_utils.core.text_output import (
     Part,
     TextReport,
     human_bytes,
@@ -26,6 +23,11 @@ from trainer_utils.text_output import (
     make_table,
     quantity,
 )
+from trainer_utils.dataset import Dataset, ShardFile, open_dataset
+from trainer_utils.dataset.location import Place, read_origin
+from trainer_utils.format import Feature, Manifest
+from trainer_utils.format.manifest import DatasetSummary, Origin
+from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE, TFDS_INFO_FILE
 
 _MAX_LABELS = 20  # labels that are shown
 _WRITERS = {DATUM_SHARDS_FILE: "Datum", TFDS_INFO_FILE: "TFDS"}
@@ -58,7 +60,8 @@ class DatasetFacts(TextReport):
     """The facts about a dataset.
 
     `writer` is the component or project that wrote it, if its files name one. `classes` is the size
-    of each feature's vocabulary. Only datasets written by tfx-shards have `manifest` and `origin`.
+    of each feature's vocabulary. `sampled` is the number of records that the features were inferred
+    from, if these were not all. Only datasets written by tfx-shards have `manifest` and `origin`.
     An unreadable lineage is left out here; `verify` reports it.
     """
 
@@ -69,6 +72,7 @@ class DatasetFacts(TextReport):
     classes: Mapping[str, int]
     manifest: Manifest | None
     origin: Origin | None = None
+    sampled: int | None = None
 
     @property
     def left_out_before(self) -> list[DatasetSummary]:
@@ -113,6 +117,7 @@ class DatasetFacts(TextReport):
             "uri": self.uri,
             "writer": self.writer,
             "splits": splits,
+            "sampled_records": self.sampled,
             "features": {
                 name: {**f.extra, "type": f.type, "shape": list(f.shape), "dense": f.dense}
                 for name, f in self.features.items()
@@ -174,7 +179,10 @@ class DatasetFacts(TextReport):
 
     def _excluded(self) -> list[str]:
         if self.manifest is None:
-            return ["", "It has no manifest: nothing says how large and how whole it should be."]
+            lines = ["", "It has no manifest: nothing says how large and how whole it should be."]
+            if self.sampled is not None:
+                lines.append(f"Its features were inferred from {self.sampled:,} of its records.")
+            return [*lines, f"With an index and a manifest: tfx-shards balance {self.uri} OUT"]
         lines = []
         if rejects := self.manifest.reject_counts:
             lines.append(f"Rejected: {list_counts(rejects)} ({self.uri}/{REJECTS_FILE})")
@@ -193,7 +201,7 @@ def _range(ordered: Sequence[str]) -> str | None:
     return " to ".join(dict.fromkeys((ordered[0], ordered[-1]))) if ordered else None
 
 
-def inspect_dataset(place: Place) -> DatasetFacts:
+def inspect_dataset(place: Place | os.PathLike[str]) -> DatasetFacts:
     """Read a dataset's metadata, and records if the metadata does not describe the features.
 
     Args:
@@ -212,6 +220,7 @@ def inspect_dataset(place: Place) -> DatasetFacts:
         writer=_writer(dataset),
         splits={split: SplitFacts(shards=shards) for split, shards in dataset.shards.items()},
         features=dataset.features,
+        sampled=dataset.sampled,
         classes={name: len(values) for name, values in dataset.vocabularies.items()},
         manifest=dataset.manifest,
         origin=origin,

@@ -10,18 +10,28 @@ so. TFX's messages are only needed for statistics and schemas written by TFX.
 import itertools
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from components.auditing.checks import total_variation
+from components.inputs.rejects import REJECT_CODES
 from components.report.doctor import Check, checks_of
 from components.report.html import load_template
 from components.report.inspection import DatasetFacts, feature_row, inspect_dataset
 from components.report.records import ExampleReader
-from components.report.sample import draw_sample
-from trainer_utils.format import DatasetError
+from components.report.sample import Sample, draw_sample
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.dataset import open_dataset
+from trainer_utils.format.manifest import Ancestor
 from trainer_utils.format.naming import REJECTS_FILE, SCHEMA_FILE
-from trainer_utils.storage import is_host_error, join, read_text, write_text
+from trainer_utils.storage import (
+    is_host_error,
+    join,
+    list_names,
+    path_of,
+    read_text,
+    write_text,
+)
 
 SAMPLE_RECORDS = 1000  # records per split
 _NUMBERS = {"least": "min", "median": "median", "mean": "mean", "most": "max"}
@@ -30,16 +40,27 @@ _COLUMNS = {  # of the table of TFX's statistics
     "string_stats": {"unique": "unique"},
     "bytes_stats": {"unique": "unique"},
 }
+_UNITS = {  # captions of statistics
+    "height": "height in pixels",
+    "width": "width in pixels",
+    "bytes": "size",
+    "seconds": "duration in seconds",
+    "sample rate": "sample rate in Hz",
+    "characters": "length in characters",
+    "words": "length in words",
+    "values": "number of values",
+}
+_MAX_BEFORE = 20  # earlier datasets to look at
 _MAX_LABELS, _MAX_SHARDS, _MAX_REJECTS, _MAX_VALUES = 60, 400, 5, 8
 
 
 def write_report(
-    uri: str,
-    path: str,
+    uri: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     *,
     sample_records: int = SAMPLE_RECORDS,
-    statistics: str | None = None,
-    schema: str | None = None,
+    statistics: str | os.PathLike[str] | None = None,
+    schema: str | os.PathLike[str] | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> str:
     """Write the report atomically.
@@ -61,24 +82,27 @@ def write_report(
     page, damage = render_report(
         uri, sample_records=sample_records, statistics=statistics, schema=schema, advance=advance
     )
+    path = path_of("path", path)
     write_text(path, page, temporary_folder=os.path.dirname(path) or ".")
     return damage
 
 
 def render_report(
-    uri: str,
+    uri: str | os.PathLike[str],
     *,
     sample_records: int = SAMPLE_RECORDS,
-    statistics: str | None = None,
-    schema: str | None = None,
+    statistics: str | os.PathLike[str] | None = None,
+    schema: str | os.PathLike[str] | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[str, str]:
     """Return the page as HTML, and the damage found; see `write_report`."""
     reader = ExampleReader(uri)
     sample = draw_sample(reader, most_records=sample_records, advance=advance)
     facts = inspect_dataset(uri)
-    checks = [*checks_of(facts), *([_schema_check(schema, facts)] if schema else [])]
-    parts = [part for part in facts.uri.split("/") if part]  # an artifact's uri ends with a number
+    checks = [
+        *checks_of(facts),
+        *([_schema_check(path_of("schema", schema), facts)] if schema else []),
+    ]
     totals = facts.label_totals
     labels: dict[str, list[tuple[int, float]]] = {n: [] for n in [*totals][:_MAX_LABELS]}
     for split in facts.splits:
@@ -88,7 +112,8 @@ def render_report(
             rows.append((counts.get(label, 0), counts.get(label, 0) / in_all))
     page = load_template("page.html").render(
         facts=facts,
-        name="/".join(parts[-3:] if parts[-1].isdigit() else parts[-1:]),
+        name=_title(facts, sample),
+        units=_UNITS,
         splits=list(facts.splits),
         total_records=sum(split.records for split in facts.splits.values()),
         total_bytes=sum(split.bytes for split in facts.splits.values()),
@@ -101,7 +126,7 @@ def render_report(
             for first, second in itertools.combinations(filter(facts.labels.get, facts.splits), 2)
         ],
         sample=sample,
-        given=_read_statistics(statistics) if statistics else {},
+        given=_read_statistics(path_of("statistics", statistics)) if statistics else {},
         types={n: feature_row(n, f, facts.classes)[1:] for n, f in facts.features.items()},
         rejects=_rejects(facts, reader),
         amiss=[check for check in checks if check.level != "ok"],
@@ -109,6 +134,20 @@ def render_report(
         steps=_steps(facts),
     )
     return page, sample.damage
+
+
+def _title(facts: DatasetFacts, sample: Sample) -> str:
+    """Return the name of the inputs that the dataset was converted from, else of its folder."""
+    made = [] if facts.origin is None else [one.made_by for one in facts.origin.ancestors]
+    made += [] if facts.origin is None else [facts.origin.made_by]
+    for step in filter(None, made):
+        source = str(step.settings.get("input_base") or "").rstrip("/")
+        if "id" in sample.features and len(sample.features["id"].tables) == 1:  # a single table
+            source = next(iter(sample.features["id"].tables)) or source
+        if name := source.rpartition("/")[2]:
+            return name
+    parts = [part for part in facts.uri.split("/") if part]  # an artifact's uri ends with a number
+    return "/".join(parts[-3:] if parts[-1].isdigit() else parts[-1:])
 
 
 def _shards(facts: DatasetFacts, split: str) -> dict[str, object]:
@@ -129,22 +168,54 @@ def _left_out(facts: DatasetFacts) -> tuple[int, int, int] | None:
 
 
 def _rejects(facts: DatasetFacts, reader: ExampleReader) -> list[dict[str, object]]:
-    """Return rejects by code with a few examples; for earlier steps, only the counts."""
+    """Return rejects by code with a few examples, and of the steps before."""
     if facts.manifest is None:
         return []
+    lists = reader.dataset.read_lines(REJECTS_FILE) if facts.manifest.reject_counts else ()
+    found = [("", facts.manifest.reject_counts, _examples_of(lists))]
+    for ancestor in facts.origin.ancestors if facts.origin else ():
+        summary = ancestor.summary
+        if summary is not None and summary.rejects:
+            lines = _rejects_of(facts.uri, ancestor)
+            found.append((summary.producer, summary.rejects, _examples_of(lines)))
+    return [
+        {
+            "code": code,
+            "count": count,
+            "by": by,
+            "examples": some.get(code, []),
+            "cause": REJECT_CODES.get(code),
+        }
+        for by, counts, some in found
+        for code, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
+
+
+def _examples_of(lines: Iterable[str]) -> dict[str, list[dict[str, str]]]:
     examples: dict[str, list[dict[str, str]]] = {}
-    for line in reader.dataset.read_lines(REJECTS_FILE) if facts.manifest.reject_counts else ():
+    for line in lines:
         reject = json.loads(line)
         shown = examples.setdefault(str(reject.get("code")), [])
         if len(shown) < _MAX_REJECTS:
             shown.append({"source": str(reject.get("source")), "detail": str(reject.get("detail"))})
-    found = [("", facts.manifest.reject_counts, examples)]
-    found += [(each.producer, each.rejects, {}) for each in facts.left_out_before]
-    return [
-        {"code": code, "count": count, "by": by, "examples": some.get(code, [])}
-        for by, counts, some in found
-        for code, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    ]
+    return examples
+
+
+def _rejects_of(uri: str, ancestor: Ancestor) -> Sequence[str]:
+    """Return the rejects of an earlier dataset, if it is where TFX and `convert` write it."""
+    parts = uri.rstrip("/").rsplit("/", 3)
+    if ancestor.made_by is None or len(parts) < 4 or not parts[-1].isdigit():
+        return ()
+    folder = join(parts[0], f"{ancestor.made_by.component}/{ancestor.made_by.output}")
+    try:
+        names = sorted(filter(str.isdigit, list_names(folder)), key=int)
+        for name in names[-_MAX_BEFORE:]:
+            dataset = open_dataset(join(folder, name), inspect=False)
+            if dataset.digest == ancestor.digest:
+                return dataset.read_lines(REJECTS_FILE)
+    except (DatasetError, OSError):  # the page says how many there were
+        return ()
+    return ()
 
 
 def _steps(facts: DatasetFacts) -> list[tuple[str, dict[str, str]]]:

@@ -17,11 +17,14 @@ import dataclasses
 import functools
 import io
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.core.json_text import Json, JsonObject
 from trainer_utils.dataset import (
     Dataset,
     ShardFile,
@@ -32,9 +35,8 @@ from trainer_utils.dataset import (
     read_shard_blocks,
 )
 from trainer_utils.dataset.opening import find_numbers
-from trainer_utils.format import DatasetError, Feature, RecordIndex, resolve_slices
+from trainer_utils.format import Feature, RecordIndex, resolve_slices
 from trainer_utils.format.example import decode_example
-from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.media_formats import FORMATS, encode_png, format_of, image_size
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.storage.file_system import encode_path, is_remote
@@ -150,7 +152,7 @@ class Example:
 
 
 def read_examples(
-    place: location.Place, split: str | None = None, *, count: int = 20
+    place: location.Place | os.PathLike[str], split: str | None = None, *, count: int = 20
 ) -> Iterator[Example]:
     """Yield the first records of a split or a slice, in the order of the shards.
 
@@ -182,7 +184,7 @@ class ExampleReader:
         DatasetError: there is no dataset, or it is incomplete.
     """
 
-    def __init__(self, place: location.Place) -> None:
+    def __init__(self, place: location.Place | os.PathLike[str]) -> None:
         self.dataset = open_dataset(place, inspect=False)
         self.splits = list(self.dataset.shards)
         self._indexes: dict[str, RecordIndex] = {}

@@ -20,12 +20,13 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from components.image_opening import in_eight_bits
+from components.media.image_opening import in_eight_bits
 from components.report.records import Example, ExampleReader, Value
+from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.storage.file_system import is_host_error
 
 _BINS = 24
-_MAX_TEXTS, _MAX_SOUNDS = 6, 8
+_MAX_TEXTS, _MAX_SOUNDS, _MAX_NAMES = 6, 8, 3
 _MAX_CLASSES, _MAX_OF_A_CLASS = 24, 6
 _MAX_FEATURES = 120  # features with statistics, to keep the page of a wide table small
 _MAX_TEXT_CHARACTERS = 400
@@ -76,6 +77,8 @@ class FeatureSample:
         self.present = collections.Counter[str]()  # examples that have the feature, by split
         self.words = collections.Counter[str]()  # words of strings
         self.texts: list[str] = []  # a few strings
+        self.names: list[str] = []  # a few names of records, which get no statistics
+        self.tables = set[str]()  # up to two tables that rows come from: of `reviews.csv:7`
         # Numbers by the name of the statistic and by split.
         self.numbers: dict[str, dict[str, list[float]]] = {}
 
@@ -115,7 +118,8 @@ class FeatureSample:
         self.present[split] += 1
         self.kinds[value.kind] += 1
         if value.kind == "number":
-            self._count("value", split, value.values)
+            if not value.names:  # the labels' table has the classes
+                self._count("value", split, value.values)
             if len(value.values) > 1:
                 self._count("values", split, [len(value.values)])
         elif value.kind == "image":
@@ -132,6 +136,16 @@ class FeatureSample:
         if sound is not None:
             self._count("seconds", split, [sound.seconds])
             self._count("sample rate", split, [sound.sample_rate])
+
+    def add_name(self, split: str, value: Value) -> None:
+        """Add the name of one example. The lengths of names say nothing about the data."""
+        self.present[split] += 1
+        self.kinds[value.kind] += 1
+        texts = value.texts if value.kind == "text" else [*map(str, value.values)]
+        if len(self.names) < _MAX_NAMES:
+            self.names += [text[:_MAX_TEXT_CHARACTERS] for text in texts]
+        if len(self.tables) < 2:  # one is the source of all rows; two are not
+            self.tables.update(text.rpartition(":")[0] for text in texts)
 
     def _add_texts(self, split: str, texts: Sequence[str]) -> None:
         self._count("characters", split, [len(text) for text in texts])
@@ -182,7 +196,11 @@ def draw_sample(
                 advance(1, total)
                 for name, value in example.values.items():
                     sound = _read_sound(example.name, value)
-                    found.features.setdefault(name, FeatureSample()).add(split, value, sound)
+                    feature = found.features.setdefault(name, FeatureSample())
+                    if name in NAME_FEATURES:
+                        feature.add_name(split, value)
+                    else:
+                        feature.add(split, value, sound)
                     if sound is not None and len(found.sounds) < _MAX_SOUNDS:
                         found.sounds.append(sound)
                 _keep_picture(found.pictures, example)

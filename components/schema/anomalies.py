@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
-from components.auditing import KINDS, Audit, Finding
+from components.auditing.findings import KINDS, Audit, Finding
 from trainer_utils.format.naming import SPLIT_PREFIX
 
 FINDINGS_FILE = "findings.json"

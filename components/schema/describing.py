@@ -19,11 +19,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from components.schema import tfmd
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.core.json_text import Json, JsonObject, render_json
 from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
-from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
-from trainer_utils.format.json_text import Json, JsonObject, render_json
 from trainer_utils.format.naming import (
     EXAMPLE_SCHEMA_FILE,
     SCHEMA_FILE,

@@ -17,8 +17,9 @@ from types import MappingProxyType
 from google.protobuf import message, text_format
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
+from trainer_utils.core.errors import DatasetError
 from trainer_utils.dataset.inspection import DatasetFacts
-from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format import Feature
 from trainer_utils.format.datum import SCHEMA_TAG, feature_entry, render_schema_text, schema_tag
 from trainer_utils.format.naming import SPLIT_PREFIX
 from trainer_utils.storage import exists, join, list_files, read_bytes

@@ -20,8 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trainer_utils.format import ConfigError
-from trainer_utils.format.errors import did_you_mean
+from trainer_utils.core.errors import ConfigError, did_you_mean
 from trainer_utils.format.example_columns import Column
 from trainer_utils.storage.file_system import encode_path, is_host_error
 

@@ -5,7 +5,6 @@ record are its `record_id`, `filename` and `id`. `EditCounts` counts the effects
 the accounting.
 """
 
-import collections
 import csv
 import dataclasses
 import functools
@@ -13,6 +12,7 @@ import hashlib
 import io
 import itertools
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -21,11 +21,11 @@ import numpy.typing as npt
 from absl import logging
 
 from components.shuffle.condition import parse_condition
-from trainer_utils.format import ConfigError, DatasetError, Feature, RecordBlock
-from trainer_utils.format.errors import did_you_mean
+from trainer_utils.core.errors import ConfigError, DatasetError, did_you_mean
+from trainer_utils.core.json_text import JsonObject
+from trainer_utils.format import Feature, RecordBlock
 from trainer_utils.format.example import decode_example, encode_example, read_fields, varint
 from trainer_utils.format.example_columns import Column, parse_examples
-from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.tfrecord import (
     HEADER_BYTES,
@@ -46,20 +46,24 @@ _DELIMITED = 2  # wire type
 _FIRST = b"\x0a"  # the tag of a field 1 with a length
 
 
-class EditCounts(collections.Counter[tuple[Any, ...]]):
-    """The effects of edits, as counts of records by key.
+@dataclasses.dataclass
+class EditCounts:
+    """The effects of edits, as numbers of records."""
 
-    `("found",)`, `("excluded",)`, `("filtered",)`, `("relabelled",)`: a record that already has the
-    new value does not count as relabelled. `("exclude", n)`, `("relabel", n)`: records with the
-    n-th name. `("before", feature, value)`, `("after", …)`: records with a label.
-    `("feature", name)`: records with a feature that no metadata lists; `("other", name)`: features
-    of the first record of each block.
-    """
-
-    def __getattr__(self, name: str) -> int:
-        if name in ("found", "excluded", "filtered", "relabelled"):
-            return self[name,]
-        raise AttributeError(name)
+    found: int = 0
+    excluded: int = 0
+    filtered: int = 0
+    relabelled: int = 0  # without records that already had the new value
+    # Records with the n-th name of `exclude` and of `relabel`, by n.
+    excluded_names: Counter[int] = dataclasses.field(default_factory=Counter)
+    relabelled_names: Counter[int] = dataclasses.field(default_factory=Counter)
+    # Blocks with a value of a feature that no metadata lists, by feature.
+    unknown_features: Counter[str] = dataclasses.field(default_factory=Counter)
+    # Features of the first record of each block, if some of a condition are unknown.
+    seen_features: Counter[str] = dataclasses.field(default_factory=Counter)
+    # Values of labels before and after the edits, by feature.
+    labels_before: dict[str, Counter[Any]] = dataclasses.field(default_factory=dict)
+    labels_after: dict[str, Counter[Any]] = dataclasses.field(default_factory=dict)
 
     @property
     def skipped(self) -> int:
@@ -71,9 +75,22 @@ class EditCounts(collections.Counter[tuple[Any, ...]]):
         """Whether every record stays unchanged."""
         return not self.skipped and not self.relabelled
 
-    def of(self, *key: str) -> dict[Any, int]:
-        """Return the counts whose keys start with `key`, by the next element."""
-        return {k[len(key)]: count for k, count in self.items() if k[: len(key)] == key}
+    def add(self, other: "EditCounts") -> None:
+        """Add the counts of other records."""
+        self.found += other.found
+        self.excluded += other.excluded
+        self.filtered += other.filtered
+        self.relabelled += other.relabelled
+        self.excluded_names.update(other.excluded_names)
+        self.relabelled_names.update(other.relabelled_names)
+        self.unknown_features.update(other.unknown_features)
+        self.seen_features.update(other.seen_features)
+        for labels, added in (
+            (self.labels_before, other.labels_before),
+            (self.labels_after, other.labels_after),
+        ):
+            for feature, values in added.items():
+                labels.setdefault(feature, Counter()).update(values)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -137,19 +154,19 @@ class Edits:
         """
         if not self or not len(block):
             return block
-        counts["found",] += len(block)
-        self._count("before", block, counts, path)
+        counts.found += len(block)
+        self._count_labels(counts.labels_before, block, path)
         if self.unknown:
             columns = parse_block(block, self.unknown, path=path)
-            counts.update(("feature", name) for name, one in columns.items() if len(one.values))
-            counts.update(("other", name) for name in decode_example(block.record(0)))
+            counts.unknown_features.update(n for n, one in columns.items() if len(one.values))
+            counts.seen_features.update(decode_example(block.record(0)).keys())
         names = _names_of(block, path) if self.exclude or self.relabel else []
         kept = np.ones(len(block), np.bool_)
         if self.exclude and source < self.first_added:
             found = [[self._excluded[n] for n in own if n in self._excluded] for own in names]
-            counts.update(("exclude", place) for own in found for place in own)
+            counts.excluded_names.update(place for own in found for place in own)
             kept = np.array([not own for own in found])
-            counts["excluded",] += int((~kept).sum())
+            counts.excluded += int((~kept).sum())
         changed = self._changed(block, names, kept, counts, path) if self.relabel else {}
         is_new = np.isin(np.flatnonzero(kept), [*changed])
         block = _selected(block, kept, changed)
@@ -157,16 +174,17 @@ class Edits:
             condition = parse_condition(self.where)
             columns = parse_block(block, condition.features, path=path)
             kept = condition.mask(columns, self.vocabularies)
-            counts["filtered",] += int((~kept).sum())
+            counts.filtered += int((~kept).sum())
             block, is_new = _selected(block, kept, {}), is_new[kept]
-        counts["relabelled",] += int(is_new.sum())
-        self._count("after", block, counts, path)
+        counts.relabelled += int(is_new.sum())
+        self._count_labels(counts.labels_after, block, path)
         return block
 
-    def _count(self, when: str, block: RecordBlock, counts: EditCounts, path: str) -> None:
+    def _count_labels(self, labels: dict[str, Counter[Any]], block: RecordBlock, path: str) -> None:
+        """Add the values of the labels of a block."""
         if self.labels and len(block):
             for name, column in parse_block(block, self.labels, path=path).items():
-                counts.update((when, name, value) for value in column.values.tolist())
+                labels.setdefault(name, Counter()).update(column.values.tolist())
 
     def _changed(
         self,
@@ -184,7 +202,7 @@ class Edits:
             if name is None:
                 continue
             place, text = self._relabelled[name]
-            counts["relabel", place] += 1
+            counts.relabelled_names[place] += 1
             stop = int(ends[number])
             given = column.values[stop - int(column.counts[number]) : stop].tolist()
             if not given and not self.kind:
@@ -388,10 +406,12 @@ def check_edits(edits: Edits, by_split: Mapping[str, EditCounts]) -> None:
     """
     total = total_counts(by_split.values())
     for name in edits.unknown:
-        if name not in total.of("feature") and total.found:
-            _refuse_feature("where", name, total.of("other"))
-    for setting, names in (("exclude", edits.exclude), ("relabel", [*edits.relabel])):
-        found = total.of(setting)
+        if name not in total.unknown_features and total.found:
+            _refuse_feature("where", name, total.seen_features)
+    for setting, names, found in (
+        ("exclude", edits.exclude, total.excluded_names),
+        ("relabel", [*edits.relabel], total.relabelled_names),
+    ):
         missing = [name for place, name in enumerate(names) if place not in found]
         if names and not found:
             allowed = f"names of records as {', '.join(NAME_FEATURES)} have them"
@@ -417,22 +437,23 @@ def total_counts(parts: Iterable[EditCounts]) -> EditCounts:
     """Add up the counts of all parts."""
     total = EditCounts()
     for counts in parts:
-        total.update(counts)
+        total.add(counts)
     return total
 
 
 def describe_edits(edits: Edits, counts: EditCounts) -> JsonObject:
     """Return the manifest's entry for edits: digests of names, and counts of records."""
     described: JsonObject = {}
-    for setting, feature, table, records in (
-        ("exclude", "", [*edits.exclude], counts.excluded),
-        ("relabel", edits.feature, [*edits.relabel.items()], counts.relabelled),
+    relabelled = edits.feature, [*edits.relabel.items()]
+    for setting, (feature, table), records, found in (
+        ("exclude", ("", [*edits.exclude]), counts.excluded, counts.excluded_names),
+        ("relabel", relabelled, counts.relabelled, counts.relabelled_names),
     ):
         if table:
             described[setting] = {
                 "digest": _digest_of(json.dumps([feature, *table]).encode()),
                 "names": len(table),
-                "unmatched": len(table) - len(counts.of(setting)),
+                "unmatched": len(table) - len(found),
                 "records": records,
             }
     if edits.where:

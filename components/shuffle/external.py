@@ -31,16 +31,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from components.shuffle.split_layout import POSITION_BYTES, Ints, SplitLayout
 from trainer_utils import storage
-from trainer_utils.format import (
-    DatasetError,
-    RecordBlock,
-    Shard,
-    ShardName,
-    ShardWriter,
-    keyed_hash,
-    permute,
-)
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.format import RecordBlock, Shard, ShardName, ShardWriter
 from trainer_utils.format.tfrecord import (
     BLOCK_BYTES,
     RECORD_OVERHEAD_BYTES,
@@ -50,8 +44,6 @@ from trainer_utils.format.tfrecord import (
 )
 from trainer_utils.writing.publishing import verify_shard, working_folder, write_shard
 
-Ints = npt.NDArray[np.int64]
-
 HELD_TIMES = 3
 """Copies of records in memory while they are sorted: original, joined, and sorted."""
 
@@ -59,57 +51,9 @@ LOT_BYTES = 1 << 20
 """Bytes checked and written at a time: it fits into a core's cache, and keeps calls few."""
 
 _MAX_CELLS = 1 << 20
-_POSITION_BYTES = 8
 _PIECE_BYTES = 1 << 20  # a smaller read costs a disk or a store as much as one of this size
 _MIN_FAN_OUT, _MAX_FAN_OUT = 16, 256
 _READERS = 16  # concurrent requests to a store
-
-
-def shuffle_seed(split: str, seed: int) -> int:
-    """Return the seed of a split's permutation."""
-    return keyed_hash(split.encode(), seed=seed, purpose="shuffle") % 2**63
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SplitLayout:
-    """The output positions of the records of one split."""
-
-    split: str
-    bounds: tuple[int, ...]  # shard i holds the positions from bounds[i] to bounds[i + 1]
-    seed: int | None  # the seed of the permutation; None keeps the order of the input
-    # All positions in the order of the input, or the path of a file of them, as int64; None: the
-    # permutation of the seed
-    table: Ints | str | None = dataclasses.field(default=None, repr=False)
-    gzip: bool = False
-
-    @property
-    def num_records(self) -> int:
-        """Number of records."""
-        return self.bounds[-1]
-
-    @property
-    def num_shards(self) -> int:
-        """Number of shards."""
-        return len(self.bounds) - 1
-
-    def shard_name(self, shard_index: int) -> ShardName:
-        """Return the name of a shard."""
-        return ShardName(
-            split=self.split, shard_index=shard_index, num_shards=self.num_shards, gzip=self.gzip
-        )
-
-    def positions(self, start: int, stop: int) -> Ints:
-        """Return the output positions of input records `start` to `stop`, `(n,) int64`."""
-        if isinstance(self.table, str):
-            with storage.open_for_reading(self.table) as stream:
-                stream.seek(start * _POSITION_BYTES)
-                return np.frombuffer(stream.read((stop - start) * _POSITION_BYTES), np.int64)
-        if self.table is not None:
-            return self.table[start:stop]
-        numbers = np.arange(start, stop, dtype=np.int64)
-        if self.seed is None:
-            return numbers
-        return permute(numbers, num_records=self.num_records, seed=self.seed)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -453,12 +397,12 @@ def write_run(path: str, folder: str, pieces: Sequence[pa.RecordBatch]) -> None:
 
 def read_piece(path: str, *, number: int, count: int) -> pa.RecordBatch:
     """Read one of `count` pieces of a run; raise `DatasetError` if the file has changed."""
-    index_bytes = (count + 1) * _POSITION_BYTES
+    index_bytes = (count + 1) * POSITION_BYTES
     with storage.open_for_reading(path) as stream:
         end = max(stream.seek(0, os.SEEK_END) - index_bytes, 0)
         stream.seek(end)
         octets = stream.read(index_bytes)
-        offsets: Ints = np.frombuffer(octets[: len(octets) & -_POSITION_BYTES], np.int64)
+        offsets: Ints = np.frombuffer(octets[: len(octets) & -POSITION_BYTES], np.int64)
         if len(offsets) != count + 1 or offsets[-1] != end or (np.diff(offsets) <= 0).any():
             raise _changed_run(path, f"damaged offsets of {count} pieces before byte {end}")
         start, stop = offsets[number : number + 2].tolist()

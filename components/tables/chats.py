@@ -26,7 +26,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 from trainer_utils.storage import exists, read_bytes
 
 _ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant"}

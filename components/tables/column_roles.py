@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.advice import how_to_set
-from components.tables.kinds import texts_of
+from components.inputs.advice import how_to_set
+from components.tables.column_types import as_strings
 from components.tables.pieces import Rows
-from trainer_utils.format import ConfigError, InputError, canonical_split
-from trainer_utils.format.errors import did_you_mean
+from trainer_utils.core.errors import ConfigError, InputError, did_you_mean
+from trainer_utils.core.printable import printable
+from trainer_utils.format import canonical_split
 from trainer_utils.format.naming import vocabulary_file
-from trainer_utils.format.printable import printable
 from trainer_utils.storage.file_system import display_path, encode_path
 
 SPLIT_NAMES = ("split", "ml_use")
@@ -186,7 +186,7 @@ class TextRules:
             if pa.types.is_nested(array.type):
                 advice = f"Take them as they are: {how_to_set(columns={name: 'string'})}."
                 raise InputError(f"column {name!r}: expected texts, got lists. {advice}")
-            array = texts_of(array)
+            array = as_strings(array)
             if self.normalize:
                 array = _normalized(array, self.normalize)
             if self.lowercase:

@@ -28,25 +28,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from components.common.advice import how_to_set
-from components.common.entry import one_array
-from components.common.layout_inputs import LayoutInputs
-from components.tables.kinds import LABEL_NAMES, MISSING_WORDS
+from components.inputs.advice import how_to_set
+from components.inputs.arrow_columns import one_array
+from components.tables.column_types import LABEL_NAMES, MISSING_WORDS
 from components.tables.pieces import (
     MAX_COLUMNS,
-    BadQuote,
     BadRow,
+    Header,
     Piece,
     Rows,
     TableOptions,
     checked_texts,
-    cut,
-    first_row,
-    lines_of,
-    row_starts,
     text_problem,
 )
-from trainer_utils.format import ConfigError, InputError
+from components.tables.quotes import BadQuote
+from components.tables.row_ends import first_row, lines_of, row_starts
+from trainer_utils.core.errors import ConfigError, InputError
 from trainer_utils.format.media_formats import EXTENSIONS
 
 _BLOCK_BYTES = 1 << 20  # blocks of this size fit into the processor's cache
@@ -83,52 +80,49 @@ _FILE = re.compile(
 _SHOWN_CELLS, _SHOWN_CHARACTERS = 6, 40
 
 
-def find_pieces(
-    inputs: LayoutInputs, whole: Piece, *, delimiter: str, options: TableOptions
-) -> Iterator[Piece]:
-    """Cut a file into pieces of whole rows.
+def read_header(stream: BinaryIO, whole: Piece, *, delimiter: str, options: TableOptions) -> Piece:
+    """Return a table with its header, as a piece that begins and ends after it.
 
     Args:
-        inputs: the inputs that the file is one of.
+        stream: the file.
         whole: the file as one piece.
         delimiter: the character between fields.
         options: the settings of tables.
 
     Raises:
-        InputError: the header is missing or doubtful, a quoted field is never closed, or text
-            follows a closing quote.
+        InputError: the header is missing or doubtful.
         ConfigError: `column_names` does not fit the header.
     """
-    with inputs.open(whole.path) as stream:
-        head = stream.read(_HEAD_BYTES)
-        names, start, header = _read_header(head, delimiter, options, whole.source)
-        unnamed = len(names)
-        while names and not names[-1]:  # the header and every row end with delimiters
-            names = names[:-1]
-        unnamed -= len(names)
-        details = {
-            "names": names,
-            "header": header,
-            "delimiter": delimiter,
-            "lines_before": head[:start].count(b"\n"),
-        }
-        if not options.has_quotes:
-            details["has_quotes"] = False
-        if unnamed:
-            details["unnamed"] = unnamed
-        whole = dataclasses.replace(whole, start=start, stop=start, details=details)
-        try:
-            parts = cut(stream, whole, delimiter=_quoting_delimiter(delimiter, options.has_quotes))
-            # Yield a piece for a header alone as well, so that it is compared with other files'.
-            yield next(parts, whole)
-            yield from parts
-        except BadQuote as error:
-            line = _line_of(stream, error.offset)
-            rule, got = "every quote to be closed", f"a row in which one is not (from line {line})"
-            if error.is_stray:
-                rule = "a quoted field to end at its closing quote"
-                got = f"more text after that quote (line {line})"
-            raise InputError.at(whole.source, expected=rule, got=got, advice=_QUOTING) from error
+    head = stream.read(_HEAD_BYTES)
+    all_names, start, certainty = _read_header(head, delimiter, options, whole.source)
+    names = all_names
+    while names and not names[-1]:  # the header and every row end with delimiters
+        names = names[:-1]
+    header = Header(
+        names=names,
+        certainty=certainty,
+        delimiter=delimiter,
+        lines_before=head[:start].count(b"\n"),
+        has_quotes=options.has_quotes,
+        unnamed=len(all_names) - len(names),
+    )
+    return dataclasses.replace(whole, start=start, stop=start, header=header)
+
+
+def quote_error(stream: BinaryIO, source: str, error: BadQuote) -> InputError:
+    """Return the error that names the line of a bad quote.
+
+    Args:
+        stream: the file.
+        source: its name.
+        error: the bad quote.
+    """
+    line = _line_of(stream, error.offset)
+    rule, got = "every quote to be closed", f"a row in which one is not (from line {line})"
+    if error.is_stray:
+        rule = "a quoted field to end at its closing quote"
+        got = f"more text after that quote (line {line})"
+    return InputError.at(source, expected=rule, got=got, advice=_QUOTING)
 
 
 def _quoting_delimiter(delimiter: str, has_quotes: bool) -> bytes | None:
@@ -270,14 +264,15 @@ def read(data: bytes, piece: Piece) -> Rows:
     """Return the rows of a piece, with all values as strings."""
     if not data:
         return Rows({}, found=0)
-    names, delimiter = piece.details["names"], piece.details["delimiter"]
-    has_quotes = bool(piece.details.get("has_quotes", True))
-    unnamed = [f"unnamed {number}" for number in range(piece.details.get("unnamed", 0))]
+    header = piece.header
+    assert header is not None, "read_header was not called"
+    names, has_quotes = header.names, header.has_quotes
+    unnamed = [f"unnamed {number}" for number in range(header.unnamed)]
     unnamed = [next(n for n in _free_names(one) if n not in names) for one in unnamed]
-    rows = _read_rows(data, [*names, *unnamed], delimiter, has_quotes)
+    rows = _read_rows(data, [*names, *unnamed], header.delimiter, has_quotes)
     if not unnamed:
         return rows
-    quoting = _quoting_delimiter(delimiter, has_quotes)
+    quoting = _quoting_delimiter(header.delimiter, has_quotes)
     return _without_unnamed(rows, unnamed, len(names), data, quoting)
 
 

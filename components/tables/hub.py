@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.advice import how_to_set
-from trainer_utils.format import InputError
+from components.inputs.advice import how_to_set
+from trainer_utils.core.errors import InputError
 
 UNLABELLED = -1
 """The class of an unlabelled example, as in test splits on the Hub."""

@@ -23,9 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from components.common.advice import how_to_set
-from components.common.entry import one_array
-from components.common.layout_inputs import LayoutInputs, decode_text
+from components.inputs.advice import how_to_set
+from components.inputs.arrow_columns import one_array
+from components.inputs.listing import decode_text
+from components.tables.column_types import EXACT, text_of_number
 from components.tables.json_values import (
     CHAT_NAMES,
     ChatText,
@@ -33,10 +34,9 @@ from components.tables.json_values import (
     flatten_object,
     flatten_table,
 )
-from components.tables.kinds import EXACT, text_of_number
-from components.tables.pieces import BadRow, Piece, Rows, not_utf8
-from trainer_utils.format import InputError
-from trainer_utils.format.json_text import Json, JsonObject, reject_duplicate_keys
+from components.tables.pieces import BadRow, Piece, Rows, TableOpener, not_utf8
+from trainer_utils.core.errors import InputError
+from trainer_utils.core.json_text import Json, JsonObject, reject_duplicate_keys
 
 _BLOCK_BYTES = 1 << 20
 _NULL_LINE = re.compile(rb"^[ \t\r]*null\b", re.MULTILINE)
@@ -323,7 +323,7 @@ def _read_one_by_one(
 # Documents ----------------------------------------------------------------------------------------
 
 
-def find_document(inputs: LayoutInputs, whole: Piece) -> Piece:
+def find_document(inputs: TableOpener, whole: Piece) -> Piece:
     """Return a file as one piece. Raise an InputError unless it has objects and is small enough."""
     with inputs.open(whole.path) as stream:
         head = stream.read(_HEAD_BYTES)

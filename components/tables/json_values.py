@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trainer_utils.format.json_text import Json
+from trainer_utils.core.json_text import Json
 
 CHAT_NAMES = ("messages", "conversations", "conversation", "chat")
 """Column names whose empty lists are chats as well."""

@@ -15,15 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from components.common.advice import how_to_set
-from components.common.entry import one_array
-from components.common.layout_inputs import LayoutInputs
+from components.inputs.advice import how_to_set
+from components.inputs.arrow_columns import one_array
 from components.tables.hub import class_names, is_numbered, named_classes
 from components.tables.json_rows import cure_by_json, is_ignored
 from components.tables.json_values import flatten_table, stored_as_json
-from components.tables.pieces import PIECE_BYTES, PIECE_ROWS, Piece, Rows, TableOptions
+from components.tables.pieces import PIECE_BYTES, PIECE_ROWS, Piece, Rows, TableOpener, TableOptions
 from components.tables.times import texts_of_times
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.storage import is_host_error
 
 _HELD_BYTES = 64 << 20  # larger row groups are read in parts; reading takes five times the memory
@@ -33,6 +32,7 @@ _PEEK_ROWS, _BUFFER_BYTES = 1024, 1 << 20
 _DICTIONARY_BYTES = 2 << 20  # generous size of a dictionary: writers stop at 1 MiB
 _INDEX_BYTES = 16  # dictionary-encoded values take fewer bytes than this
 _INDEX_ROWS = 1 << 16
+_MAX_STREAMS = 16  # each has a buffer and a page of its column
 _File: TypeAlias = Any  # pyarrow.parquet.ParquetFile, which has no types
 _RULE = "numbers, texts, times, or lists of these"
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
@@ -40,7 +40,7 @@ _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_
 
 
 def find_pieces(
-    inputs: LayoutInputs, whole: Piece, *, left_out: frozenset[str] = frozenset()
+    inputs: TableOpener, whole: Piece, *, left_out: frozenset[str] = frozenset()
 ) -> Iterator[Piece]:
     """Yield pieces: several small row groups, or some rows of a large one, by unpacked size.
 
@@ -58,8 +58,9 @@ def find_pieces(
 
         def together(stop: int) -> Iterator[Piece]:
             if stop > start:
-                details = {"bytes": size}
-                yield dataclasses.replace(whole, start=start, stop=stop, rows=rows, details=details)
+                yield dataclasses.replace(
+                    whole, start=start, stop=stop, rows=rows, unpacked_bytes=size
+                )
 
         for number in range(file.metadata.num_row_groups):
             parts = _parts_of(file, stream, number, whole.source, left_out)
@@ -73,8 +74,9 @@ def find_pieces(
                 continue
             part = dataclasses.replace(whole, start=number, stop=number + 1)
             for first, last, part_bytes in parts:
-                details = {"bytes": part_bytes, "rows": [first, last]}
-                yield dataclasses.replace(part, rows=last - first, details=details)
+                yield dataclasses.replace(
+                    part, rows=last - first, row_range=(first, last), unpacked_bytes=part_bytes
+                )
             start = number + 1
         yield from together(file.metadata.num_row_groups)
 
@@ -203,8 +205,84 @@ def open_file(stream: BinaryIO, source: str) -> _File:
         raise InputError.at(source, expected=rule, got=str(error)) from error
 
 
+class ColumnStreams:
+    """Columns of row groups that are read from beginning to end, for pieces one after the other.
+
+    Arrow cannot start to read within a row group. With these streams, neighbouring parts of one are
+    read without reading the rows before them again.
+    """
+
+    def __init__(self) -> None:
+        self._streams: dict[tuple[int, str], _ColumnStream] = {}
+
+    def take(self, number: int, name: str, row: int) -> "_ColumnStream | None":
+        """Remove and return the stream of a column, if it can continue at a row."""
+        stream = self._streams.pop((number, name), None)
+        return stream if stream is not None and stream.row <= row else None
+
+    def keep(self, stream: "_ColumnStream") -> None:
+        """Keep a stream for the next piece, unless there are many: each has buffers."""
+        if len(self._streams) < _MAX_STREAMS:
+            self._streams[stream.number, stream.name] = stream
+
+
+class _ColumnStream:
+    """A column of a row group, read in batches that fit into memory.
+
+    Threads are not used: after an error, a thread that still reads would share the file with the
+    next read. Processes read pieces in parallel.
+
+    Args:
+        file: the Parquet file.
+        stream: the same file, as bytes.
+        number: the number of the row group.
+        name: the name of the column.
+        rows: the number of rows to read, if the row group is read in parts; or None.
+    """
+
+    def __init__(
+        self, file: _File, stream: BinaryIO, number: int, name: str, rows: int | None
+    ) -> None:
+        self.number, self.name = number, name
+        self.row = 0  # the first row that has not been taken
+        num_rows = file.metadata.row_group(number).num_rows if rows is None else rows
+        longest = _longest_text(file, stream, number, name)
+        at_once = max(1, min(num_rows, _MAX_REPEATED_BYTES // longest))
+        self._is_repeated = rows is not None and _is_repeated(file, number, name)
+        if self._is_repeated:
+            file, at_once = _peek(file, stream, name), _INDEX_ROWS  # rows to skip are only indices
+        self._batches = file.iter_batches(
+            at_once, row_groups=[number], columns=[name], use_threads=False
+        )
+        self._rest: pa.Array | None = None  # of the last batch
+
+    def read(self, start: int, stop: int) -> Iterator[pa.Array]:
+        """Yield the rows from `start` to `stop`, and skip those before."""
+        while self.row < stop:
+            if self._rest is None:
+                batch = next(self._batches, None)
+                if batch is None:
+                    return
+                self._rest = batch.column(0)
+            used = min(len(self._rest), stop - self.row)
+            skipped = min(max(start - self.row, 0), used)
+            part = self._rest.slice(skipped, used - skipped)
+            self._rest = self._rest.slice(used) if used < len(self._rest) else None
+            self.row += used
+            if self._is_repeated and pa.types.is_dictionary(part.type):
+                part = part.dictionary_decode()
+            if isinstance(part.type, pa.BaseExtensionType):
+                part = part.storage  # Arrow 10 cannot concatenate extension arrays
+            yield part
+
+
 def read(
-    stream: BinaryIO, piece: Piece, options: TableOptions, *, unread: frozenset[str] = frozenset()
+    stream: BinaryIO,
+    piece: Piece,
+    options: TableOptions,
+    *,
+    unread: frozenset[str] = frozenset(),
+    streams: ColumnStreams | None = None,
 ) -> Rows:
     """Return the rows of a piece. No byte of ignored and unread columns is read.
 
@@ -213,13 +291,16 @@ def read(
         piece: the piece.
         options: the settings of tables.
         unread: columns to skip in addition to ignored ones.
+        streams: streams of columns of this file that earlier pieces have begun to read.
 
     Raises:
         InputError: the file is damaged, or an example cannot hold the type of a column.
     """
-    source, rows, ignored = piece.source, piece.details.get("rows"), options.ignored
+    source, rows, ignored = piece.source, piece.row_range, options.ignored
     groups = range(piece.start, piece.stop)
-    table = read_columns(stream, source, groups=groups, rows=rows, unread=unread | ignored)
+    table = read_columns(
+        stream, source, groups=groups, rows=rows, unread=unread | ignored, streams=streams
+    )
     classes, known = class_names(table.schema.metadata), stored_as_json(table.schema.metadata)
     try:
         table, as_json, chats = flatten_table(table, as_json=options.as_json - known)
@@ -259,6 +340,7 @@ def read_columns(
     rows: Sequence[int] | None = None,
     ignored: frozenset[str] = frozenset(),
     unread: frozenset[str] = frozenset(),
+    streams: ColumnStreams | None = None,
 ) -> pa.Table:
     """Read the columns of row groups, or of some rows of one.
 
@@ -269,10 +351,12 @@ def read_columns(
         rows: the first and end row within a single row group. Default: all rows.
         ignored: columns to leave out, rather than raise an error, if Arrow cannot read them.
         unread: columns to leave out.
+        streams: streams of columns of this file that earlier pieces have begun to read.
 
     Raises:
         InputError: the file is damaged, or two columns have the same name.
     """
+    streams = streams or ColumnStreams()
     file = open_file(stream, source)
     groups = range(file.metadata.num_row_groups) if groups is None else groups
     schema = file.schema_arrow
@@ -284,7 +368,11 @@ def read_columns(
         if name in unread:
             continue
         try:
-            parts = [p for n in groups for p in _read_group(file, stream, n, name, rows, source)]
+            parts = [
+                part
+                for number in groups
+                for part in _read_group(file, stream, number, name, rows, source, streams)
+            ]
             columns[name] = pa.chunked_array(parts or [pa.array([], schema.field(name).type)])
         except (pa.ArrowException, OSError) as error:
             if is_host_error(error):
@@ -318,32 +406,26 @@ def _read_group(
     name: str,
     rows: Sequence[int] | None,
     source: str,
+    streams: ColumnStreams,
 ) -> Iterator[pa.Array]:
     """Yield a column of a row group, or some of its rows, in batches that fit into memory.
 
     A string that the file stores once may be repeated in every row, so the unpacked size is
-    limited. Threads are not used: after an error, a thread that still reads would share the stream
-    with the next read. Processes read pieces in parallel.
+    limited.
     """
-    left_out, stop = rows or (0, file.metadata.row_group(number).num_rows)
-    lacking, size = stop - left_out, 0
-    longest = _longest_text(file, stream, number, name)
-    at_once = max(1, min(lacking, _MAX_REPEATED_BYTES // longest))
-    if is_repeated := rows is not None and _is_repeated(file, number, name):
-        file, at_once = _peek(file, stream, name), _INDEX_ROWS  # rows to skip are only indices
-    for batch in file.iter_batches(at_once, row_groups=[number], columns=[name], use_threads=False):
-        part = batch.column(0).slice(min(left_out, len(batch)), lacking)
-        if is_repeated and pa.types.is_dictionary(part.type):
-            part = part.dictionary_decode()
-        if isinstance(part.type, pa.BaseExtensionType):
-            part = part.storage  # Arrow 10 cannot concatenate extension arrays
-        left_out, lacking = max(left_out - len(batch), 0), lacking - len(part)
+    start, stop = rows or (0, file.metadata.row_group(number).num_rows)
+    column = streams.take(number, name, start)
+    if column is None:
+        num_rows = None if rows is None else stop - start
+        column = _ColumnStream(file, stream, number, name, num_rows)
+    size = 0
+    for part in column.read(start, stop):
         size += _unpacked(part)
         if size > _MAX_REPEATED_BYTES:
             raise _too_large(source, number, _MAX_REPEATED_BYTES, size)
         yield part
-        if not lacking:
-            return
+    if rows is not None:
+        streams.keep(column)
 
 
 def _is_repeated(file: _File, number: int, name: str) -> bool:

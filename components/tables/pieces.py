@@ -1,29 +1,21 @@
-"""Cut tables into pieces that fit into memory and can be read independently.
-
-A large file is cut between rows. Since a line break in a CSV may be inside quotes, quotes are
-tracked from the beginning of the file, one block at a time.
-"""
+"""Pieces of tables, which fit into memory and are read independently, and the rows in them."""
 
 import codecs
 import dataclasses
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from components.common.advice import how_to_set
-from trainer_utils.format.json_text import Json
+from components.inputs.advice import how_to_set
+from components.tables.row_ends import LIMITS, RowSpan
 from trainer_utils.format.media_formats import packing_of
 
-PIECE_BYTES = 16 << 20  # 16 MiB take a few hundred MB of memory during processing
-PIECE_ROWS = 1 << 18  # limits pieces of short rows: each row takes about 400 bytes of memory
-MAX_ROW_BYTES = 64 << 20
+PIECE_BYTES, PIECE_ROWS = LIMITS.piece_bytes, LIMITS.piece_rows
+MAX_ROW_BYTES = LIMITS.max_row_bytes
 MAX_COLUMNS = 50_000  # each column is a separate feature that costs some ms
-_BLOCK_BYTES = 4 << 20
-_BLANK_BYTES = 64  # longer lines are not checked for being blank
 _LIKELY_ENCODINGS = ("latin-1", "utf-16")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _HEAD_BYTES = 1 << 12  # bytes that are searched for the NULs of UTF-16
@@ -98,6 +90,26 @@ def select_settings(kind: type[_Options], settings: object) -> _Options:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Header:
+    """The columns of a CSV or TSV, and the form of its rows."""
+
+    names: Sequence[str]
+    certainty: str  # `shown` or `likely` to be a header; empty: the user names the columns
+    delimiter: str  # the character between fields
+    lines_before: int  # line ends before the first row
+    has_quotes: bool = True  # whether fields may be quoted
+    unnamed: int = 0  # number of empty fields at the end of each row, without a name
+
+
+class TextFile(NamedTuple):
+    """A file that is one row."""
+
+    name: str  # its path relative to the input base
+    size: int  # bytes
+    label: str | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Piece:
     """The part of a table that one worker reads at a time."""
 
@@ -109,182 +121,30 @@ class Piece:
     stop: int = 0  # the end of the bytes or row groups (exclusive)
     too_long: bool = False  # whether it is a single row that exceeds the maximum size
     rows: int = 0  # approximate number of rows, including blank ones
-    # Details that depend on the layout, such as the column names.
-    details: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    # Columns with one value for the whole table, from the names of its folders.
+    partitions: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    header: Header | None = None  # of a CSV or TSV
+    row_range: tuple[int, int] | None = None  # the rows of one Parquet row group; None: all
+    unpacked_bytes: int | None = None  # unpacked size of Parquet, or size of `files`
+    files: Sequence[TextFile] = ()  # the rows, if each is a file
+    has_labels: bool = False  # whether the files have labels
 
     @property
     def size(self) -> int:
         """Approximate number of bytes to read."""
-        return int(self.details.get("bytes", self.stop - self.start))
+        return self.stop - self.start if self.unpacked_bytes is None else self.unpacked_bytes
+
+    def part(self, span: RowSpan) -> "Piece":
+        """Return a piece with some of the rows."""
+        start, stop, rows, is_too_long = span
+        return dataclasses.replace(self, start=start, stop=stop, rows=rows, too_long=is_too_long)
 
 
-# Ends of rows -------------------------------------------------------------------------------------
+class TableOpener(Protocol):
+    """The files that a table is one of."""
 
-
-class BadQuote(Exception):
-    """A quote that breaks the rules of CSV.
-
-    Either a quoted field is never closed; its row begins at `offset`. Or text follows a closing
-    quote at `offset` (`is_stray`). Lenient CSV readers would drop such quotes, or read the rows up
-    to the next quote as a part of the field.
-    """
-
-    def __init__(self, offset: int, *, is_stray: bool) -> None:
-        super().__init__(f"byte {offset}")
-        self.offset, self.is_stray = offset, is_stray
-
-
-def cut(
-    stream: BinaryIO,
-    whole: Piece,
-    *,
-    delimiter: bytes | None = None,
-    piece_bytes: int = PIECE_BYTES,
-    piece_rows: int = PIECE_ROWS,
-    max_row_bytes: int = MAX_ROW_BYTES,
-) -> Iterator[Piece]:
-    """Cut a file between rows. Each row that is too long becomes a separate piece.
-
-    Args:
-        stream: the file.
-        whole: a piece with the file's fields; the cut begins at its `start`.
-        delimiter: the delimiter of a table with quoted fields. None: each line is a row.
-        piece_bytes: approximate size of a piece in bytes.
-        piece_rows: maximum number of rows of a piece.
-        max_row_bytes: size in bytes above which a row is too long.
-
-    Raises:
-        BadQuote: the file ends inside quotes, or text follows a closing quote.
-    """
-
-    def part(start: int, stop: int, rows: int, *, too_long: bool = False) -> Piece:
-        return dataclasses.replace(whole, start=start, stop=stop, too_long=too_long, rows=rows)
-
-    rows = 0  # rows of the piece that is not yielded yet
-    piece_start = row_start = offset = whole.start
-    # `rest` is the incomplete row. A long one is reduced to a part with the same state of quotes.
-    rest, is_end = b"", False
-    stream.seek(offset)
-    while not is_end:
-        block = stream.read(_BLOCK_BYTES)
-        is_end = not block
-        offset += len(block)
-        rest += block
-        begin = offset - len(rest)
-        fields = _quoted(rest, delimiter)
-        if (stray := _stray(rest, fields, delimiter)) is not None:
-            raise BadQuote(begin + stray, is_stray=True)
-        if is_end and _is_open(fields):
-            raise BadQuote(row_start, is_stray=False)
-        ends = [len(rest)] if is_end else _ends_outside(rest, fields)
-        if not len(ends):
-            rest = _state(rest, delimiter)
-            continue
-        rest_start = int(ends[-1])
-        first, last = begin + int(ends[0]), begin + rest_start
-        if first - row_start > max_row_bytes:
-            if row_start > piece_start:
-                yield part(piece_start, row_start, rows)
-            yield part(row_start, first, 1, too_long=True)
-            piece_start, rows, ends = first, 0, ends[1:]
-        rows += len(ends)
-        while rows > piece_rows:
-            place = len(ends) - (rows - piece_rows)
-            stop = begin + int(ends[place - 1]) if place else max(row_start, piece_start)
-            yield part(piece_start, stop, piece_rows)
-            piece_start, rows, ends = stop, rows - piece_rows, ends[place:]
-        if last - piece_start >= (1 if is_end else piece_bytes):
-            yield part(piece_start, last, rows)
-            piece_start, rows = last, 0
-        row_start, rest = last, rest[rest_start:]
-
-
-def first_row(data: bytes, delimiter: bytes | None) -> tuple[int, bool]:
-    """Return the offset of the end of the first row, and whether the data ends inside quotes."""
-    fields = _quoted(data, delimiter)
-    ends = _ends_outside(data, fields)
-    return (int(ends[0]), False) if len(ends) else (len(data), _is_open(fields))
-
-
-def _is_open(fields: list[re.Match[bytes]]) -> bool:
-    return bool(fields) and not fields[-1][1]
-
-
-def _quoted(data: bytes, delimiter: bytes | None) -> list[re.Match[bytes]]:
-    """Return the quoted fields of data that begins with a field; the last one may be unclosed."""
-    if delimiter is None or b'"' not in data:
-        return []
-    # A quote opens a field only at its beginning; elsewhere in an unquoted field it is ordinary.
-    begins = rb"(?:\A|(?<=[\r\n%s]))" % re.escape(delimiter)
-    return [*re.finditer(begins + rb'"[^"]*(?:""[^"]*)*("(?!")|\Z)', data)]
-
-
-def _ends_outside(data: bytes, fields: list[re.Match[bytes]]) -> npt.NDArray[np.int64]:
-    """Return the offsets after line feeds outside quoted fields, which are the ends of rows."""
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
-    if not fields:
-        return ends
-    spans = np.array([field.span() for field in fields])
-    is_outside = np.searchsorted(spans[:, 0], ends) == np.searchsorted(spans[:, 1], ends)
-    outside: npt.NDArray[np.int64] = ends[is_outside]
-    return outside
-
-
-def _stray(data: bytes, fields: list[re.Match[bytes]], delimiter: bytes | None) -> int | None:
-    """Return the offset of the first closing quote that text follows, or None."""
-    if not fields:
-        return None
-    # Spaces between the quote and the end of the field are common. They are kept.
-    spaces = b" \t".replace(delimiter or b"\n", b"")
-    goes_on = re.compile(rb"[%s]*[^%s\r\n%s]" % (spaces, spaces, re.escape(delimiter or b"")))
-    ends = (field.end() for field in fields if field[1])
-    return next((end - 1 for end in ends if goes_on.match(data, end)), None)
-
-
-def _state(rest: bytes, delimiter: bytes | None) -> bytes:
-    """Reduce the beginning of a long row to a short one with the same state of quotes."""
-    body = rest.rstrip(b'" \t')  # the meaning of quotes at the end depends on the next block
-    if not body:
-        return rest
-    fields = _quoted(body, delimiter)
-    state = body[-1:]
-    if _is_open(fields):
-        state = b'"\n' if b"\n" in fields[-1][0] else b'"'
-    return state + rest[len(body) :]
-
-
-def row_starts(
-    data: bytes, delimiter: bytes | None, *, are_fields: bool | None = None
-) -> npt.NDArray[np.int64]:
-    """Return the offset of each row that is not blank, as `(rows,) int64`.
-
-    Args:
-        data: the rows.
-        delimiter: the delimiter of a table with quoted fields, as in `cut`.
-        are_fields: whether rows have fields, so that spaces are a value. Default: whether there is
-            a delimiter.
-    """
-    ends = _ends_outside(data, _quoted(data, delimiter))
-    ends = np.union1d(ends, len(data))  # the last row may have no line end
-    starts = np.concatenate([[0], ends[:-1]])
-    are_fields = delimiter is not None if are_fields is None else are_fields
-    spaces = b"\r\n" if are_fields else None
-    is_row = [
-        stop - start > _BLANK_BYTES or bool(data[start:stop].strip(spaces))
-        for start, stop in zip(starts.tolist(), ends.tolist(), strict=True)
-    ]
-    return starts[np.array(is_row, np.bool_)]
-
-
-def lines_of(starts: Sequence[int], data: bytes) -> list[int]:
-    """Return the line number of each offset, counted from 0.
-
-    Args:
-        starts: offsets into the data.
-        data: the data.
-    """
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-    return [int(line) for line in np.searchsorted(ends, starts)]
+    def open(self, path: str) -> BinaryIO:
+        """Open a file."""
 
 
 # Rows ---------------------------------------------------------------------------------------------

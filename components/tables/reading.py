@@ -7,19 +7,17 @@ import gzip
 import io
 import os
 import posixpath
-import shutil
-import uuid
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.entry import Blob, BlobReader
-from components.common.layout_inputs import LayoutInputs
-from components.common.rejects import RejectedInputError, reject_errors
+from components.inputs.blob_reader import BlobReader
+from components.inputs.input_table import Blob
+from components.inputs.rejects import RejectedInputError, reject_errors
 from components.tables import delimited, json_rows, parquet
 from components.tables.pieces import (
     MAX_ROW_BYTES,
@@ -28,11 +26,10 @@ from components.tables.pieces import (
     Rows,
     TableOptions,
     checked_texts,
-    cut,
 )
-from trainer_utils.format import InputError, TfxShardsError
+from trainer_utils.core.errors import InputError, TfxShardsError
 from trainer_utils.format.tfrecord import extend_crc32c
-from trainer_utils.storage import make_folder, open_for_reading, write_atomically
+from trainer_utils.storage import open_for_reading, write_atomically
 from trainer_utils.storage.file_system import (
     is_host_error,
     is_remote,
@@ -64,104 +61,133 @@ def kind_of_table(path: str, kinds: Mapping[str, str] = SUFFIXES) -> str | None:
     return kinds.get(posixpath.splitext(name)[1])
 
 
-def pieces_of(
-    inputs: LayoutInputs,
-    path: str,
-    *,
-    kind: str,
-    split: str | None,
-    options: TableOptions,
-    folder: str,
-    unread: frozenset[str] = frozenset(),
-) -> Iterator[Piece]:
-    """Cut a table into pieces of whole rows.
+@dataclasses.dataclass(frozen=True)
+class TableFolder:
+    """The folder of listed tables, for workers.
 
     Args:
-        inputs: the inputs that the file is one of.
-        path: path of the file, relative to the input base.
-        kind: the format of the file: a value of `SUFFIXES`, `json` or `lines`.
-        split: the split of all rows, or None.
+        base: the input base.
+        follow_links: whether links may point outside of it.
+    """
+
+    base: str
+    follow_links: bool
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a listed table by its relative path, or a copy by its whole path."""
+        is_listed = not (os.path.isabs(path) or is_remote(path))
+        is_held = is_listed and not self.follow_links and not is_remote(self.base)
+        root = os.path.realpath(self.base) if is_held else None
+        return open_for_reading(join(self.base, path), root=root)
+
+
+def write_in_utf8(
+    stream: BinaryIO, path: str, options: TableOptions, target: str, temporary_folder: str
+) -> int:
+    """Write an uncompressed copy of a file in UTF-8, and return its size.
+
+    Args:
+        stream: the file.
+        path: its path, whose suffix says whether it is compressed.
         options: the settings of tables.
-        folder: the folder for an uncompressed UTF-8 copy, if one is needed.
-        unread: columns of a Parquet file that will not be read.
+        target: the path of the copy.
+        temporary_folder: the folder for the copy until it is complete.
 
     Raises:
-        InputError: the file as a whole is malformed.
-        OSError: the file cannot be read.
+        InputError: the file is damaged, or not in the encoding.
     """
-    with _named(path, kind):
-        whole = Piece(path=path, source=path, layout=kind, split=split)
-        if kind == "parquet":
-            yield from parquet.find_pieces(inputs, whole, left_out=unread | options.ignored)
-            return
-        whole = dataclasses.replace(whole, path=_in_utf8(inputs, path, options, folder))
-        if kind in DELIMITERS:
-            delimiter = options.delimiter or DELIMITERS[kind]
-            yield from delimited.find_pieces(inputs, whole, delimiter=delimiter, options=options)
-        elif kind == "json":
-            yield json_rows.find_document(inputs, whole)
-        else:
-            with inputs.open(whole.path) as stream:
-                yield from cut(stream, whole)
-
-
-def _in_utf8(inputs: LayoutInputs, path: str, options: TableOptions, folder: str) -> str:
-    """Return the path of a file in uncompressed UTF-8: itself, or a new copy in a folder."""
-    is_compressed = path.lower().endswith(".gz")
-    if options.is_utf8 and not is_compressed:
-        return path
-    copies = join(folder, "texts")
-    make_folder(copies)
-    copy = join(copies, uuid.uuid4().hex)
-    with inputs.open(path) as stream, write_atomically(copy, temporary_folder=folder) as target:
-        source: Any = gzip.GzipFile(fileobj=stream) if is_compressed else stream
+    source: Any = gzip.GzipFile(fileobj=stream) if path.lower().endswith(".gz") else stream
+    size = 0
+    with write_atomically(target, temporary_folder=temporary_folder) as copy:
         try:
-            if options.is_utf8:
-                shutil.copyfileobj(source, target, _BLOCK_BYTES)
-                return copy
-            text = io.TextIOWrapper(source, options.encoding, newline="")
-            while block := text.read(_BLOCK_BYTES):
-                target.write(block.encode())
+            for block in _blocks_in_utf8(source, options):
+                size += len(block)
+                copy.write(block)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InputError.at(path, expected="a whole gzip file", got=str(error)) from error
         except UnicodeError as error:
             rule, advice = f"text in {options.encoding}", "Name its encoding."
             raise InputError.at(path, expected=rule, got=str(error), advice=advice) from error
-    return copy
+    return size
 
 
-def read_piece(
-    base: str, piece: Piece, options: TableOptions, *, unread: frozenset[str] = frozenset()
-) -> Rows:
-    """Read the rows of a piece. A piece of a file that can no longer be read is one bad row.
+def _blocks_in_utf8(source: Any, options: TableOptions) -> Iterator[bytes]:
+    if options.is_utf8:
+        while block := source.read(_BLOCK_BYTES):
+            yield block
+        return
+    text = io.TextIOWrapper(source, options.encoding, newline="")
+    try:
+        while characters := text.read(_BLOCK_BYTES):
+            yield characters.encode()
+    finally:
+        text.detach()  # the caller closes the source
+
+
+class PieceReader(contextlib.AbstractContextManager["PieceReader"]):
+    """A reader of pieces that reads parts of one row group of a Parquet file without repetition.
 
     Args:
         base: the input base.
-        piece: the piece.
         options: the settings of tables.
         unread: columns of a Parquet file to skip, such as those with large values.
-
-    Raises:
-        InputError: the piece as a whole is malformed.
     """
-    if piece.layout == "folder":
-        return _read_files(base, piece, options)
-    size = piece.stop - piece.start
-    problem = "TOO_LARGE", f"expected at most {MAX_ROW_BYTES} bytes in a row, got {size}"
-    if not piece.too_long:
+
+    def __init__(
+        self, base: str, options: TableOptions, *, unread: frozenset[str] = frozenset()
+    ) -> None:
+        self._base, self._options, self._unread = base, options, unread
+        self._folder = TableFolder(base, options.follow_links)
+        self._path = ""  # of the open Parquet file
+        self._stream: BinaryIO | None = None
+        self._columns = parquet.ColumnStreams()
+
+    def __exit__(self, *error: object) -> None:
+        self._close()
+
+    def read(self, piece: Piece) -> Rows:
+        """Read the rows of a piece. A piece of a file that can no longer be read is one bad row.
+
+        Raises:
+            InputError: the piece as a whole is malformed.
+        """
+        if piece.layout == "folder":
+            return _read_files(self._base, piece, self._options)
+        size = piece.stop - piece.start
+        problem = "TOO_LARGE", f"expected at most {MAX_ROW_BYTES} bytes in a row, got {size}"
+        if not piece.too_long:
+            try:
+                with name_table(piece.source, piece.layout):
+                    rows = retry_transient(piece.source, self._read, piece)
+                    return _with_partitions(rows, piece, self._options)
+            except OSError as error:
+                problem = problem_of(error, piece.source)
+        return Rows({}, found=1, bad=[BadRow(0, *problem, 0)], lines=1)
+
+    def _read(self, piece: Piece) -> Rows:
+        if piece.layout != "parquet":
+            with self._folder.open(piece.path) as stream:
+                return _read_table(stream, piece, self._options)
         try:
-            with _named(piece.source, piece.layout):
-                rows = retry_transient(piece.source, _read_table, base, piece, options, unread)
-                return _with_partitions(rows, piece, options)
-        except OSError as error:
-            problem = problem_of(error, piece.source)
-    return Rows({}, found=1, bad=[BadRow(0, *problem, 0)], lines=1)
+            if self._stream is None or self._path != piece.path:
+                self._close()
+                self._path, self._stream = piece.path, self._folder.open(piece.path)
+            return parquet.read(
+                self._stream, piece, self._options, unread=self._unread, streams=self._columns
+            )
+        except BaseException:  # a retry opens the file again
+            self._close()
+            raise
+
+    def _close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream, self._columns = None, parquet.ColumnStreams()
 
 
 def _with_partitions(rows: Rows, piece: Piece, options: TableOptions) -> Rows:
     """Return rows with additional columns from the folders of the file: Hive's partitions."""
-    partitions: Mapping[str, str | None] = piece.details.get("partitions", {})
-    for name, value in partitions.items():
+    for name, value in piece.partitions.items():
         if name in options.ignored:
             continue
         if name in rows.columns:
@@ -172,12 +198,12 @@ def _with_partitions(rows: Rows, piece: Piece, options: TableOptions) -> Rows:
                 advice=f"Rename the column, or the folder {name}={value}.",
             )
         rows.columns[name] = pa.array([value] * len(rows.records), pa.string())
-    rows.texts = {*rows.texts, *partitions}
+    rows.texts = {*rows.texts, *piece.partitions}
     return rows
 
 
 @contextlib.contextmanager
-def _named(source: str, kind: str) -> Iterator[None]:
+def name_table(source: str, kind: str) -> Iterator[None]:
     """Convert any error of a library on a damaged file to an InputError that names the file."""
     try:
         yield
@@ -190,16 +216,11 @@ def _named(source: str, kind: str) -> Iterator[None]:
         ) from error
 
 
-def _read_table(base: str, piece: Piece, options: TableOptions, unread: frozenset[str]) -> Rows:
+def _read_table(stream: BinaryIO, piece: Piece, options: TableOptions) -> Rows:
+    """Read the rows of a piece of a table that is not Parquet."""
     ignored = options.ignored
-    is_listed = piece.path == piece.source  # otherwise it is a UTF-8 copy outside the input base
-    is_held = is_listed and not options.follow_links and not is_remote(base)
-    root = os.path.realpath(base) if is_held else None
-    with open_for_reading(join(base, piece.path), root=root) as stream:
-        if piece.layout == "parquet":
-            return parquet.read(stream, piece, options, unread=unread)
-        stream.seek(piece.start)
-        data = stream.read(piece.stop - piece.start)
+    stream.seek(piece.start)
+    data = stream.read(piece.stop - piece.start)
     if len(data) != piece.stop - piece.start:
         raise InputError(f"{piece.source!r}: became shorter while it was read")
     if piece.layout in ("jsonl", "json"):
@@ -207,7 +228,7 @@ def _read_table(base: str, piece: Piece, options: TableOptions, unread: frozense
         rows = read(data, piece, ignored=ignored, as_json=options.as_json)
     else:
         rows = (_read_lines if piece.layout == "lines" else delimited.read)(data, piece)
-    if is_listed:
+    if piece.path == piece.source:  # otherwise it is a copy
         rows.sums = [(piece.start, len(data), extend_crc32c(0, data))]
     rows.columns = {name: column for name, column in rows.columns.items() if name not in ignored}
     return rows
@@ -235,7 +256,7 @@ def _read_files(base: str, piece: Piece, options: TableOptions) -> Rows:
     texts: list[bytes] = []
     labels, names, bad = [], [], []
     sums: list[int | None] = []
-    for record, (name, size, label) in enumerate(piece.details["files"]):
+    for record, (name, size, label) in enumerate(piece.files):
         names.append(name)
         sums.append(None)
         try:
@@ -250,7 +271,7 @@ def _read_files(base: str, piece: Piece, options: TableOptions) -> Rows:
         except RejectedInputError as error:
             bad.append(BadRow(record, error.code, error.detail))
     columns = {"text": pa.array(texts, pa.binary())}
-    if piece.details["has_labels"]:
+    if piece.has_labels:
         columns["label"] = pa.array(labels, pa.string())
     return checked_texts(Rows(columns, found=len(names), bad=bad, names=names, sums=sums))
 

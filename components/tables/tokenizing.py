@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.storage import exists, read_bytes
 from trainer_utils.storage.file_system import is_host_error

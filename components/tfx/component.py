@@ -8,22 +8,24 @@ from typing import Any, TypeAlias
 
 from tfx import types
 from tfx.dsl.components.base import base_component, base_node
+from tfx.dsl.placeholder import placeholder
 from tfx.orchestration import data_types
 from tfx.types import artifact_utils, component_spec
 
-from components.common.publish import SPLIT_NAMES, Properties
-from components.common.settings import (
+from components.runtime.component_settings import (
     RENAMED_SETTINGS,
     ComponentSettings,
     ExecProperties,
     with_new_names,
     without_runtime_parameters,
 )
+from components.runtime.publish import SPLIT_NAMES, Properties
 from components.tfx.files import register_object_stores
-from trainer_utils.format import ConfigError
-from trainer_utils.format.settings import check_names, settings_of
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.core.settings import check_names, settings_of
 
-Runtime = data_types.RuntimeParameter
+Runtime: TypeAlias = data_types.RuntimeParameter | placeholder.Placeholder
+"""A value that is only known when a pipeline runs."""
 Artifacts: TypeAlias = dict[str, list[types.Artifact]]
 """Input or output artifacts of an executor, by the names of its inputs or outputs."""
 
@@ -62,7 +64,7 @@ def checked_properties(
     be a `RuntimeParameter`, or another value that is only known in a run.
     """
     register_object_stores()
-    given = {name: arguments[name] for name in settings_of(settings)}
+    given = {name: arguments[name] for name in settings_of(settings) if name in arguments}
     settings.from_arguments(without_runtime_parameters(given))
     return settings.to_properties(given)
 
@@ -70,10 +72,17 @@ def checked_properties(
 def make_spec(
     kind: type[types.ComponentSpec],
     settings: type[ComponentSettings],
+    inputs: Mapping[str, Any],
     arguments: Mapping[str, Any],
 ) -> types.ComponentSpec:
-    """Return a component's spec from its constructor's arguments: inputs and settings, by name."""
-    inputs = {name: arguments[name] for name in kind.INPUTS if name in arguments}
+    """Return a component's spec.
+
+    Args:
+        kind: the class of the spec.
+        settings: the class of the component's settings.
+        inputs: a channel, or None, for each input that was passed.
+        arguments: the settings that were passed.
+    """
     for name, given in inputs.items():
         check_channel(name, given, kind.INPUTS[name])
     outputs = {name: types.Channel(type=one.type) for name, one in kind.OUTPUTS.items()}
@@ -98,13 +107,19 @@ def check_channel(name: str, given: Any, declared: component_spec.ChannelParamet
 
 
 def document_constructor(
-    component: type, settings: type[ComponentSettings], **arguments: str
+    component: type,
+    settings: type[ComponentSettings],
+    keywords: type[Mapping[str, object]],
+    **arguments: str,
 ) -> None:
-    """Add the arguments of a component's constructor to its docstring, for `help()`.
+    """Show all arguments of a component's constructor in its signature and its docstring.
+
+    It also makes the constructor suggest the intended name for an unknown one.
 
     Args:
         component: the component.
         settings: the class of the component's settings.
+        keywords: the `TypedDict` of the constructor's keywords.
         arguments: the description of each argument that is not a setting.
     """
     wrapper = textwrap.TextWrapper(92, "    ", "        ")
@@ -112,24 +127,49 @@ def document_constructor(
     sentences = arguments | {name: one.sentence for name, one in settings.described().items()}
     entries = "\n".join(wrapper.fill(f"{name}: {text}") for name, text in sentences.items())
     constructor: Any = component.__init__  # type: ignore[misc]
-    parameters = [*inspect.signature(constructor).parameters][1:]
+    signature = _full_signature(constructor, settings, keywords)
+    names = [*signature.parameters][1:]
     constructor.__doc__ = f"{constructor.__doc__}\n\nArgs:\n{entries}"
 
     @functools.wraps(constructor)
     def construct(self: Any, *values: Any, **named: Any) -> None:
         if RENAMED_SETTINGS.keys() & named.keys():
             named = with_new_names(named)
-        check_names(component.__name__, named, parameters)
+        check_names(component.__name__, named, names)
         constructor(self, *values, **named)
 
+    vars(construct)["__signature__"] = signature
     component.__init__ = construct  # type: ignore[misc]
+
+
+def _full_signature(
+    constructor: Any, settings: type[ComponentSettings], keywords: type[Mapping[str, object]]
+) -> inspect.Signature:
+    """Return a constructor's signature, with every keyword in place of `**settings`."""
+    own = inspect.signature(constructor)
+    declared = settings_of(settings)
+    named = []
+    for name, kind in keywords.__annotations__.items():
+        one = declared.get(name)
+        default = None if one is None or one.is_collection else one.default
+        named.append(
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+            )
+        )
+    return own.replace(parameters=[*[*own.parameters.values()][:-1], *named])
 
 
 class DatasetComponent(base_component.BaseComponent):
     """A component that processes a dataset. Subclasses declare their constructor's signature."""
 
-    def __init__(self, settings: type[ComponentSettings], arguments: Mapping[str, Any]) -> None:
-        super().__init__(spec=make_spec(self.SPEC_CLASS, settings, arguments))
+    def __init__(
+        self,
+        settings: type[ComponentSettings],
+        inputs: Mapping[str, Any],
+        arguments: Mapping[str, Any],
+    ) -> None:
+        super().__init__(spec=make_spec(self.SPEC_CLASS, settings, inputs, arguments))
 
 
 def set_properties(artifact: types.Artifact, properties: Properties) -> None:

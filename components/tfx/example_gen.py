@@ -20,9 +20,7 @@ from tfx.types import artifact_utils, component_spec, standard_artifacts
 from tfx.utils import proto_utils
 
 from components import steps
-from components.common.settings import ExecProperties, without_runtime_parameters
-from components.common.workspace import kept_from_launcher
-from components.example_gen.inputs import (
+from components.example_gen.input_selection import (
     ALL_FILES,
     InputSelection,
     LocatedInputs,
@@ -31,9 +29,11 @@ from components.example_gen.inputs import (
 )
 from components.example_gen.plan import read_output_config, whole_shares
 from components.example_gen.settings import ExampleGenSettings
+from components.runtime.component_settings import ExecProperties, without_runtime_parameters
+from components.runtime.workspace import kept_from_launcher
 from components.tfx.component import Artifacts, channel, checked_properties, set_properties
 from components.tfx.executor import LocalFirstBeamExecutor, PropertiesDriver
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.storage import join
 
@@ -136,9 +136,9 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
         output_config = _output_config(arguments)
         spec = self.SPEC_CLASS(
             input_base=base,
-            input_config=arguments["input_config"] or all_files(),
+            input_config=arguments.get("input_config") or all_files(),
             output_config=output_config or example_gen_pb2.Output(),
-            range_config=arguments["range_config"],
+            range_config=arguments.get("range_config"),
             examples=types.Channel(type=standard_artifacts.Examples),
             **checked_properties(settings, arguments),
         )
@@ -147,7 +147,7 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
 
 def _output_config(arguments: Mapping[str, Any]) -> Any:
     """Return TFX's `output_config` as given, or create it from `splits`."""
-    given, splits = arguments["output_config"], arguments["splits"]
+    given, splits = arguments.get("output_config"), arguments.get("splits")
     if splits is not None:
         if given is not None:
             rule = "None where output_config is given"

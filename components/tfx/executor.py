@@ -10,9 +10,9 @@ from tfx.orchestration.portable import base_driver as portable_driver
 from tfx.orchestration.portable import data_types as portable_data_types
 from tfx.proto.orchestration import driver_output_pb2
 
-from components.common.beam import make_pipeline, runner_of, takes_package
-from components.common.settings import ExecProperties
-from components.common.tasks import Runner
+from components.runtime.beam import make_pipeline, takes_package
+from components.runtime.component_settings import ExecProperties
+from components.runtime.runners import Runner, runner_of
 
 
 class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):

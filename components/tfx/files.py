@@ -19,14 +19,34 @@ from trainer_utils import storage
 
 _SCHEMES = ("s3", "s3a", "minio", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory")
 
+# A store has no empty folders. TFX creates the folder of an output, and removes it after a failure
+# as a folder: if nothing was written, an error that it is missing would replace the failure's.
+_made_folders: set[str] = set()
+
 
 class _ObjectStores(filesystem.Filesystem):
     SUPPORTED_SCHEMES = [f"{scheme}://" for scheme in _SCHEMES]
 
     exists = staticmethod(lambda path: storage.exists(os.fsdecode(path)))
-    isdir = staticmethod(lambda path: storage.is_folder(os.fsdecode(path)))
-    makedirs = mkdir = staticmethod(lambda path: storage.make_folder(os.fsdecode(path)))
-    rmtree = staticmethod(lambda path: storage.remove_tree(os.fsdecode(path)))
+
+    @staticmethod
+    def isdir(path: Any) -> bool:
+        folder = os.fsdecode(path)
+        return folder.rstrip("/") in _made_folders or storage.is_folder(folder)
+
+    @staticmethod
+    def makedirs(path: Any) -> None:
+        folder = os.fsdecode(path)
+        storage.make_folder(folder)
+        _made_folders.add(folder.rstrip("/"))
+
+    mkdir = makedirs
+
+    @staticmethod
+    def rmtree(path: Any) -> None:
+        folder = os.fsdecode(path)
+        _made_folders.discard(folder.rstrip("/"))
+        storage.remove_tree(folder)
 
     @staticmethod
     def open(name: Any, mode: str = "r") -> Any:

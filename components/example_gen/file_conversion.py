@@ -1,55 +1,28 @@
 """The conversions of files to examples: images, audio, and the values that tables have for them."""
 
-import collections
 import dataclasses
 import functools
-import itertools
-import math
 import posixpath
 import re
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow.compute as pc
 from absl import logging
 
-from components.common.advice import how_to_set
-from components.common.entry import (
-    InputTable,
-    array_of,
-    blob_paths,
-    join_inputs,
-    sizes_of,
-    sum_blobs,
-    sum_facts,
-    texts_of,
-    with_excluded,
-)
-from components.common.layout_inputs import ImageRoot, LayoutInputs, NamedFiles
-from components.common.rejects import Reject, RejectLimit
-from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.common.workspace import prepare_workspace
-from components.example_gen.conversion import Conversion, rejects_path
+from components.example_gen.conversion import FILE_SECONDS, Conversion, rejects_path
 from components.example_gen.file_examples import SIXTEEN_BIT_PEAK, ShardSummary
-from components.example_gen.file_plan import (
-    BaseDataset,
-    FilePlan,
-    Listing,
-    count_changes,
-    plan_shards,
-    plan_update,
-    read_base,
-    render_inputs,
-)
-from components.example_gen.file_shards import EncodedPart, WriteMediaShard
-from components.example_gen.inputs import (
+from components.example_gen.file_plan import FilePlan, plan_shards
+from components.example_gen.file_shards import ShardTask, WriteMediaShard
+from components.example_gen.input_selection import (
     InputSelection,
     fingerprint,
     layout_inputs,
     refuse_overlap,
 )
+from components.example_gen.parallel_shards import ParallelShards, ShardResult, keep_full_shards
 from components.example_gen.plan import Written
+from components.example_gen.planned_listing import listing_of
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,
@@ -58,31 +31,51 @@ from components.example_gen.settings import (
     MediaSettings,
     TextSettings,
 )
-from components.image_opening import missing_reader
+from components.example_gen.updates import (
+    BaseDataset,
+    Listing,
+    count_changes,
+    plan_update,
+    read_base,
+    render_inputs,
+)
+from components.inputs.advice import how_to_set
+from components.inputs.arrow_columns import (
+    array_of,
+    blob_paths,
+    is_in_table,
+    sizes_of,
+    to_python_values,
+)
+from components.inputs.fingerprint import sum_blobs, sum_facts
+from components.inputs.input_table import InputTable, join_inputs, with_excluded
+from components.inputs.listing import ImageRoot, LayoutInputs, NamedFiles
+from components.inputs.parquet_cells import memory_of_column
+from components.inputs.rejects import RejectLimit
 from components.layouts import lists
 from components.layouts.archives import is_archive
 from components.layouts.names import MEDIA
 from components.layouts.reading import read_layout
+from components.media.image_opening import missing_reader
 from components.media.options import DESCRIPTIONS
+from components.runtime.runners import Runner
+from components.runtime.tasks import Cost, Task
+from components.runtime.workspace import prepare_workspace
 from components.tables.pieces import select_settings
+from trainer_utils.core.errors import ConfigError, InputError, did_you_mean
 from trainer_utils.dataset import Dataset
-from trainer_utils.format import ConfigError, InputError, Shard, ShardName, shard_bounds
-from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format import Shard
+from trainer_utils.format.input_listing import InputListing
 from trainer_utils.format.media_formats import FORMATS
-from trainer_utils.storage.file_system import decode_path, display_path, is_remote, problem_of
-from trainer_utils.writing.publishing import remove_shard, rename_shard, working_folder
+from trainer_utils.storage.file_system import decode_path, display_path, problem_of
 
-# Time of one core per file that is kept, and per byte of a decoded file.
-_FILE_SECONDS, _DECODED_BYTE_SECONDS = 300e-6, 1 / 25e6
+_DECODED_BYTE_SECONDS = 1 / 25e6  # of one core
 # Memory of a process: it holds the largest image, and as much again while it is rotated or resized.
-# Without images, it holds audio and files read ahead; with `verify`, also TensorFlow. Few files of
-# n bytes have more than 64 n pixels: sharp photos have 3 to 10 n, scans and screenshots up to 50 n.
-_PIXEL_BYTES, _MIN_BYTES, _TENSORFLOW_BYTES = 6, 256 << 20, 512 << 20
+# Without images, it holds audio and files read ahead. Few files of n bytes have more than 64 n
+# pixels: sharp photos have 3 to 10 n, scans and screenshots up to 50 n.
+_PIXEL_BYTES, _MIN_BYTES = 6, 256 << 20
 _PIXELS_A_BYTE = 64
 _SIXTEEN_BITS = (1 << 16) - 1
-# If there are fewer shards than processes, parts of this many records are encoded in parallel.
-# Writing them twice costs a quarter more for photos.
-_PART_RECORDS, _PARTS_A_PROCESS = 250, 3
 
 
 class FileConversion(Conversion[FilePlan]):
@@ -91,19 +84,33 @@ class FileConversion(Conversion[FilePlan]):
     settings: MediaSettings
     found: InputTable  # set by `plan`
 
-    def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
-        settings.audio.check_installed()
-        settings.images.check_compatible()
+    def __init__(
+        self, settings: MediaSettings, selection: InputSelection, runner: Runner | None
+    ) -> None:
         super().__init__(settings, selection, runner)
-        self._known: InputTable | None = None  # set if they were already read
-        if settings.file_roots:
-            # Files that lists refer to are inputs, and a change to them changes the fingerprint.
-            named = {root: NamedFiles(root) for root in settings.file_roots}
-            roots = tuple(ImageRoot(root, files) for root, files in named.items())
-            self.located = dataclasses.replace(self.located, image_roots=roots)
-            self._known = self._read_inputs()
-            roots = tuple(ImageRoot(root.base, root.table) for root in roots)
-            self.located = dataclasses.replace(self.located, image_roots=roots)
+        self._known: InputTable | None = None  # set if `list_inputs` has read them
+
+    def check_settings(self) -> None:
+        """Raise ConfigError if a package is missing, or options do not fit together."""
+        self.settings.audio.check_installed()
+        self.settings.images.check_compatible()
+
+    def list_inputs(self) -> None:
+        """List the files of the inputs, and those below `file_roots` that lists refer to.
+
+        These are inputs too: a change to one changes the fingerprint. So lists are read here if
+        there are `file_roots`.
+        """
+        super().list_inputs()
+        if not self.settings.file_roots:
+            return
+        # `NamedFiles` collects the files that are looked up while the lists are read.
+        names = dict.fromkeys(self.settings.file_roots)
+        roots = tuple(ImageRoot(root, NamedFiles(root)) for root in names)
+        self.located = dataclasses.replace(self.located, file_roots=roots)
+        self._known = self._read_inputs()
+        roots = tuple(ImageRoot(root.base, root.table) for root in roots)
+        self.located = dataclasses.replace(self.located, file_roots=roots)
 
     @functools.cached_property
     def base(self) -> BaseDataset | None:
@@ -162,8 +169,9 @@ class FileConversion(Conversion[FilePlan]):
             find_groups=self._find_groups if has_media else None,
             known={} if base is None else base.dataset.vocabularies,
         )
-        self._listing = Listing(plan.rows, self.located)
-        return plan if base is None else plan_update(plan, base, self._listing, self.settings)
+        if base is None:
+            return plan
+        return plan_update(plan, base, Listing(plan.rows, self.located), self.settings)
 
     def _find_groups(self) -> dict[str, str]:
         from components.example_gen.near_duplicates import find_near_duplicates  # rarely needed
@@ -206,7 +214,7 @@ class FileConversion(Conversion[FilePlan]):
             raise InputError(f"{path!r}: cannot be read: {problem_of(error, path)[1]}") from error
         found = join_inputs(tables)
         if len(tables) > 1:
-            refuse_overlap(texts_of(array_of(found.rows, "name")))
+            refuse_overlap(to_python_values(array_of(found.rows, "name")))
         contents = {name: crc for some in inputs for name, crc in some.contents.items()}
         found = with_excluded(found, self.skipped_files())
         return dataclasses.replace(found, contents=contents)
@@ -214,94 +222,108 @@ class FileConversion(Conversion[FilePlan]):
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Read every file, write the shards, and read them back."""
         prepare_workspace(uri, key=self.key())
-        tasks, paths = plan.tasks, (self.located.base, *self.settings.file_roots)
-        cost = self._cost_of(plan, tasks)
+        tasks, limit = plan.tasks, self._reject_limit(plan, uri)
+        shards = ParallelShards(
+            write_shard=WriteMediaShard(
+                plan.columns, plan.blobs, self.located.base, uri, self.settings, limit
+            ),
+            runner=self._runner,
+            cost=self._cost_of(plan, tasks),
+            paths=(self.located.base, *self.settings.file_roots),
+            unit=self.unit,
+            limit=limit,
+        )
+        results = shards.write(tasks)
+        kept = keep_full_shards([shard for shard, _ in results], uri=uri)
+        return self._summarise(plan, tasks, results, kept)
+
+    def _reject_limit(self, plan: FilePlan, uri: str) -> RejectLimit:
+        """Return the limit on rejects; raise InputError if the plan alone exceeds it."""
         limit = RejectLimit(
             found=plan.found,
             max_reject_fraction=self.settings.max_reject_fraction,
-            rejected_before=len(plan.rejects),
+            rejected_before=0,
             listed_in=rejects_path(uri),
         )
-        before = dataclasses.replace(limit, rejected_before=0)
-        before.check(plan.rejects, seen=plan.found, where=" (before a file was opened)")
-        write = WriteMediaShard(
-            plan.columns, plan.blobs, self.located.base, uri, self.settings, limit
+        limit.check(plan.rejects, seen=plan.found, where=" (before a file was opened)")
+        return dataclasses.replace(limit, rejected_before=len(plan.rejects))
+
+    def _summarise(
+        self,
+        plan: FilePlan,
+        tasks: Sequence[Task[ShardTask]],
+        results: Sequence[ShardResult],
+        shards: tuple[Shard, ...],
+    ) -> Written:
+        """Return the outcome of a plan.
+
+        Args:
+            plan: the plan.
+            tasks: its tasks.
+            results: the result of each task.
+            shards: the shards of the dataset, without those whose inputs were all rejected.
+        """
+        total = ShardSummary.of(summary for _, summary in results)
+        self._warn_about_images(total)
+        summaries = [summary for shard, summary in results if shard.records]
+        digests = _listing_digests(Listing(plan.rows, self.located), tasks, results)
+        full = [shard for shard in shards if shard.records]
+        listing = None if self.base is not None else self._listing_of(plan, total)
+        return Written(
+            shards=shards,
+            listing=listing,
+            inputs=render_inputs(
+                zip(full, summaries, digests, strict=True),
+                fingerprint=listing.fingerprint if listing else fingerprint(self.located),
+            ),
+            update={} if self.base is None else count_changes(self.base, summaries),
+            features=total.features(plan, plan.blobs),
+            label_counts=[(shard.split, summary.labels) for shard, summary in results],
+            rejects=tuple(total.rejects),
+            conversions=total.conversions,
+            fingerprint=self._fingerprint(plan, total),
         )
-        run = functools.partial(
-            map_tasks, workspace=working_folder(uri), runner=self._runner, cost=cost, paths=paths
-        )
-        processes = self._runner.count(plan.num_records, cost, [uri, *paths])
-        has_few = len(tasks) < processes and not self.settings.gzip and not is_remote(uri)
-        parts_of = [_parts_of(task, len(tasks), processes) if has_few else [] for task in tasks]
-        parts = [*itertools.chain.from_iterable(parts_of)]
-        made = iter(
-            run(
-                write.make_part,
-                parts,
-                unit=self.unit,
-                noun="parts of shards",
-                check=EncodedPart.read,
-                on_result=_Rejected(limit),
-            )
-        )
-        whole = []
-        for task, own in zip(tasks, parts_of, strict=True):
-            shard = task.argument
-            if own:  # join the parts without reading files
-                none, joined = np.zeros(0, np.int64), tuple(itertools.islice(made, len(own)))
-                shard = dataclasses.replace(shard, places=none, parts=joined)
-            whole.append(dataclasses.replace(task, argument=shard))
-        results = run(
-            write,
-            whole,
-            unit="" if parts else self.unit,
-            check=write.check,
-            on_result=_Rejected(limit),
-        )
-        shards = _keep_full_shards([shard for shard, _ in results], uri)
-        filled = [
-            (summary, self._listing.of_records(task.argument.places, summary.names))
-            for task, (shard, summary) in zip(tasks, results, strict=True)
-            if shard.records
-        ]
-        full = (shard for shard in shards if shard.records)
-        found = ShardSummary.of(summary for _, summary in results)
+
+    def _listing_of(self, plan: FilePlan, total: ShardSummary) -> InputListing:
+        """Return the identity of a new dataset by its inputs; an update keeps its base's order."""
+        rejects = sorted(total.rejects, key=lambda reject: reject.source)
+        listing = listing_of(plan, self.located, self.config)
+        return listing.with_rejects([f"{reject.source}: {reject.code}" for reject in rejects])
+
+    def _fingerprint(self, plan: FilePlan, total: ShardSummary) -> str:
+        """Return the fingerprint of all inputs: of records, rejects, unread files and lists."""
         unread = {blob: True for entry in plan.unread() for blob in entry.blobs}
         sums = self.sums_of_unread(self.found.excluded, unread)
-        _warn_of_dark_images(found)
-        roots = [root.base for root in self.located.image_roots]
-        total = found.fingerprint + sum_blobs(sums.items(), roots)
-        total += sum_facts((("read", name), crc) for name, crc in self.found.contents.items())
-        if given := found.conversions.get("BOX_FRAME_GIVEN"):
+        roots = [root.base for root in self.located.file_roots]
+        value = total.fingerprint + sum_blobs(sums.items(), roots)
+        value += sum_facts((("read", name), crc) for name, crc in self.found.contents.items())
+        return f"{value % 2**128:032x}"
+
+    def _warn_about_images(self, total: ShardSummary) -> None:
+        """Warn of images that lose levels, and of boxes whose frame only a setting decides."""
+        _warn_of_dark_images(total)
+        if count := total.conversions.get("BOX_FRAME_GIVEN"):
             frame = getattr(self.settings, "box_frame", None)
             logging.warning(
                 "EXIF rotates %d images, and nothing but box_frame=%r says that their boxes are of "
                 "the %s pixels",
-                *(given, frame, frame),
+                *(count, frame, frame),
             )
-        return Written(
-            shards=shards,
-            inputs=render_inputs(
-                ((shard, *known) for shard, known in zip(full, filled, strict=True)),
-                fingerprint=fingerprint(self.located),
-            ),
-            update={} if self.base is None else count_changes(self.base, [s for s, _ in filled]),
-            features=found.features(plan, plan.blobs),
-            label_counts=[(shard.split, summary.labels) for shard, summary in results],
-            rejects=tuple(found.rejects),
-            conversions=found.conversions,
-            fingerprint=f"{total % 2**128:032x}",
-        )
 
-    def _cost_of(self, plan: FilePlan, tasks: Sequence[Task]) -> Cost:
+    def _cost_of(self, plan: FilePlan, tasks: Sequence[Task[ShardTask]]) -> Cost:
         images, audio = self.settings.images, self.settings.audio
-        seconds = _FILE_SECONDS * sum(task.records for task in tasks)
+        seconds = FILE_SECONDS * sum(task.records for task in tasks)
         if images.decodes_all or audio.sample_rate is not None:
             seconds += _DECODED_BYTE_SECONDS * sum(task.bytes for task in tasks)
         largest = int(sizes_of(plan.rows).max(initial=0))
         pixels = min(images.max_pixels, _PIXELS_A_BYTE * largest)
         held = max(_MIN_BYTES, largest + _PIXEL_BYTES * pixels)
-        return Cost(seconds, held + _TENSORFLOW_BYTES * (images.verify == "decode"))
+        for blob in plan.blobs:
+            column = f"blob:{blob.name}"
+            if is_in_table(plan.rows, column):
+                sizes = array_of(plan.rows, column).field("size")
+                held += memory_of_column(pc.mean(sizes).as_py(), pc.sum(sizes).as_py())
+        return Cost(seconds, held)
 
 
 class ImageConversion(FileConversion):
@@ -325,7 +347,7 @@ class ImageConversion(FileConversion):
 class AudioConversion(FileConversion):
     """The conversion of audio files, and lists of audio files."""
 
-    unit, media = "sounds", "audio"
+    unit, media = "audio files", "audio"
 
 
 class ListConversion(FileConversion):
@@ -352,23 +374,16 @@ def conversion_class(settings: ExampleGenSettings) -> type[FileConversion]:
     return AudioConversion if isinstance(settings, AudioSettings) else ImageConversion
 
 
-def parts_of_shard(records: int, *, shards: int, processes: int) -> int:
-    """Return the number of parts of a shard: three per process, so that all end at about once."""
-    return min(math.ceil(_PARTS_A_PROCESS * processes / shards), records // _PART_RECORDS)
-
-
-def _parts_of(task: Task, shards: int, processes: int) -> list[Task]:
-    """Return the parts of a shard that are encoded in parallel, or an empty list."""
-    number = parts_of_shard(task.records, shards=shards, processes=processes)
-    if number < 2 or task.argument.known is not None:
-        return []
-    bounds = shard_bounds(num_records=task.records, num_shards=number).tolist()
-    parts = []
-    for n, (start, stop) in enumerate(itertools.pairwise(bounds)):
-        part = dataclasses.replace(task.argument, places=task.argument.places[start:stop])
-        name = f"{task.name}-part-{n:04d}-of-{number:04d}"
-        parts.append(Task(name, part, stop - start, task.bytes // number))
-    return parts
+def _listing_digests(
+    listing: Listing, tasks: Sequence[Task[ShardTask]], results: Sequence[ShardResult]
+) -> list[str]:
+    """Return the digest of the listed inputs of each shard that has records."""
+    digests = []
+    for task, (shard, summary) in zip(tasks, results, strict=True):
+        places = task.argument.places
+        if shard.records and places is not None:
+            digests.append(listing.of_records(places, summary.names))
+    return digests
 
 
 def _renamed(inputs: InputTable, settings: MediaSettings) -> tuple[InputTable, MediaSettings]:
@@ -422,35 +437,3 @@ def _warn_of_dark_images(found: ShardSummary) -> None:
                 "scale the values to the whole range first",
                 *(name, found.conversions["SIXTEEN_BIT"], low, high, high // 256 + 1),
             )
-
-
-class _Rejected:
-    """The rejects of finished shards or parts, checked against the limit."""
-
-    def __init__(self, limit: RejectLimit) -> None:
-        self._limit, self._rejects, self._seen = limit, list[Reject](), 0
-
-    def __call__(self, result: EncodedPart | tuple[Shard, ShardSummary]) -> None:
-        """Add the rejects of one result."""
-        summary = result.summary if isinstance(result, EncodedPart) else result[1]
-        self._rejects += summary.rejects
-        self._seen += len(summary.names) + len(summary.rejects)
-        self._limit.check(self._rejects, seen=self._seen)
-
-
-def _keep_full_shards(written: Sequence[Shard], uri: str) -> tuple[Shard, ...]:
-    """Remove shards whose inputs were all rejected, and renumber the others."""
-    kept: list[Shard] = []
-    by_split: dict[str, list[Shard]] = collections.defaultdict(list)
-    for shard in written:
-        by_split[shard.split].append(shard)
-    for split, shards in by_split.items():
-        full = [shard for shard in shards if shard.records] or shards[:1]
-        for shard in {*shards}.difference(full):
-            remove_shard(shard, uri=uri)
-        for place, shard in enumerate(full):
-            gzip = shard.path.endswith(".gz")
-            name = ShardName(split=split, shard_index=place, num_shards=len(full), gzip=gzip)
-            is_named_so = name.path == shard.path
-            kept.append(shard if is_named_so else rename_shard(shard, name, uri=uri))
-    return tuple(kept)

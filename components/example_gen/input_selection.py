@@ -5,6 +5,8 @@ of the layout: `span-3/train/*` reads the classes below `span-3/train`.
 """
 
 import collections
+import contextlib
+import contextvars
 import dataclasses
 import fnmatch
 import hashlib
@@ -18,15 +20,17 @@ import numpy as np
 import pyarrow.compute as pc
 from absl import logging
 
-from components.common.advice import how_to_set
-from components.common.entry import ExcludedInput
-from components.common.layout_inputs import FileTable, ImageRoot, LayoutInputs
-from components.common.workspace import is_within, relative_path
 from components.example_gen.plan import Partition, check_split_names
+from components.inputs.advice import how_to_set
+from components.inputs.input_table import ExcludedInput
+from components.inputs.listing import FileTable, ImageRoot, LayoutInputs
 from components.layouts.junk import ignored_mask, junk_mask, names_at_top
 from components.layouts.refusals import refuse_dataset
-from trainer_utils.extras import HOW_TO_GET_TFX
-from trainer_utils.format import ConfigError, InputError, split_of_name
+from components.runtime.workspace import is_within, relative_path
+from trainer_utils.core.errors import ConfigError, InputError
+from trainer_utils.core.extras import HOW_TO_GET_TFX
+from trainer_utils.core.text_output import quantity
+from trainer_utils.format import split_of_name
 from trainer_utils.storage import (
     InputFile,
     MachineError,
@@ -36,10 +40,9 @@ from trainer_utils.storage import (
     is_folder,
     join,
     local_path,
-    walk_files,
+    walk_groups,
 )
 from trainer_utils.storage.file_system import LINK_LOOP, LINKED_FOLDER, OUTSIDE, encode_path
-from trainer_utils.text_output import quantity
 
 _MAX_LINKS = 5  # in a message
 _WILDCARDS = frozenset("*?[")
@@ -107,7 +110,7 @@ class LocatedInputs:
 
     base: str
     patterns: tuple[ResolvedPattern, ...]
-    image_roots: tuple[ImageRoot, ...]
+    file_roots: tuple[ImageRoot, ...]
     span: int
     version: int | None
 
@@ -115,7 +118,7 @@ class LocatedInputs:
 def locate(
     selection: InputSelection,
     *,
-    image_roots: Sequence[str] = (),
+    file_roots: Sequence[str] = (),
     is_source_file: Callable[[str], bool],
     sees_siblings: bool = True,
     lists_roots: bool = True,
@@ -128,10 +131,10 @@ def locate(
 
     Args:
         selection: the requested inputs.
-        image_roots: additional folders that a list may refer to.
+        file_roots: additional folders that a list may refer to.
         is_source_file: returns whether a single file is a source of examples, as a list is.
         sees_siblings: whether such a file may refer to other files.
-        lists_roots: whether the files below `image_roots` are listed.
+        lists_roots: whether the files below `file_roots` are listed.
         unit: the name of the inputs, such as `images`.
         media: the kind of the inputs: `image`, `audio` or `text`.
         ignore: patterns of files that are left out.
@@ -195,10 +198,10 @@ def locate(
         if root not in selected:
             _refuse_unlisted(base, selected)
         found.append(ResolvedPattern(name, pattern, root, selected, *skipped))
-    for folder in image_roots:
+    for folder in file_roots:
         if not is_folder(folder):
             raise InputError(f"file_roots: expected folders, found none at {folder!r}")
-    listed = image_roots if lists_roots else ()
+    listed = file_roots if lists_roots else ()
     roots = [
         ImageRoot(folder, _list("file_roots", folder, folder, follow_links=follow_links))
         for folder in listed
@@ -312,7 +315,7 @@ def _list(
     try:
         if only:
             return FileTable.of([find_file(folder, only, follow_links=follow_links)])
-        return FileTable.of(_without_loops(walk_files(folder, follow_links=follow_links)))
+        return list_files(folder, follow_links=follow_links)
     except MachineError:
         raise
     except OSError as error:
@@ -320,6 +323,39 @@ def _list(
             f"{setting} {display_path(given)!r}: expected a folder that can be looked into, "
             f"got {error.strerror or error}. Fix its permissions, or name another folder."
         ) from error
+
+
+_listed: contextvars.ContextVar[dict[tuple[str, bool], FileTable] | None]
+_listed = contextvars.ContextVar("_listed", default=None)
+
+
+@contextlib.contextmanager
+def listing_once() -> Iterator[None]:
+    """List each folder only once within the context."""
+    token = _listed.set({})
+    try:
+        yield
+    finally:
+        _listed.reset(token)
+
+
+def list_files(folder: str, *, follow_links: bool) -> FileTable:
+    """Return the files below a folder, without links to folders that contain them."""
+    listed, key = _listed.get(), (folder, follow_links)
+    if listed is not None and key in listed:
+        return listed[key]
+    groups = walk_groups(folder, follow_links=follow_links)
+    found = FileTable.of_groups(
+        group._replace(others=[*_without_loops(group.others)]) for group in groups
+    )
+    if listed is not None:
+        listed[key] = found
+    return found
+
+
+def lists_once() -> bool:
+    """Return whether folders are listed only once."""
+    return _listed.get() is not None
 
 
 def _without_loops(files: Iterable[InputFile]) -> Iterator[InputFile]:
@@ -347,7 +383,7 @@ def fingerprint(located: LocatedInputs) -> str:
     """Return a hexadecimal digest of all files' names, sizes and versions; read no file."""
     digest = hashlib.sha256()
     groups = [(f"{p.name}\0{p.pattern}", p.files) for p in located.patterns]
-    groups += [(root.base, root.table) for root in located.image_roots]
+    groups += [(root.base, root.table) for root in located.file_roots]
     for header, files in groups:
         digest.update(f"{header}\0".encode())
         files.add_to(digest)
@@ -363,7 +399,7 @@ def layout_inputs(located: LocatedInputs, **options: Any) -> list[LayoutInputs]:
             root=pattern.root,
             files=pattern.files,
             split=pattern.name if several else None,
-            image_roots=located.image_roots,
+            file_roots=located.file_roots,
             **options,
         )
         for pattern in located.patterns

@@ -2,29 +2,36 @@
 
 import concurrent.futures
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from components.common.entry import Blob, ExcludedInput, sum_blobs
-from components.common.layout_inputs import LayoutInputs
-from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.common.workspace import prepare_workspace, remove_dataset
 from components.example_gen.conversion import READERS, Conversion
-from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
-from components.example_gen.plan import EXCLUDED, Written
+from components.example_gen.input_selection import InputSelection, layout_inputs
+from components.example_gen.plan import Written
+from components.example_gen.row_columns import InspectedPieces, decide_columns
 from components.example_gen.row_pieces import (
     PieceReport,
     PieceRows,
     divide_runs,
     encode_pieces,
     gather_shards,
-    inspect_piece,
+    inspect_pieces,
 )
-from components.example_gen.row_plan import RowPlan, RowPlanner
+from components.example_gen.row_plan import RowPlan, RowPlanner, decide_splits
+from components.example_gen.row_splits import (
+    PieceToAssign,
+    assign_pieces,
+)
 from components.example_gen.settings import TextSettings
-from components.layouts import texts
+from components.example_gen.text_pieces import find_pieces
+from components.inputs.fingerprint import sum_blobs
+from components.inputs.input_table import Blob, ExcludedInput
+from components.inputs.listing import LayoutInputs
 from components.layouts.registry import all_layouts, find_layout
+from components.runtime.runners import Runner, map_tasks
+from components.runtime.tasks import Cost, Result, Task
+from components.runtime.workspace import prepare_workspace, remove_dataset
 from components.shuffle.external import HELD_TIMES, ExternalShuffle, plan_tasks
 from components.tables.chats import load_template
 from components.tables.column_roles import TextRules
@@ -43,6 +50,11 @@ _RUNS = 32  # for conversions of up to 4 GiB, so that pieces of runs have at lea
 # Approximate time of one core per input byte, and per row, in each of the steps.
 _INSPECT_SECONDS, _ENCODE_SECONDS, _GATHER_SECONDS = 1 / 150e6, 1 / 100e6, 1 / 400e6
 _INSPECT_ROW_SECONDS, _ENCODE_ROW_SECONDS, _GATHER_ROW_SECONDS = 0.8e-6, 1.6e-6, 0.6e-6
+_ASSIGN_SECONDS, _ASSIGN_ROW_SECONDS = 0.5e-3, 0.1e-6  # per piece and per row
+# Neighbouring parts of a row group that are read together. More of them would read fewer bytes, as
+# each task reads from the beginning of the row group, but keep other processes waiting.
+_PARTS_OF_TASK = 8
+_PIECES_OF_TASK = 64  # whose rows are assigned to splits together
 _PIECE_MEMORY, _BUCKET_MEMORY = 1 << 29, 4 * BUCKET_BYTES  # bytes, for one call
 _BLOCK_BYTES = 4 << 20
 
@@ -55,22 +67,32 @@ class TextConversion(Conversion[RowPlan]):
 
     unit, media = "texts", "text"
     sees_siblings = False
+    byte_seconds = _INSPECT_SECONDS + _ENCODE_SECONDS
     settings: TextSettings
     pieces: list[Piece]
 
     def __init__(
         self, settings: TextSettings, selection: InputSelection, runner: Runner | None
     ) -> None:
-        self._token_spec: TokenSpec | None = None
-        if settings.tokenizer:  # fail before reading anything if it is missing
-            self._token_spec = load_tokenizer(settings.tokenizer).spec
-            self.digest_of_files = (
-                self._token_spec.tokenizer + load_template(settings.tokenizer).digest
-            )
         super().__init__(settings, selection, runner)
         self._options = select_settings(TableOptions, settings)
         self._rules = select_settings(TextRules, settings)
         self._reports: list[PieceReport] = []
+        self._token_spec: TokenSpec | None = None  # set by `check_settings` if there is a tokenizer
+
+    def check_settings(self) -> None:
+        """Load the tokenizer, so that a missing one is reported before anything is read."""
+        if self.settings.tokenizer:
+            self._token_spec = load_tokenizer(self.settings.tokenizer).spec
+
+    @functools.cached_property
+    def digest_of_files(self) -> str:
+        """Digest of the tokenizer, of its template for chats, and of custom layouts' code."""
+        digest = super().digest_of_files
+        if self.settings.tokenizer and self._token_spec:
+            template = load_template(self.settings.tokenizer)
+            digest = self._token_spec.tokenizer + template.digest + digest
+        return digest
 
     @property
     def packages(self) -> set[str]:  # noqa: D102
@@ -110,11 +132,16 @@ class TextConversion(Conversion[RowPlan]):
         num_rows = sum(piece.rows for piece in self.pieces)
         inspect_seconds = _INSPECT_SECONDS * self._num_bytes + _INSPECT_ROW_SECONDS * num_rows
         folder, base = working_folder(uri), self.located.base
-        self._reports = map_tasks(
-            functools.partial(inspect_piece, base, folder, self._options, self._rules),
+        inspected_in_tasks = map_tasks(
+            functools.partial(inspect_pieces, base, folder, self._options, self._rules),
             [
-                Task(f"inspect-{number:06d}", (number, piece), 1, piece.size)
-                for number, piece in enumerate(self.pieces)
+                Task(
+                    f"inspect-{group[0][0]:06d}",
+                    group,
+                    len(group),
+                    sum(piece.size for _, piece in group),
+                )
+                for group in _with_neighbours(self.pieces)
             ],
             workspace=folder,
             runner=self._runner,
@@ -123,32 +150,67 @@ class TextConversion(Conversion[RowPlan]):
             unit="pieces",
             noun="pieces",
         )
-        partition = self.selection.partition
-        planner = RowPlanner(
-            self.pieces,
-            self._reports,
+        self._reports = [report for reports in inspected_in_tasks for report in reports]
+        inspected = InspectedPieces.of(self.pieces, self._reports)
+        columns = decide_columns(inspected, self.settings)
+        decisions = decide_splits(
+            inspected,
+            columns,
             folder=folder,
-            partition=partition,
+            partition=self.selection.partition,
+            settings=self.settings,
+        )
+        planner = RowPlanner(
+            inspected,
+            columns,
+            decisions,
+            folder=folder,
             settings=self.settings,
             token_spec=self._token_spec,
         )
-        return planner.plan(excluded)
+        pieces = planner.pieces_to_assign()
+        map_pieces = functools.partial(self._map_pieces, folder)
+        assign = functools.partial(assign_pieces, folder, decisions)
+        assigned = [one for group in map_pieces("assign", assign, pieces) for one in group]
+        return planner.plan(excluded, pieces, assigned, map_pieces=map_pieces)
+
+    def _map_pieces(
+        self,
+        folder: str,
+        step: str,
+        function: Callable[[Sequence[PieceToAssign]], Result],
+        pieces: Sequence[PieceToAssign],
+    ) -> list[Result]:
+        """Call a function with groups of neighbouring pieces, and return the results in order."""
+        num_rows = sum(report.found for report in self._reports)
+        seconds = _ASSIGN_SECONDS * len(pieces) + _ASSIGN_ROW_SECONDS * num_rows
+        groups = [
+            [*pieces[first : first + _PIECES_OF_TASK]]
+            for first in range(0, len(pieces), _PIECES_OF_TASK)
+        ]
+        return map_tasks(
+            function,
+            [Task(f"{step}-{number:06d}", group) for number, group in enumerate(groups)],
+            workspace=folder,
+            runner=self._runner.for_preparation(seconds),
+            cost=Cost(seconds, _PIECE_MEMORY),
+            noun="groups of pieces",
+        )
 
     def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[ExcludedInput]]:
-        pieces, excluded, sources = list[Piece](), list[ExcludedInput](), list[str]()
-        for inputs in self.inputs():
-            some, others = texts.find_pieces(inputs, self.settings, folder=working_folder(uri))
-            sources += sorted({piece.source for piece in some if piece.source})
-            sources += [name for piece in some for name, *_ in piece.details.get("files", ())]
-            pieces += some
-            excluded += others
-        refuse_overlap(sources)
+        pieces, excluded = find_pieces(
+            self.inputs(), self.settings, workspace=working_folder(uri), runner=self._runner
+        )
         excluded += self.skipped_files()
         if not self._options.header:
-            headers = {p.source: p.details for p in pieces if p.details.get("header")}
+            headers = {
+                piece.source: piece.header
+                for piece in pieces
+                if piece.header and piece.header.certainty
+            }
             check_agreement(
-                {source: details["names"] for source, details in headers.items()},
-                shown=[s for s, details in headers.items() if details["header"] == "shown"],
+                {source: header.names for source, header in headers.items()},
+                shown=[s for s, header in headers.items() if header.certainty == "shown"],
             )
         return pieces, excluded
 
@@ -164,14 +226,15 @@ class TextConversion(Conversion[RowPlan]):
             shuffles.append(
                 ExternalShuffle(uri=uri, layout=layout, tasks=tasks, run_bytes=BUCKET_BYTES)
             )
-        folder, encodings, firsts = working_folder(uri), [], np.zeros(len(plan.splits), np.int64)
-        num_rows = plan.num_records
-        of_pieces = zip(self.pieces, self._reports, plan.first_records, plan.assigned, strict=True)
-        for number, (piece, report, first, splits) in enumerate(of_pieces):
-            before = tuple(firsts.tolist())
-            rows = PieceRows(number, piece.source, report.names, first, splits, before)
+        folder, num_rows = working_folder(uri), plan.num_records
+        encodings: list[Task[PieceRows]] = []
+        before = np.cumsum(plan.counts, axis=0) - plan.counts
+        of_pieces = zip(self.pieces, self._reports, plan.first_records, before, strict=True)
+        for number, (piece, report, first, firsts) in enumerate(of_pieces):
+            splits = plan.splits_of
+            earlier = tuple(firsts.tolist())
+            rows = PieceRows(number, piece.source, report.names, first, splits, earlier)
             encodings.append(Task(f"encode-{number:06d}", rows, report.kept, piece.size))
-            firsts += np.bincount(splits, minlength=EXCLUDED)[: len(firsts)]
         how = plan.columns, plan.vocabularies, plan.tokens
         num_bytes = int(plan.row_bytes * plan.num_records)
         run_bytes = min(max(num_bytes // _RUNS, PIECE_BYTES), BUCKET_BYTES)
@@ -188,7 +251,7 @@ class TextConversion(Conversion[RowPlan]):
             noun="runs",
         )
         self._divide_runs(shuffles, folder)
-        gathered: list[list[Shard]] = map_tasks(
+        gathered = map_tasks(
             functools.partial(gather_shards, shuffles),
             [
                 Task(f"gather-{split}-{n:06d}", (split, n))
@@ -236,8 +299,8 @@ class TextConversion(Conversion[RowPlan]):
         parts: dict[str, list[tuple[int, int, int]]] = {}  # first byte, bytes, CRC-32C
         for piece, report in zip(self.pieces, self._reports, strict=True):
             if piece.layout == "folder":
-                names = [Blob(name, size) for name, size, _ in piece.details["files"]]
-                files |= dict(zip(names, report.sums, strict=True))
+                blobs = [Blob(file.name, file.size) for file in piece.files]
+                files |= dict(zip(blobs, report.sums, strict=True))
             else:
                 parts.setdefault(piece.source, []).extend(tuple(part) for part in report.sums)
         lost = [blob for blob, crc in files.items() if crc is None]
@@ -269,9 +332,28 @@ class TextConversion(Conversion[RowPlan]):
         return f"{sum_blobs(files.items()):032x}"
 
 
-def _grouped(encodings: Sequence[Task], *, row_bytes: float, run_bytes: int) -> list[Task]:
+def _with_neighbours(pieces: Sequence[Piece]) -> list[list[tuple[int, Piece]]]:
+    """Return numbered pieces by task: neighbouring parts of one row group share a task."""
+    groups: list[list[tuple[int, Piece]]] = []
+    for number, piece in enumerate(pieces):
+        last = groups[-1][-1][1] if groups else None
+        is_neighbour = (
+            last is not None
+            and last.row_range is not None
+            and piece.row_range is not None
+            and (last.source, last.start) == (piece.source, piece.start)
+        )
+        if not is_neighbour or len(groups[-1]) == _PARTS_OF_TASK:
+            groups.append([])
+        groups[-1].append((number, piece))
+    return groups
+
+
+def _grouped(
+    encodings: Sequence[Task[PieceRows]], *, row_bytes: float, run_bytes: int
+) -> list[Task[list[PieceRows]]]:
     """Join the encoding of neighbouring pieces into tasks that write about one run each."""
-    groups: list[list[Task]] = []
+    groups: list[list[Task[PieceRows]]] = []
     size = 0.0
     for task in encodings:
         if not groups or size >= run_bytes:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple
 
-from components.common.advice import how_to_set
-from trainer_utils.format import InputError
-from trainer_utils.format.printable import printable_json
+from components.inputs.advice import how_to_set
+from trainer_utils.core.errors import InputError
+from trainer_utils.core.printable import printable_json
 from trainer_utils.storage import display_path, is_host_error
 
 _SHOWN = 10

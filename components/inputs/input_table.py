@@ -5,28 +5,19 @@ Each input is an entry, with the values and bytes of its example. The table has 
 
 import dataclasses
 import itertools
-import os
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from components.common.rejects import RejectedInputError
-from trainer_utils import storage
-from trainer_utils.format import InputError
-from trainer_utils.format.planning import keyed_digests
-from trainer_utils.storage.file_system import decode_path, encode_path
+from components.inputs.arrow_columns import BINARY, array_of, to_python_values
+from trainer_utils.core.errors import InputError
+from trainer_utils.storage.file_system import encode_path
 
-_MAX_BLOB_BYTES = 1 << 30  # 1 GiB: an Example is one protocol buffer, whose limit is 2 GiB
 _CHUNK = 1 << 14  # entries that are Python objects at the same time
-_TEXT = pa.large_binary()  # binary, since names may have bytes that are not UTF-8
-_TYPES = {"int": pa.int64(), "float": pa.float64(), "string": _TEXT, "label": _TEXT}
+_TYPES = {"int": pa.int64(), "float": pa.float64(), "string": BINARY, "label": BINARY}
 _BLOB_FIELDS = {  # `path` is null if it equals the entry's name
-    "path": _TEXT,
+    "path": BINARY,
     "size": pa.int64(),
     "offset": pa.int64(),
     "row": pa.int64(),
@@ -129,7 +120,7 @@ class InputTable:
         parts = [schema.empty_table()]
         while some := list(itertools.islice(source, _CHUNK)):
             names, splits, files, values = zip(*some, strict=True)
-            arrays = [_array(names, _TEXT), pa.array(splits, pa.string())]
+            arrays = [_array(names, BINARY), pa.array(splits, pa.string())]
             arrays += [_blob_array(names, each) for each in zip(*files, strict=True)]
             types = schema.types[len(arrays) :]
             arrays += map(_array, zip(*values, strict=True), types)
@@ -191,7 +182,7 @@ class InputTable:
 
 
 def _schema(columns: Sequence[Column], blobs: Sequence[BlobColumn]) -> pa.Schema:
-    fields = [("name", _TEXT), ("split", pa.string())]
+    fields = [("name", BINARY), ("split", pa.string())]
     fields += [(f"blob:{blob.name}", pa.struct([*_BLOB_FIELDS.items()])) for blob in blobs]
     fields += [(f"value:{column.name}", _type_of(column)) for column in columns]
     return pa.schema(fields)
@@ -211,89 +202,33 @@ def _blob_array(names: Sequence[str], blobs: Sequence[Blob]) -> pa.Array:
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Convert Python values to an Arrow array. Strings become their bytes."""
-    if kind == _TEXT:
+    if kind == BINARY:
         values = [None if value is None else encode_path(value) for value in values]
-    elif pa.types.is_large_list(kind) and kind.value_type == _TEXT:
+    elif pa.types.is_large_list(kind) and kind.value_type == BINARY:
         values = [None if value is None else [*map(encode_path, value)] for value in values]
     return pa.array(values, kind)
-
-
-def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return a table's column, which may be chunked, as one array."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def bytes_of(array: pa.Array) -> list[bytes]:
-    """Return a `large_binary` array without nulls as a list, 10 times as fast as `to_pylist`."""
-    _, offsets, values = array.buffers()
-    bounds = np.frombuffer(offsets, np.int64, len(array) + 1, 8 * array.offset).tolist()
-    data = values.to_pybytes() if values is not None else b""
-    return [data[start:stop] for start, stop in itertools.pairwise(bounds)]
-
-
-def array_of(rows: pa.Table, name: str) -> pa.Array:
-    """Return a column by name as one array."""
-    return one_array(rows.column(name))
-
-
-def blob_paths(rows: pa.Table, name: str) -> pa.Array:
-    """Return the paths of the files in a blob column, `(n,) large_binary`."""
-    return pc.coalesce(array_of(rows, name).field("path"), array_of(rows, "name"))
-
-
-def sizes_of(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the total bytes of each row's files, `(n,) int64`."""
-    sizes = np.zeros(len(rows), np.int64)
-    for name in rows.column_names:
-        if name.startswith("blob:"):
-            sizes += array_of(rows, name).field("size").to_numpy()
-    return sizes
 
 
 def entries_of(rows: pa.Table) -> Iterator[Entry]:
     """Yield the rows as Python objects, converted in chunks."""
     for batch in rows.to_batches(max_chunksize=_CHUNK):
-        names = texts_of(batch.column(0))
+        names = to_python_values(batch.column(0))
         nothing = itertools.repeat((), len(names))
         blobs, values = [], []
         for field, array in zip(batch.schema, batch.columns, strict=True):
             if field.name.startswith("blob:"):
-                paths, *others = (texts_of(array.field(name)) for name in _BLOB_FIELDS)
+                paths, *others = (to_python_values(array.field(name)) for name in _BLOB_FIELDS)
                 own = (path or name for path, name in zip(paths, names, strict=True))
                 blobs.append(map(Blob, own, *others))
             elif field.name.startswith("value:"):
-                values.append(texts_of(array))
+                values.append(to_python_values(array))
         yield from map(
             Entry,
             names,
-            texts_of(batch.column(1)),
+            to_python_values(batch.column(1)),
             zip(*blobs, strict=True) if blobs else nothing,
             zip(*values, strict=True) if values else nothing,
         )
-
-
-def texts_of(array: pa.Array) -> list[Any]:
-    """Return an array's values as Python objects: bytes become strings, and lists become tuples."""
-    if array.null_count == len(array):
-        return [None] * len(array)
-    if not array.null_count and array.type == _TEXT:
-        return [*map(decode_path, bytes_of(array))]
-    if not array.null_count and (pa.types.is_integer(array.type) or array.type == pa.float64()):
-        # Arrow's `to_numpy` imports pandas if it is installed, which takes half a second per
-        # process. Its `to_pandas_dtype` fails without pandas.
-        held = np.frombuffer(array.buffers()[1], str(array.type))
-        numbers: list[Any] = held[array.offset : array.offset + len(array)].tolist()
-        return numbers
-    values: list[Any] = array.to_pylist()
-    if array.type == _TEXT or pa.types.is_large_list(array.type):
-        return [*map(_plain, values)]
-    return values
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return decode_path(value)
-    return tuple(map(_plain, value)) if isinstance(value, list) else value
 
 
 def with_excluded(inputs: InputTable, excluded: Sequence[ExcludedInput]) -> InputTable:
@@ -344,125 +279,3 @@ def join_inputs(parts: Sequence[InputTable]) -> InputTable:
         parts[0].blobs,
         vocabularies={name: v for one in parts for name, v in one.vocabularies.items()},
     )
-
-
-class BlobReader(threading.local):
-    """A reader of blobs below a base or one of `image_roots`.
-
-    Each thread keeps the last row group of each Parquet column, so read rows in order.
-
-    Args:
-        base: the folder that relative paths start from.
-        image_roots: other folders that files may be in.
-        follow_links: read files that links outside of these folders lead to.
-    """
-
-    def __init__(
-        self, base: str, image_roots: Sequence[str] = (), *, follow_links: bool = False
-    ) -> None:
-        self.base, self._follow_links = base, follow_links
-        roots = [root for root in (base, *image_roots) if not storage.is_remote(root)]
-        self._roots = [(os.path.abspath(root), os.path.realpath(root)) for root in roots]
-        # By column: path, first row, number of rows, and their values or the error of reading them
-        self._groups: dict[str, tuple[str, int, int, Any]] = {}
-
-    def read(self, blob: Blob) -> bytes:
-        """Return a blob's bytes; raise RejectedInputError if it is too large or has changed."""
-        if blob.size > _MAX_BLOB_BYTES:
-            raise RejectedInputError(
-                "TOO_LARGE", f"expected at most {_MAX_BLOB_BYTES} bytes, got {blob.size}"
-            )
-        path = storage.join(self.base, blob.path)
-        try:
-            return self._read(path, blob)
-        except OSError as error:
-            raise RejectedInputError(*storage.problem_of(error, path)) from error
-
-    def _read(self, path: str, blob: Blob) -> bytes:
-        if blob.row is not None:
-            return self._read_row(path, blob.column or "", blob.row)
-        root = self._root_of(path)
-        if blob.offset is None:
-            return storage.read_bytes_of_size(path, blob.size, root=root)
-        with storage.open_for_reading(path, root=root) as stream:
-            stream.seek(blob.offset)
-            data = stream.read(blob.size)
-        if len(data) != blob.size:
-            detail = f"expected {blob.size} bytes at byte {blob.offset}, got {len(data)}"
-            raise storage.FileRefusedError("CHANGED_FILE", detail)
-        return data
-
-    def _root_of(self, path: str) -> str | None:
-        """Return the folder that a local file must be in."""
-        if self._follow_links or storage.is_remote(path) or not self._roots:
-            return None
-        for spelling, real in self._roots[1:]:
-            if path.startswith((spelling.rstrip("/") + "/", real.rstrip("/") + "/")):
-                return real
-        return self._roots[0][1]
-
-    def _read_row(self, path: str, column: str, row: int) -> bytes:
-        held, first, count, values = self._groups.get(column, ("", 0, 0, ()))
-        if held != path or not first <= row < first + count:
-            self._groups.pop(column, None)  # free the old group before reading the next
-            first, count, values = _read_row_group(path, self._root_of(path), column, row)
-            self._groups[column] = path, first, count, values
-        if isinstance(values, OSError):  # cached: a damaged group is not read for each row
-            raise values
-        value = values[row - first].as_py()
-        while isinstance(value, dict):  # unwrap the one field of a struct that was read
-            (value,) = value.values()
-        if value is None:
-            raise RejectedInputError("EMPTY_FILE", f"no bytes in row {row}")
-        return bytes(value)
-
-
-def _read_row_group(path: str, root: str | None, column: str, row: int) -> tuple[int, int, Any]:
-    """Return a row group's first row, number of rows, and a column's values or its `OSError`."""
-    import pyarrow.parquet  # takes a third of a second, and is rarely needed
-
-    with storage.open_for_reading(path, root=root) as stream:
-        table = pyarrow.parquet.ParquetFile(stream)
-        first = 0
-        for number in range(table.num_row_groups):
-            rows = table.metadata.row_group(number).num_rows
-            if row < first + rows:
-                try:
-                    return first, rows, table.read_row_group(number, columns=[column]).column(0)
-                except OSError as error:
-                    if storage.is_host_error(error):
-                        raise
-                    return first, rows, error
-            first += rows
-    raise FileNotFoundError(path)
-
-
-def sum_facts(facts: Iterable[tuple[tuple[object, ...], object]]) -> int:
-    """Return the fingerprint of inputs. Fingerprints of parts add up to the whole's, modulo 2**128.
-
-    The sum does not depend on the order of the inputs, nor on the worker that read each.
-
-    Args:
-        facts: the identity of each input, and its checksum, or None if it was not read.
-    """
-    # `repr` distinguishes the names "a" and "b" from the name "a, b". The sum of no inputs is 0.
-    texts = (repr(fact).encode() for fact in facts)
-    digests = keyed_digests(texts, seed=0, purpose="inputs")
-    parts: list[int] = digests.view("<u4").sum(axis=0, dtype=np.uint64).tolist()
-    return sum(part << 32 * place for place, part in enumerate(parts)) % 2**128
-
-
-def sum_blobs(facts: Iterable[tuple[Blob, int | None]], roots: Sequence[str] = ()) -> int:
-    """Return `sum_facts` of files and parts of files, each with its CRC-32C or None.
-
-    Args:
-        facts: blobs and their checksums.
-        roots: folders outside of the input base. They are removed from the start of paths, so that
-            the sum is independent of their location.
-    """
-    folders = [f"{root.rstrip('/')}/" for root in roots]
-
-    def name(path: str) -> str:
-        return path.removeprefix(next((f for f in folders if path.startswith(f)), ""))
-
-    return sum_facts(((name(blob.path), *blob[1:]), crc) for blob, crc in facts)

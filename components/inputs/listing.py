@@ -16,10 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.entry import Blob, ExcludedInput, bytes_of, one_array
-from components.common.rejects import RejectedInputError
+from components.inputs.arrow_columns import bytes_of, int_array, one_array
+from components.inputs.input_table import Blob, ExcludedInput
+from components.inputs.rejects import RejectedInputError
 from trainer_utils import storage
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage.file_system import decode_path, encode_path
 
@@ -56,15 +57,27 @@ class FileTable(Mapping[str, storage.InputFile]):
     @classmethod
     def of(cls, files: Iterable[storage.InputFile]) -> "FileTable":
         """Create a table of files in any order, consumed in chunks to save memory."""
-        source, parts = iter(files), [_SCHEMA.empty_table()]
-        while some := list(itertools.islice(source, _CHUNK)):
-            paths, sizes, versions, problems, are_folders = zip(*some, strict=True)
-            codes = [problem and problem[0] for problem in problems]
-            details = [problem and encode_path(problem[1]) for problem in problems]
-            columns = [[*map(encode_path, paths)], sizes, versions, codes, details, are_folders]
-            arrays = map(pa.array, columns, _SCHEMA.types)
-            parts.append(pa.Table.from_arrays([*arrays], schema=_SCHEMA))
-        table = pa.concat_tables(parts).combine_chunks()
+        source = iter(files)
+        parts = iter(lambda: _table_of(list(itertools.islice(source, _CHUNK))), None)
+        return cls._sorted(part for part in parts if part is not None)
+
+    @classmethod
+    def of_groups(cls, groups: Iterable[storage.FileGroup]) -> "FileTable":
+        """Create a table of groups of files, with a few operations per group of plain files."""
+
+        def parts() -> Iterator[pa.Table]:
+            for group in groups:
+                if group.names:
+                    yield _table_of_plain(group)
+                if (others := _table_of(group.others)) is not None:
+                    yield others
+
+        return cls._sorted(parts())
+
+    @classmethod
+    def _sorted(cls, parts: Iterable[pa.Table]) -> "FileTable":
+        """Return the table of all parts in the order of paths."""
+        table = pa.concat_tables([_SCHEMA.empty_table(), *parts]).combine_chunks()
         return cls(table.take(pc.sort_indices(table.column("path"))))
 
     def add_to(self, digest: Any) -> None:
@@ -148,6 +161,11 @@ class FileTable(Mapping[str, storage.InputFile]):
             start += len(batch)
         return [b"" if b"/" in one else one.lower() for one in known], codes
 
+    @property
+    def endings(self) -> set[bytes]:
+        """Distinct extensions in lower case; empty for names without one."""
+        return {*self._extensions[0]}
+
     def ending(self, endings: Iterable[str]) -> "FileTable":
         """Return the files whose paths have one of these endings, in any case."""
         wanted = tuple(ending.lower().encode() for ending in endings)
@@ -159,6 +177,11 @@ class FileTable(Mapping[str, storage.InputFile]):
             return found
         pattern = f"(?i)(?:{'|'.join(re.escape(one.decode()) for one in wanted)})$"
         return found.select_only(np.asarray(pc.match_substring_regex(found.paths, pattern=pattern)))
+
+    def containing(self, part: str) -> "FileTable":
+        """Return the files whose paths contain a string."""
+        found = pc.match_substring(self.table.column("path"), pattern=encode_path(part))
+        return self.select_only(found.to_numpy())
 
     def below(self, folder: str) -> "FileTable":
         """Return the files below a folder. All files are below `""`."""
@@ -188,6 +211,46 @@ class FileTable(Mapping[str, storage.InputFile]):
     def select(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
         """Return the files selected by a mask `(n,) bool`; this table itself if all are."""
         return self if mask.all() else FileTable(self.table.filter(pa.array(mask)))
+
+
+def _table_of(files: Sequence[storage.InputFile]) -> pa.Table | None:
+    """Return the rows of some files, or None without any."""
+    if not files:
+        return None
+    paths, sizes, versions, problems, are_folders = zip(*files, strict=True)
+    codes: list[Any] = [None] * len(paths)
+    details: list[Any] = codes
+    if any(problems):
+        codes = [problem and problem[0] for problem in problems]
+        details = [problem and encode_path(problem[1]) for problem in problems]
+    columns = [[*map(encode_path, paths)], sizes, versions, codes, details, are_folders]
+    return pa.Table.from_arrays([*map(pa.array, columns, _SCHEMA.types)], schema=_SCHEMA)
+
+
+def _table_of_plain(group: storage.FileGroup) -> pa.Table:
+    """Return the rows of the plain files of one folder."""
+    count = len(group.names)
+    data = np.frombuffer(encode_path("\0".join([*group.names, ""])), np.uint8)
+    ends = np.flatnonzero(data == 0) - np.arange(count)  # no name has a NUL
+    offsets = np.concatenate([[0], ends]).astype(np.int64)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[data != 0])]
+    paths = pa.Array.from_buffers(_PATH, count, buffers)
+    if group.folder:
+        folder = pa.scalar(encode_path(group.folder), _PATH)
+        paths = pc.binary_join_element_wise(folder, paths, pa.scalar(b"/", _PATH))
+    times = [
+        int_array(np.array(column, np.int64)).cast(pa.string())
+        for column in (group.modified, group.changed)
+    ]
+    columns = [
+        paths,
+        int_array(np.array(group.sizes, np.int64)),
+        pc.binary_join_element_wise(*times, "-"),
+        pa.nulls(count, pa.string()),
+        pa.nulls(count, pa.large_binary()),
+        pa.repeat(pa.scalar(False), count),
+    ]
+    return pa.Table.from_arrays(columns, schema=_SCHEMA)
 
 
 def _extensions_of(paths: pa.Array) -> npt.NDArray[np.bytes_]:
@@ -262,7 +325,7 @@ class LayoutInputs:
     split: str | None = None  # the split of all files, or None if the layout decides
     # Kinds by column, set by the user
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    image_roots: tuple[ImageRoot, ...] = ()  # other folders that lists may refer to
+    file_roots: tuple[ImageRoot, ...] = ()  # other folders that lists may refer to
     # Settings of lists, set by the user
     column_names: Sequence[str] = ()
     header: bool | None = None
@@ -323,7 +386,7 @@ class LayoutInputs:
     def _spellings(self) -> dict[str, tuple[str, ...]]:
         """Possible prefixes of absolute paths below the base and each image root."""
         found = {}
-        for root in (self.base, *(root.base for root in self.image_roots)):
+        for root in (self.base, *(root.base for root in self.file_roots)):
             is_local = not storage.is_remote(root)
             whole = [os.path.abspath(root), os.path.realpath(root)] if is_local else [root]
             found[root] = tuple(path.rstrip("/") + "/" for path in dict.fromkeys(whole))
@@ -423,7 +486,7 @@ class LayoutInputs:
             uris: the paths or urls of the list, as for `resolve`.
             folder: the folder of the list, relative to `base`.
         """
-        roots = [root for root in self.image_roots if isinstance(root.files, NamedFiles)]
+        roots = [root for root in self.file_roots if isinstance(root.files, NamedFiles)]
         if not roots:
             return
         paths: dict[str, list[str]] = {root.base: [] for root in roots}
@@ -451,7 +514,7 @@ class LayoutInputs:
         yield self.base, self.files, folder
         if folder:
             yield self.base, self.files, ""
-        for root in self.image_roots:
+        for root in self.file_roots:
             yield root.base, root.files, ""
 
 

@@ -17,18 +17,25 @@ from typing import Any
 
 from absl import logging
 
-from components.auditing import Audit
-from components.common.rejects import Reject, render_rejects
-from components.common.settings import ExecProperties
-from components.common.workspace import check_ownership, meets_another
+from components.inputs.rejects import Reject, render_rejects
+from components.runtime.component_settings import ExecProperties
+from components.runtime.workspace import check_ownership, meets_another
 from trainer_utils import storage
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.core.extras import installed_version
+from trainer_utils.core.json_text import Json, JsonObject
+from trainer_utils.core.printable import printable
 from trainer_utils.dataset import Dataset
-from trainer_utils.extras import installed_version
-from trainer_utils.format import DatasetError, Feature, Manifest
-from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.format import Feature, Manifest
+from trainer_utils.format.input_listing import InputListing
 from trainer_utils.format.manifest import Ancestor, DatasetInput, DatasetSummary, Origin, Step
-from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE, REJECTS_FILE, check_inner_path
-from trainer_utils.format.printable import printable
+from trainer_utils.format.naming import (
+    INPUTS_FILE,
+    LINEAGE_FILE,
+    LISTING_FILE,
+    REJECTS_FILE,
+    check_inner_path,
+)
 from trainer_utils.writing.publishing import publish, verify_shard, working_folder
 
 _PACKAGES = ("tfx-shards", "pillow")  # not TFX or Beam: the result is the same without
@@ -160,6 +167,7 @@ def publish_dataset(
     rejects: Iterable[Reject] = (),
     origin: Origin | None = None,
     inputs: str = "",
+    listing: InputListing | None = None,
 ) -> None:
     """Turn the shards at `uri` into a dataset, and log its accounting as the last line.
 
@@ -173,6 +181,7 @@ def publish_dataset(
         rejects: inputs that were rejected.
         origin: the content of the lineage file. None: no such file.
         inputs: the content of `inputs.json`. Empty: no such file.
+        listing: the identity of the dataset by its inputs. None: its records have another order.
 
     Raises:
         DatasetError: another run writes there by now; its files are not touched.
@@ -185,6 +194,8 @@ def publish_dataset(
     beside = {} if origin is None else {LINEAGE_FILE: origin.to_json()}
     if inputs:
         beside[INPUTS_FILE] = inputs
+    if listing is not None:
+        beside[LISTING_FILE] = listing.to_json(manifest.contents)
     publish(
         uri,
         manifest,
@@ -209,7 +220,8 @@ def run_key(*known: object, packages: Iterable[str] = ()) -> str:
         packages: packages whose versions matter, as for `package_versions`.
     """
     versions = [f"{name} {version}" for name, version in package_versions(packages).items()]
-    return hashlib.sha256(json.dumps([*known, *versions], default=repr).encode()).hexdigest()
+    text = json.dumps([*known, *versions], default=repr, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 # Properties of artifacts, by name -----------------------------------------------------------------
@@ -235,21 +247,6 @@ def properties_of_dataset(
         for name in ("found", "written", "rejected", "skipped"):
             found[prefix + name] = getattr(accounting, name)
     return found
-
-
-def properties_of_audit(audit: Audit) -> Properties:
-    """Return findings by kind and, like ExampleValidator, whether each split has no findings."""
-    blessed = {
-        split: int(all(split not in one.splits for one in audit.findings))
-        for split in audit.records
-    }
-    return {
-        SPLIT_NAMES: json.dumps(list(audit.records)),
-        "blessed": blessed,
-        "num_findings": sum(audit.counts.values()),
-        "is_blessed": int(not audit.counts),
-        **{f"num_{kind}": count for kind, count in audit.counts.items()},
-    }
 
 
 def properties_of_export(num_features: int, datum_limits: Sequence[str]) -> Properties:

@@ -13,9 +13,16 @@ import warnings
 from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from trainer_utils.format import ConfigError, num_shards_for
-from trainer_utils.format.errors import did_you_mean
-from trainer_utils.format.settings import Setting, Settings, groups_of, number, settings_of
+from trainer_utils.core.errors import ConfigError, did_you_mean
+from trainer_utils.core.settings import (
+    NumberRule,
+    Setting,
+    Settings,
+    groups_of,
+    plain_paths,
+    settings_of,
+)
+from trainer_utils.format import num_shards_for
 
 _Settings = TypeVar("_Settings", bound="ComponentSettings")
 RENAMED_SETTINGS = {"image_roots": "file_roots"}
@@ -143,6 +150,8 @@ def with_new_names(values: Mapping[str, Any]) -> dict[str, Any]:
 def _to_property(one: Setting, value: Any) -> Any:
     if _is_runtime_parameter(value):
         return value
+    if one.is_path:
+        value = plain_paths(value)
     if one.is_collection:
         return json.dumps(value, sort_keys=True) if value else None
     if isinstance(value, bool):
@@ -193,9 +202,9 @@ def _is_runtime_parameter(value: object) -> bool:
 def shard_counts(name: str, value: object) -> object:
     """Check `num_shards`: a number of at least 1, or a mapping of split to number."""
     if not isinstance(value, Mapping):
-        return number(1)(name, value)
+        return NumberRule(1)(name, value)
     for split, shards in value.items():
-        number(1)(f"{name}[{split!r}]", shards)
+        NumberRule(1)(f"{name}[{split!r}]", shards)
     return value
 
 

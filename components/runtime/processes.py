@@ -31,10 +31,10 @@ from collections.abc import Callable, Iterator, Sequence
 from logging.handlers import QueueHandler
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from trainer_utils.format import DatasetError
-from trainer_utils.machine import free_memory, usable_cores
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.runtime.machine import free_memory, usable_cores
 
 # Shorter work is not worth starting processes, which takes 0.3 s of a core each.
 _WORTH_SECONDS = 0.75
@@ -48,7 +48,14 @@ _END_SECONDS = 1.5  # for the server to end its processes and itself
 _STATUS_SECONDS = 10.0  # for the status of an ended process to arrive
 _PARENT_SECONDS = 1.0  # between two checks by the server that its parent is alive
 _PACKAGES = ("components", "pipelines", "trainer_utils")
+_Argument = TypeVar("_Argument")
+_Result = TypeVar("_Result")
 _PR_SET_PDEATHSIG = 1  # Linux's prctl option: the signal that a process gets when its parent ends
+
+
+def is_worth_processes(seconds: float) -> bool:
+    """Return whether work of `seconds` of one core is worth starting processes."""
+    return seconds >= _WORTH_SECONDS
 
 
 def count_processes(most: int, *, tasks: int, seconds: float, process_bytes: int) -> int:
@@ -60,7 +67,7 @@ def count_processes(most: int, *, tasks: int, seconds: float, process_bytes: int
         seconds: the approximate time of the work in one process.
         process_bytes: the memory that one process may need.
     """
-    if seconds < _WORTH_SECONDS or not sys.executable:
+    if not is_worth_processes(seconds) or not sys.executable:
         return 1
     fitting = int(free_memory() * _MEMORY_SHARE) // process_bytes
     return max(1, min(most or usable_cores(), tasks, fitting))
@@ -77,6 +84,7 @@ class Pool:
         self._module = module
         self._server: _Server | None = None
         self._workers: list[_Worker] = []
+        self._thread: _Thread | None = None
 
     def start_early(self) -> None:
         """Start the server, which imports the module while this process does something else."""
@@ -86,12 +94,13 @@ class Pool:
 
     def map(
         self,
-        call: Callable[[Any], Any],
-        arguments: Sequence[Any],
+        call: Callable[[_Argument], _Result],
+        arguments: Sequence[_Argument],
         processes: int,
         *,
-        on_result: Callable[[int, Any], None] | None = None,
-    ) -> list[Any]:
+        on_result: Callable[[int, _Result], None] | None = None,
+        helps_start: bool = False,
+    ) -> list[_Result]:
         """Return the result of each call, in the order of the arguments.
 
         Args:
@@ -99,6 +108,8 @@ class Pool:
             arguments: the argument of each call, in starting order.
             processes: the maximum number of concurrent calls.
             on_result: called with the index of each argument whose call is done, and its result.
+            helps_start: make calls in a thread of this process until all processes have started.
+                For short calls, since a call in a thread cannot be ended.
 
         Raises:
             DatasetError: a process was killed, for example by the system when memory runs out.
@@ -108,30 +119,41 @@ class Pool:
             with tempfile.NamedTemporaryFile() as file:  # sent to each process once, at any size
                 pickle.dump(call, file)
                 file.flush()
-                workers = self._grow(min(processes, len(arguments)))
-                return self._run(file.name, arguments, workers, on_result)
+                processes = min(processes, len(arguments))
+                self._request(processes)
+                if helps_start and self._server is not None and self._server.num_starting:
+                    self._thread = _Thread()
+                results: list[_Result] = self._run(file.name, arguments, processes, on_result)
+                return results
         except BaseException:
             self.end()
             raise
 
     def end(self) -> None:
         """End the processes immediately."""
-        server, self._server, self._workers = self._server, None, []
+        server, self._server, workers, self._workers = self._server, None, self._workers, []
+        self._end_thread()
         if server is not None:
-            server.end()
+            server.end(has_forked=bool(workers) or server.num_starting > 0)
 
-    def _grow(self, count: int) -> "list[_Worker]":
+    def _end_thread(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.end()
+
+    def _request(self, count: int) -> None:
+        """Start the server if necessary, and request that it forks the missing processes."""
         if self._server is None:
             self._server = _Server(self._module)
-        if (missing := count - len(self._workers)) > 0:
-            self._workers += self._server.fork(missing)
-        return self._workers[:count]
+        known = len(self._workers) + self._server.num_starting
+        if (missing := count - known) > 0:
+            self._server.fork(missing)
 
     def _run(
         self,
         call_path: str,
         arguments: Sequence[Any],
-        workers: "Sequence[_Worker]",
+        processes: int,
         on_result: Callable[[int, Any], None] | None,
     ) -> list[Any]:
         assert self._server is not None
@@ -139,10 +161,15 @@ class Pool:
         # Pickled while processes work, so that no process waits for it.
         messages = (pickle.dumps((call_path, argument)) for argument in arguments)
         message, number = next(messages, None), 0
-        idle, busy = [*workers], dict[Connection, tuple[_Worker, int]]()
+        idle, busy = self._workers[:processes], dict[Connection, tuple[_Worker, int]]()
+        if self._thread is not None:
+            idle.append(self._thread.worker)  # the first to get a call
         while busy or message is not None:
             while idle and message is not None:
                 worker = idle.pop()
+                if worker.process is None and len(self._workers) >= processes:
+                    self._end_thread()
+                    continue
                 try:
                     worker.connection.send_bytes(message)
                 except OSError as error:
@@ -151,7 +178,10 @@ class Pool:
                 message, number = next(messages, None), number + 1
             for ready in wait([*busy, self._server.connection]):
                 if ready is self._server.connection:
-                    self._server.read_statuses()
+                    missing = processes - len(self._workers)
+                    started = self._server.read_messages()
+                    self._workers += started
+                    idle = started[: max(0, missing)] + idle
                     continue
                 assert isinstance(ready, Connection)
                 worker, place = busy[ready]
@@ -167,12 +197,35 @@ class Pool:
                 idle.append(worker)
                 if on_result is not None:
                     on_result(place, results[place])
+        self._end_thread()
         return results
 
 
 class _Worker(NamedTuple):
-    process: int
+    process: int | None  # its id; None for the thread
     connection: Connection
+
+
+class _Thread:
+    """A thread of this process that makes calls as worker processes do."""
+
+    def __init__(self) -> None:
+        here, there = socket.socketpair()
+        self.worker = _Worker(None, Connection(here.detach()))
+        self._thread = threading.Thread(
+            target=self._work, args=(Connection(there.detach()),), daemon=True
+        )
+        self._thread.start()
+
+    @staticmethod
+    def _work(connection: Connection) -> None:
+        with connection:
+            _make_calls(connection, threading.Lock())
+
+    def end(self) -> None:
+        """End the thread after its current call; do not wait for a disk that does not answer."""
+        self.worker.connection.close()
+        self._thread.join(_END_SECONDS)
 
 
 class _Server:
@@ -186,7 +239,7 @@ class _Server:
         here, there = socket.socketpair()
         path = [place for place in sys.path if isinstance(place, str)]
         code = (
-            f"import sys; sys.path[:] = {path!r}; from components.common.processes import serve; "
+            f"import sys; sys.path[:] = {path!r}; from components.runtime.processes import serve; "
             f"serve({there.fileno()}, {module!r}, {os.getpid()})"
         )
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -200,47 +253,60 @@ class _Server:
             )
         self.connection = Connection(here.detach())
         self._statuses: dict[int, int] = {}
+        self._starting: list[Connection] = []  # of requested processes, in order
 
-    def fork(self, count: int) -> list[_Worker]:
-        """Fork processes with this process's environment, path and folder."""
+    @property
+    def num_starting(self) -> int:
+        """Number of processes that were requested and have not started."""
+        return len(self._starting)
+
+    def fork(self, count: int) -> None:
+        """Request processes with this process's environment, path and folder."""
         setting = pickle.dumps(_Setting.of_this_process())
-        ends = []
         try:
             for _ in range(count):
                 here, there = socket.socketpair()
-                ends.append(Connection(here.detach()))
+                self._starting.append(Connection(here.detach()))
                 with there:
                     self.connection.send_bytes(setting)
                     reduction.send_handle(self.connection, there.fileno(), self._process.pid)
-            workers = []
-            for end in ends:
-                while (started := self._read()) is None:
-                    pass
-                workers.append(_Worker(started, end))
         except (EOFError, OSError) as error:
             raise self._own_error() from error
-        return workers
 
-    def read_statuses(self) -> None:
-        """Receive the statuses of ended processes that the server has reported."""
+    def read_messages(self) -> list[_Worker]:
+        """Receive the reports of the server, and return the processes that have started."""
+        started: list[_Worker] = []
         try:
             while self.connection.poll():
-                self._read()
+                if (process := self._read()) is not None:
+                    started.append(_Worker(process, self._starting.pop(0)))
         except (EOFError, OSError) as error:
             raise self._own_error() from error
+        return started
 
-    def error_of(self, process: int) -> DatasetError:
+    def error_of(self, process: int | None) -> DatasetError:
         """Return the error that describes how a process ended."""
-        with contextlib.suppress(EOFError, OSError):
+        if process is None:
+            return DatasetError("a thread of this process ended before finishing its work.")
+        try:
             end = time.monotonic() + _STATUS_SECONDS
             while process not in self._statuses and time.monotonic() < end:
                 if self.connection.poll(0.1):
                     self._read()
-        return _lost(process, self._statuses.get(process))
+        except (EOFError, OSError):  # the server is gone, and its processes with it
+            return self._own_error()
+        return _worker_death_error(process, self._statuses.get(process))
 
-    def end(self) -> None:
-        """End the server and all processes that it has forked."""
+    def end(self, *, has_forked: bool = True) -> None:
+        """End the server and all processes that it has forked.
+
+        Args:
+            has_forked: whether it may have forked any. Otherwise it ends at once, even while it
+                imports a module.
+        """
         self.connection.close()
+        if not has_forked:
+            self._process.kill()
         try:
             self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:  # a process is blocked by a disk that does not answer
@@ -258,7 +324,7 @@ class _Server:
     def _own_error(self) -> DatasetError:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_STATUS_SECONDS)
-        return _lost(self._process.pid, self._process.returncode)
+        return _worker_death_error(self._process.pid, self._process.returncode)
 
 
 @contextlib.contextmanager
@@ -274,7 +340,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **_ONE_THREAD}
 
 
-def _lost(process: int, code: int | None) -> DatasetError:
+def _worker_death_error(process: int, code: int | None) -> DatasetError:
     how = "its exit status is unknown"
     if code is not None:
         how = f"exited with status {code}. See its output for the cause"
@@ -431,13 +497,18 @@ def _work(connection: Connection, setting: _Setting, server: int) -> None:
     for name in _PACKAGES:  # a program may silence other libraries with the root's level
         logging.getLogger(name).setLevel(min(logging.WARNING, setting.log_level or logging.WARNING))
     logging.captureWarnings(True)
+    _make_calls(connection, lock)
+    os._exit(0)
+
+
+def _make_calls(connection: Connection, lock: threading.Lock) -> None:
+    """Make the calls that arrive, and send their outcomes, until the other end is closed."""
     with contextlib.suppress(EOFError, OSError):
         while True:
             call_path, argument = pickle.loads(connection.recv_bytes())
             answer = _answer(call_path, argument)
             with lock:
                 connection.send_bytes(answer)
-    os._exit(0)
 
 
 def _end_with(server: int) -> None:

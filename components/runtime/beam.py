@@ -1,4 +1,4 @@
-"""Choose the runner that `beam_pipeline_args` ask for: local processes, or a Beam runner.
+"""Make Beam pipelines, and run tasks on them.
 
 Beam is imported only if one of its runners is requested.
 """
@@ -6,11 +6,12 @@ Beam is imported only if one of its runners is requested.
 import argparse
 import importlib.util
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from typing import TYPE_CHECKING, Any
 
-from components.common.tasks import Call, Runner, Task
-from trainer_utils.format import ConfigError
-from trainer_utils.format.printable import printable
+from components.runtime.tasks import Argument, Call, Result, Task
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.core.printable import printable
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -20,35 +21,13 @@ IN_PROCESS_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 # Beam knows this runner only by its full name.
 DASK_RUNNER = "apache_beam.runners.dask.dask_runner.DaskRunner"
 _DIRECT_RUNNERS = ("direct", "directrunner", "switchingdirectrunner")
+_THREADS = 32  # concurrent calls of a store
 _DASK_PARTITIONS = ("--dask_npartitions", "--dask_partition_size")
-
-
-def runner_of(
-    arguments: Sequence[str],
-    *,
-    module: str,
-    make_beam_pipeline: Callable[[], Any] | None = None,
-    starts_early: bool = True,
-) -> Runner:
-    """Return a runner of local processes without `--runner` or with `DirectRunner`; else of Beam.
-
-    Args:
-        arguments: Beam's arguments. `--direct_num_workers` is the number of processes. The default,
-            0, is one per core. With a `--direct_running_mode` other than `in_memory`, Beam runs its
-            own.
-        module: the module of `components` that has the workers' code, without `components.`.
-        make_beam_pipeline: creates the pipeline, if the caller has already chosen one.
-        starts_early: start to import `module` when the runner is entered; see `Runner`.
-    """
-    if make_beam_pipeline is None and not asks_for_beam(arguments):
-        processes, module = _flags(arguments).processes, f"components.{module}"
-        return Runner(processes=processes, module=module, starts_early=starts_early)
-    return Runner(make_pipeline=make_beam_pipeline or (lambda: make_pipeline(arguments)))
 
 
 def asks_for_beam(arguments: Sequence[str]) -> bool:
     """Return whether Beam's own runner is requested; raise ConfigError if Beam is not installed."""
-    asked = _flags(arguments)
+    asked = parse_flags(arguments)
     if _is_direct(asked) and asked.mode == "in_memory":
         return False
     if importlib.util.find_spec("apache_beam") is None:
@@ -70,7 +49,7 @@ def make_pipeline(arguments: Sequence[str]) -> "beam.Pipeline":
     arguments = list(arguments)
     if PipelineOptions(arguments).view_as(SetupOptions).save_main_session is None:
         arguments.append("--no_save_main_session")
-    asked = _flags(arguments)
+    asked = parse_flags(arguments)
     if _is_direct(asked):
         arguments.append(f"--runner={IN_PROCESS_RUNNER}")
     is_given = any(argument.partition("=")[0] in _DASK_PARTITIONS for argument in arguments)
@@ -81,11 +60,11 @@ def make_pipeline(arguments: Sequence[str]) -> "beam.Pipeline":
 
 def takes_package(arguments: Sequence[str]) -> bool:
     """Return whether remote workers install a package that TFX builds of itself."""
-    asked = _flags(arguments)
+    asked = parse_flags(arguments)
     return not (_is_direct(asked) or asked.runner in (IN_PROCESS_RUNNER, DASK_RUNNER))
 
 
-def _flags(arguments: Sequence[str]) -> argparse.Namespace:
+def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the three flags that decide, with Beam's rules."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--runner")
@@ -103,21 +82,48 @@ def _is_direct(asked: argparse.Namespace) -> bool:
     return asked.runner is None or asked.runner.lower() in _DIRECT_RUNNERS
 
 
-def call_on_beam(pipeline: "beam.Pipeline", call: Call, tasks: Sequence[Task]) -> list[Any]:
-    """Return the result of `call` for each task, in order. Each task is a Beam element.
+def call_on_beam(
+    make_pipeline: Callable[[], "beam.Pipeline"],
+    call: Call[Argument, Result],
+    tasks: Sequence[Task[Argument]],
+) -> list[Result]:
+    """Return the result of `call` for each task, in order. Each unfinished task is a Beam element.
 
     A task goes to a worker as a name and a file: a plan of a million inputs is too large for the
-    graphs that runners accept.
+    graphs that runners accept. Files are written and read in threads, since a store answers a call
+    after some 20 ms. Results of an earlier run are read here, unless they have to be checked, which
+    may mean to read whole shards. Without an unfinished task, no pipeline is started.
+
+    Args:
+        make_pipeline: creates the pipeline.
+        call: the call.
+        tasks: the tasks.
 
     Raises:
         DatasetError: an error that a worker raised, instead of the runner's version of it; or a
             result is missing.
     """
+    with futures.ThreadPoolExecutor(_THREADS) as pool:
+        known: dict[str, tuple[Result] | None] = {}
+        if call.check is None:
+            earlier = [task for task in tasks if task.name in call.there]
+            results = pool.map(call.earlier_result, earlier)
+            known = {task.name: result for task, result in zip(earlier, results, strict=True)}
+        open_tasks = [task for task in tasks if known.get(task.name) is None]
+        if open_tasks:
+            call.forget_errors()
+            _run_pipeline(make_pipeline(), call, [*pool.map(call.write_task, open_tasks)])
+        names = [task.name for task in open_tasks]
+        known |= {name: (one,) for name, one in zip(names, pool.map(call.read, names), strict=True)}
+    return [result[0] for task in tasks if (result := known[task.name]) is not None]
+
+
+def _run_pipeline(
+    pipeline: "beam.Pipeline", call: Call[Any, Any], written: Sequence[tuple[str, str]]
+) -> None:
+    """Run a pipeline on the tasks that `Call.write_task` wrote."""
     import apache_beam as beam
 
-    call.forget_errors()
-    names = [task.name for task in tasks]
-    written = [call.write_task(task) for task in tasks]
     try:
         with pipeline:
             _ = (
@@ -127,12 +133,11 @@ def call_on_beam(pipeline: "beam.Pipeline", call: Call, tasks: Sequence[Task]) -
                 | "Call" >> beam.ParDo(call.run_stored_task)
             )
     except Exception as error:
-        told = call.reported()
-        if told is None or str(error) == printable(str(told)):
+        reported = call.reported()
+        if reported is None or str(error) == printable(str(reported)):
             raise
-        raise told from error
+        raise reported from error
     finally:
         result: Any = getattr(pipeline, "result", None)
         if type(result).__name__ == "DaskRunnerResult":  # the runner leaves its client and
             result.client.close()  # the cluster that it started open
-    return [call.read(name) for name in names]

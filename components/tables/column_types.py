@@ -21,11 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from absl import logging
 
-from components.common.advice import how_to_set
-from components.common.entry import Column
-from trainer_utils.format import ConfigError, InputError
-from trainer_utils.format.errors import did_you_mean
-from trainer_utils.format.json_text import Json
+from components.inputs.advice import how_to_set
+from components.inputs.input_table import Column
+from trainer_utils.core.errors import ConfigError, InputError, did_you_mean
+from trainer_utils.core.json_text import Json
 
 LABEL_NAMES = ("label", "labels", "class", "classes", "category", "categories")
 
@@ -340,7 +339,7 @@ def _scalars(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), kind)
     if pa.types.is_string(kind):
-        return texts_of(array)
+        return as_strings(array)
     if pa.types.is_string(array.type):
         return numbers_of_texts(array, kind)
     if pa.types.is_integer(array.type) and pa.types.is_floating(kind):
@@ -348,7 +347,7 @@ def _scalars(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array.cast(kind, safe=False)
 
 
-def texts_of(array: pa.Array) -> pa.Array:
+def as_strings(array: pa.Array) -> pa.Array:
     """Return values as strings; floats become strings as in `text_of_number`."""
     if pa.types.is_floating(array.type):
         texts = [None if value is None else text_of_number(value) for value in array.to_pylist()]

@@ -1,1 +1,0 @@
-"""Code shared by the components: inputs, tasks, workspaces, Beam pipelines, publishing."""

@@ -1,0 +1,1 @@
+"""The input table: the inputs that a layout lists, their bytes, and rejects."""

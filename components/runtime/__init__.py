@@ -1,0 +1,1 @@
+"""Run tasks in processes or on Beam, keep a workspace, and publish a dataset."""
