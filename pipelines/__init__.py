@@ -15,10 +15,22 @@ Importing this package does not import TFX, which takes about ten seconds.
 
 from typing import TYPE_CHECKING, Any
 
+try:
+    from trainer_utils.core.package_names import check_packages
+except ModuleNotFoundError as error:
+    if not str(error.name).startswith("trainer_utils"):
+        raise
+    raise ImportError(
+        "another package hides the package 'trainer_utils' of tfx-shards: "
+        f"see docs/package-names.md ({error})"
+    ) from error
+
 if TYPE_CHECKING:
     from pipelines.tools.conversion.convert import convert
 
 __all__ = ["convert"]
+
+check_packages("components", "trainer_utils")
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,8 @@
 
     silence_process(print)                       # for the whole process of a command line
 
-TensorFlow and ML Metadata log to file descriptor 2 regardless of their log settings.
+Warnings of this project are shown. TensorFlow and ML Metadata log to file descriptor 2 regardless
+of their log settings.
 """
 
 import contextlib
@@ -15,11 +16,17 @@ from pathlib import Path
 from typing import Any, cast
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-_PACKAGES = frozenset({"components", "pipelines", "trainer_utils"})
+_PACKAGES = ("components", "pipelines", "trainer_utils")
+_ROOT = Path(__file__).resolve().parents[1]  # of the three packages
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    return bool(_PACKAGES & {*Path(record.pathname).parts})
+def _is_our_file(path: str) -> bool:
+    """Return whether a file is a module of this project."""
+    return any(Path(path).resolve().is_relative_to(_ROOT / name) for name in _PACKAGES)
+
+
+def _is_our_module(name: str) -> bool:
+    return name.partition(".")[0] in _PACKAGES
 
 
 class _Showing(logging.Handler):
@@ -35,7 +42,7 @@ class _Showing(logging.Handler):
 
 
 def silence_process(show: Callable[[str], None]) -> None:
-    """Silence the logs of TensorFlow, TFX and ML Metadata in this process.
+    """Silence the logs and warnings of other libraries in this process.
 
     Args:
         show: called with each warning of this project.
@@ -43,8 +50,25 @@ def silence_process(show: Callable[[str], None]) -> None:
     os.environ.setdefault(_LEVEL, "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # oneDNN prints a message when it starts
     os.environ.setdefault("GLOG_minloglevel", "3")  # for ML Metadata
+    _show_own_warnings(show)
+    _show_own_logs(show)
+    sys.unraisablehook = _report_own_unraisable  # TensorFlow 2.16 fails while the process ends
+
+
+def _show_own_warnings(show: Callable[[str], None]) -> None:
+    """Ignore Python's warnings, except for those in modules of this project."""
     warnings.filterwarnings("ignore")
-    sys.unraisablehook = lambda _: None  # TensorFlow 2.16 fails while the process ends
+    for name in _PACKAGES:
+        warnings.filterwarnings("default", module=rf"{name}(\.|$)")
+
+    def show_warning(message: Warning | str, *_arguments: Any, **_keywords: Any) -> None:
+        show(f"Warning: {message}")
+
+    warnings.showwarning = show_warning
+
+
+def _show_own_logs(show: Callable[[str], None]) -> None:
+    """Silence loggers, except for warnings of this project."""
     logging.getLogger().setLevel(logging.CRITICAL)
     logging.getLogger("tensorflow").setLevel(logging.CRITICAL)
     for name in _PACKAGES:
@@ -56,12 +80,18 @@ def silence_process(show: Callable[[str], None]) -> None:
         from absl import logging as absl_logging  # absl must create its logger itself
 
         def passes(record: logging.LogRecord) -> bool:
-            if record.levelno >= logging.WARNING and _is_ours(record):
+            if record.levelno >= logging.WARNING and _is_our_file(record.pathname):
                 show(f"Warning: {record.getMessage()}")
             return False  # shown already
 
         absl_logging.get_absl_logger().setLevel(logging.WARNING)
         absl_logging.get_absl_logger().addFilter(passes)
+
+
+def _report_own_unraisable(unraisable: Any) -> None:
+    """Report an exception that Python cannot raise, if it is in a function of this project."""
+    if _is_our_module(str(getattr(unraisable.object, "__module__", ""))):
+        sys.__unraisablehook__(unraisable)
 
 
 @contextlib.contextmanager

@@ -14,8 +14,8 @@ from typing import Any
 
 import pandas as pd
 
-from trainer_utils.format import ConfigError
-from trainer_utils.format.json_text import JsonObject
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.core.json_text import JsonObject
 
 _KINDS = {  # kinds by the names of the types in a schema_map of TFRecorder
     "ImageUri": "image",
@@ -88,7 +88,8 @@ class TensorFlowAccessor:
             beam = {"runner": runner, "job_name": job_label.replace("_", "-"), "project": project}
             beam |= {"region": region, "extra_package": tfrecorder_wheel}
             options["beam_pipeline_args"] = _flags({**beam, **(dataflow_options or {})})
-        made = convert(self._frame, output_dir, compression=compression or "none", **options)
+        options["compression"] = compression or "none"
+        made = convert(self._frame, output_dir, **options)
         has_images = made.kind == "image"
         return {
             "job_id": runner,

@@ -86,7 +86,7 @@ MUTATIONS = [
     ),
     *_of(
         FORMAT,
-        "json_text",
+        "sealing",
         ("return seal(text) == text", "return bool(seal(text))"),
         ("    if len(places) != 1:\n", "    if not places:\n"),
         tests=f"tests/{FORMAT}/test_manifest.py",
@@ -116,7 +116,7 @@ MUTATIONS = [
     ),
     *_of(
         FORMAT,
-        "planning",
+        "hashing",
         ("numbers.astype(np.uint64) + np.uint64(1)", "numbers.astype(np.uint64) * np.uint64(0)"),
         ("key, person = seed.to_bytes", "key, person = (0).to_bytes"),
     ),
@@ -164,10 +164,10 @@ MUTATIONS = [
         "parts",
         ("            if not is_whole.all():\n", "            if False:\n"),
         ("        data += more\n", "        break\n"),
-        tests="tests/components/shard_balancer/test_picking.py",
+        tests="tests/components/balancing/test_picking.py",
     ),
     *_of(
-        "components/common",
+        "components/runtime",
         "workspace",
         ("return not isinstance(error, BlockingIOError)", "return True"),
         ('(run := _run_at(uri)).get("run") != own.name', "(run := None)"),

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pipelines.cli import commands  # noqa: F401  registers the commands
-from pipelines.cli.signatures import COMMANDS
+from pipelines.cli.signatures import COMMANDS, Group
 from pipelines.cli.terminal import is_verbose, take_over_process
 
 _PROGRAM = "tfx-shards"
@@ -33,10 +33,12 @@ class _Commands(click.Group):
         return list(self.commands)  # in the order of definition
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the first line of the help of each command, without shortening it."""
-        with formatter.section("Commands"):
-            texts = [(name, one.help or "") for name, one in self.commands.items()]
-            formatter.write_dl([(name, text.partition("\n")[0]) for name, text in texts])
+        """Write the commands by group, each with the first sentence of its help in full."""
+        for group in Group:
+            members = [(name, one) for name, one in COMMANDS.items() if one.group is group]
+            with formatter.section(group.value):
+                lines = [(name, (one.help or "").partition("\n")[0]) for name, one in members]
+                formatter.write_dl(lines)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -45,7 +47,7 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from trainer_utils.format.errors import did_you_mean
+            from trainer_utils.core.errors import did_you_mean
 
             hint = did_you_mean(args[0], COMMANDS) or f" Expected one of {', '.join(COMMANDS)}."
             raise click.UsageError(f"{error.message}{hint}", ctx) from None
@@ -59,7 +61,7 @@ class _Commands(click.Group):
         except (KeyboardInterrupt, click.Abort) as error:
             raise _Interrupted(": ".join(["interrupted", *map(str, error.args)])) from None
         except Exception as error:
-            from trainer_utils.format.printable import printable
+            from trainer_utils.core.printable import printable
 
             if is_verbose():
                 print(printable(traceback.format_exc(), keep="\n"), file=sys.stderr, end="")
@@ -67,8 +69,8 @@ class _Commands(click.Group):
 
 
 def _failure(error: Exception) -> click.ClickException:
-    from trainer_utils.format.errors import ConfigError, CorruptShardError, TfxShardsError
-    from trainer_utils.format.printable import printable
+    from trainer_utils.core.errors import ConfigError, CorruptShardError, TfxShardsError
+    from trainer_utils.core.printable import printable
 
     if isinstance(error, ConfigError):
         return _BadUsage(str(error))

@@ -16,6 +16,7 @@ import click
 from pipelines.cli.signatures import (
     Dataset,
     Files,
+    Group,
     With,
     command,
     given_settings,
@@ -43,7 +44,7 @@ _0, _1 = click.IntRange(min=0), click.IntRange(min=1)
 
 def _require(name: str, package: str, cure: str) -> None:
     if importlib.util.find_spec(package) is None:
-        from trainer_utils.format import ConfigError
+        from trainer_utils.core.errors import ConfigError
 
         raise ConfigError(f"tfx-shards {name} needs {package}, which is not installed: {cure}")
 
@@ -56,40 +57,23 @@ def _require_out(out: str | None, dry_run: bool) -> None:
 def _settings_of_balancer() -> dict[str, Mapping[str, Any]]:
     from components.balancing.settings import BalancerSettings
 
-    return {"ShardBalancer": BalancerSettings.described()}
+    return {"Settings": BalancerSettings.described()}
 
 
 def _settings() -> dict[str, Mapping[str, Any]]:
-    """Return the settings by component and name; a shared setting is listed only once."""
-    from components.example_gen.settings import (
-        AudioSettings,
-        ExampleGenSettings,
-        ImageSettings,
-        TextSettings,
-    )
-    from trainer_utils.format.settings import settings_of
+    """Return the settings by section of the help and by name; each is in one section."""
+    from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+    from pipelines.cli.sections import in_sections, merge_kinds
 
-    images = ImageSettings.described()
-    sections: dict[str, Mapping[str, Any]] = {
-        "all ExampleGens": {name: images[name] for name in settings_of(ExampleGenSettings)},
-        "ImageExampleGen": images,
-        "TextExampleGen": TextSettings.described(),
-        "AudioExampleGen": AudioSettings.described(),
-        **_settings_of_balancer(),
+    kinds = {
+        "Images": ImageSettings.described(),
+        "Texts": TextSettings.described(),
+        "Audio files": AudioSettings.described(),
     }
-    told = {"target_shard_bytes": images["target_shard_bytes"].sentence}
-    for title, settings in sections.items():
-        sections[title] = {
-            name: one
-            for name, one in settings.items()
-            if one.sentence != told.get(name)
-            and not (name in told and name in ("layout", "seed", "compression"))
-        }
-        told |= {name: one.sentence for name, one in sections[title].items()}
-    return sections
+    return in_sections({**_settings_of_balancer()["Settings"], **merge_kinds(kinds)})
 
 
-@command(sections=_settings)
+@command(Group.MAKE, sections=_settings)
 def convert(
     source: Annotated[str, "SRC"],
     out: str | None = None,
@@ -120,15 +104,15 @@ def convert(
 
     Args:
         kind: Kind of the input. Default: recognised from the files.
-        splits: Splits to assign by a hash, such as train=8,eval=1,test=1 or, as fractions,
-            train=0.8,eval=0.2. Default: the splits of the files, or train=2,eval=1.
-        others: Any of the settings below by its name in Python; VALUE is JSON or a string.
-        beam_args: A flag for Beam, such as --beam-arg=--runner=DataflowRunner; may be repeated.
+        splits: Splits to assign by a hash, such as train=8,eval=1 or train=0.8,eval=0.2. Default:
+            the splits of the files, or train=2,eval=1.
+        others: Any setting by its name in Python; VALUE is JSON or a string.
+        beam_args: A flag for Beam; may be repeated.
         metadata: The sqlite file of ML Metadata. Default: OUT/metadata.sqlite.
         update: Reuse shards of the newest dataset in OUT whose inputs have not changed.
         restart: Discard the results of an earlier, failed or interrupted run.
-        verify_output: Read every byte of the datasets in OUT, and rebuild damaged ones.
-        replace: Convert into OUT even if its latest dataset is of another kind.
+        verify_output: Read all datasets in OUT; rebuild damaged ones.
+        replace: Convert into OUT even if it holds another kind.
         dry_run: Show the result without writing it; exit 1 if the run would fail.
     """
     _require_out(out, dry_run)
@@ -157,10 +141,10 @@ def convert(
     made = run_conversion(
         conversion, str(out), metadata=metadata, restart=restart, verify_output=verify_output
     )
-    return Facts(made.to_json, made, note=made.summary())
+    return Facts(made.to_json, made.uri, note=made.summary())
 
 
-@command(sections=_settings_of_balancer)
+@command(Group.MAKE, sections=_settings_of_balancer)
 def balance(
     uri: Annotated[str, "URI"],
     out: str | None = None,
@@ -171,7 +155,8 @@ def balance(
 ) -> Any:
     """Rewrite a dataset in equal shards, with records excluded, added or relabelled.
 
-    OUT gets the new dataset with its lineage, as from `convert`; the old dataset does not change.
+    OUT, a folder or a place in a bucket, gets the new dataset with its lineage, as from `convert`.
+    The old dataset does not change.
 
     \b
     tfx-shards balance out/ balanced/ --num-shards 8
@@ -186,7 +171,7 @@ def balance(
     settings = given_settings(given)
     from pipelines.tools.conversion import convert as conversion
 
-    conversion.check_balancing(out or ".", settings)
+    conversion.check_balancing(settings)
     if dry_run:
         with show_progress("Planning"):
             from components.balancing.planning import plan
@@ -199,7 +184,7 @@ def balance(
     return Facts({"uri": made}, made)
 
 
-@command()
+@command(Group.MAKE)
 def layouts(
     source: Annotated[str | None, "[SRC]"] = None,
     *,
@@ -228,7 +213,7 @@ def layouts(
         return describe_layouts(source, kind=kind, ignore=[*ignore], follow_links=follow_links)
 
 
-@command()
+@command(Group.LOOK)
 def inspect(place: Files) -> Any:
     """Show the content of a dataset: splits, shards, features, label counts, rejects.
 
@@ -246,7 +231,7 @@ def inspect(place: Files) -> Any:
         return inspect_dataset(place)
 
 
-@command()
+@command(Group.LOOK)
 def show(
     place: Files,
     *,
@@ -270,7 +255,7 @@ def show(
     """
     from components.report.display import EXAMPLES_FILE, as_text, export_examples
     from components.report.records import ExampleReader, read_examples
-    from trainer_utils.text_output import quantity
+    from trainer_utils.core.text_output import quantity
 
     if split is not None and record is not None:
         raise click.UsageError("--split, --record: expected one of them")
@@ -287,7 +272,7 @@ def show(
     return None
 
 
-@command(has_json=False)
+@command(Group.LOOK, has_json=False)
 def report(
     uri: Dataset,
     *,
@@ -317,7 +302,7 @@ def report(
     return None, not damage
 
 
-@command(has_json=False)
+@command(Group.LOOK, has_json=False)
 def browse(
     uri: Dataset,
     *,
@@ -349,7 +334,7 @@ def browse(
             print_messages("")
 
 
-@command()
+@command(Group.CHECK)
 def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
     """Read and check a whole dataset; exit 1 if there is any problem.
 
@@ -364,7 +349,7 @@ def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
         processes: Number of reader processes. Default: one per core.
     """
     from pipelines.tools.verification import verify_dataset
-    from trainer_utils.machine import usable_cores
+    from trainer_utils.runtime.machine import usable_cores
 
     with show_progress("Verifying") as advance:
         found = verify_dataset(place, processes=processes or usable_cores(), advance=advance)
@@ -375,7 +360,7 @@ def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
     return found, found.is_good
 
 
-@command()
+@command(Group.LOOK)
 def diff(before: str, after: str, *, most: Annotated[int, _0] = 100) -> Any:
     """Show which records were added, removed, changed, or moved to another split.
 
@@ -396,7 +381,7 @@ def diff(before: str, after: str, *, most: Annotated[int, _0] = 100) -> Any:
         return compare_datasets(*uris, most=most, advance=advance)
 
 
-@command()
+@command(Group.MAKE)
 def forget(
     names: Annotated[_Texts, "[NAME]...", With(nargs=-1, required=False)],
     *,
@@ -411,7 +396,7 @@ def forget(
     """Remove records from all datasets under a folder, and write a certificate.
 
     NAME is the filename, id or record_id of a record. Repeat the command to finish a killed run.
-    The exit status is 1 if a raw file with the name remains, or a setting or class still contains
+    The exit status is 1 if a raw input of a record remains, or a setting or class still contains
     it. No other program may write to ROOT meanwhile.
 
     \b
@@ -452,7 +437,7 @@ def forget(
     return Facts(found.to_json, found.parts), not found.facts["remains"]
 
 
-@command()
+@command(Group.CHECK)
 def audit(
     uri: Dataset,
     *,
@@ -476,7 +461,8 @@ def audit(
         label: The feature with the class of a record.
         most: Maximum number of findings of each kind to list; all are counted.
     """
-    from components.auditing import audit_dataset, check_kinds
+    from components.auditing.audit import audit_dataset
+    from components.auditing.findings import check_kinds
     from trainer_utils.dataset.location import newest_dataset
 
     kinds = check_kinds("--fail-on", fail_on or [])
@@ -489,7 +475,7 @@ def audit(
     return found, not failing
 
 
-@command()
+@command(Group.TRAIN)
 def plan(
     uri: Dataset,
     *,
@@ -523,7 +509,7 @@ def plan(
         return trainer_utils.plan(uri, split, **options)
 
 
-@command()
+@command(Group.TRAIN)
 def ledger(
     run: str,
     *,
@@ -583,7 +569,7 @@ def ledger(
         return saw.summary() if place is None else saw.of_place(split, int(number))
 
 
-@command()
+@command(Group.TRAIN)
 def bench(
     uri: Dataset,
     *,
@@ -624,7 +610,7 @@ def bench(
     return measure_input(uri, split, batch_size=batch_size, seconds=seconds, **options)
 
 
-@command()
+@command(Group.CHECK)
 def doctor(uri: Dataset, *, workers: Annotated[int, _1] = 1) -> Any:
     """Find problems of a dataset for training, with their fixes; exit 1 if training will fail.
 
@@ -646,7 +632,7 @@ def doctor(uri: Dataset, *, workers: Annotated[int, _1] = 1) -> Any:
 _Store = Annotated[str | None, "METADATA"]
 
 
-@command()
+@command(Group.PIPELINE)
 def lineage(
     uri: Dataset,
     *,
@@ -683,7 +669,7 @@ def lineage(
         return Facts(events, [json.dumps(event) for event in events])
 
 
-@command()
+@command(Group.PIPELINE)
 def runs(where: Annotated[str | None, "[METADATA]"] = None, *, metadata: _Store = None) -> Any:
     """List the pipeline runs in ML Metadata, or in the lineage of datasets.
 
@@ -719,6 +705,7 @@ _STEP_FLAGS = {  # for all steps, or for the named one; each may be repeated
 
 
 @command(
+    Group.PIPELINE,
     has_json=False,
     more=[
         click.Option([flag, name], multiple=True, metavar=metavar, help=sentence)
@@ -743,7 +730,7 @@ def compile(
 
     \b
     tfx-shards compile image -o pipeline.yaml \\
-        --image registry.example/tfx-shards:0.2.0 --pipeline-root gs://bucket/runs
+        --image registry.example/tfx-shards:0.3.0.dev0 --pipeline-root gs://bucket/runs
 
     Args:
         output: File to write.
@@ -757,7 +744,7 @@ def compile(
             Default: listing.
     """
     if pipeline in ("image", "text"):  # a pipeline of kfp.dsl needs no TFX
-        from trainer_utils.extras import HOW_TO_GET_TFX
+        from trainer_utils.core.extras import HOW_TO_GET_TFX
 
         _require(f"compile {pipeline}", "tfx", HOW_TO_GET_TFX)
     _require("compile", "kfp", "run pip install 'tfx-shards[kfp]'")

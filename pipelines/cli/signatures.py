@@ -1,6 +1,6 @@
 """Make commands from functions; the signature and the settings define arguments and flags.
 
-    @command()
+    @command(Group.CHECK)
     def audit(uri: Dataset, *, against: Annotated[str | None, "URI"] = None):
         '''Find problems in the content of a dataset.
 
@@ -14,9 +14,11 @@ adds a type of click, a string with the names of the flag or with the metavar, o
 """
 
 import csv
+import enum
 import inspect
 import json
 import re
+import textwrap
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,10 +28,21 @@ import click
 from pipelines.cli.terminal import print_facts, quiet, set_verbose
 
 if TYPE_CHECKING:  # imports numpy
-    from trainer_utils.format.settings import Setting
+    from trainer_utils.core.settings import Setting
 
-COMMANDS: dict[str, click.Command] = {}
+COMMANDS: dict[str, "_Command"] = {}
 """The commands by name, in the order of the help."""
+
+
+class Group(enum.Enum):
+    """The groups of commands, in the order of the help."""
+
+    MAKE = "Create and change datasets"
+    LOOK = "Look at datasets"
+    CHECK = "Check datasets"
+    TRAIN = "Train"
+    PIPELINE = "Pipelines and lineage"
+
 
 _UNITS = {
     **{"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9},
@@ -133,6 +146,7 @@ Files = Annotated[Any, "URI...", With(nargs=-1, callback=_find_files)]
 
 
 def command(
+    group: Group,
     *,
     has_json: bool = True,
     sections: Callable[[], Mapping[str, Mapping[str, "Setting"]]] | None = None,
@@ -143,8 +157,9 @@ def command(
     It may return a pair of the result and a boolean: True for exit status 0, False for 1.
 
     Args:
+        group: the group of the command in the help.
         has_json: whether the command has `--json`.
-        sections: returns the settings by component and by name; each becomes a flag.
+        sections: returns the settings by section of the help and by name; each becomes a flag.
         more: further parameters, for a function with `**kwargs`.
     """
 
@@ -165,8 +180,11 @@ def command(
         params = [_parameter(one, one.annotation, sentences.get(one.name)) for one in named]
         params += [*more, *([_JSON] if has_json else []), _VERBOSE]
         name = function.__name__
-        COMMANDS[name] = _Command(name, callback=run, params=params, help=help, sections=sections)
-        return COMMANDS[name]
+        made = _Command(
+            name, callback=run, params=params, help=help, sections=sections, group=group
+        )
+        COMMANDS[name] = made
+        return made
 
     return make
 
@@ -231,8 +249,9 @@ class _Choices(click.Choice[str]):
 class _Command(click.Command):
     """A command with its settings as flags, in sections of the help."""
 
-    def __init__(self, *arguments: Any, sections: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, sections: Any, group: Group, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.group = group
         self._sections: dict[str, list[click.Option]] = {}
         self._make_sections = sections
 
@@ -241,29 +260,72 @@ class _Command(click.Command):
         if self._make_sections:
             for title, settings in self._make_sections().items():
                 self._sections[title] = [_flag(name, one) for name, one in settings.items()]
-                known = {one.name for one in self.params}
-                self.params += [one for one in self._sections[title] if one.name not in known]
+                self.params += self._sections[title]
+            if len(self._sections) > 1:
+                self.params.append(_HELP_ALL)
             self._make_sections = None
         return super().get_params(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options of the command, then the settings by component."""
+        """Write the options of the command, then the settings by section.
+
+        A command with several sections has many settings: `--help` describes the usual ones in a
+        sentence and names the others, and `--help-all` describes all of them in full.
+        """
         params = self.get_params(ctx)
         settings = {flag for flags in self._sections.values() for flag in flags}
         own = [p for p in params if isinstance(p, click.Option) and p not in settings]
-        titled = [(f"Settings of {title}", flags) for title, flags in self._sections.items()]
-        for title, flags in [("Options", own), *titled]:
-            records = [record for one in flags if (record := one.get_help_record(ctx))]
+        shortens = len(self._sections) > 1 and not ctx.meta.get(_HELP_ALL.name)
+        for title, flags in [("Options", own), *self._sections.items()]:
+            records = {one: record for one in flags if (record := one.get_help_record(ctx))}
+            rare: list[click.Option] = []
+            if shortens and title != "Options":
+                from pipelines.cli.sections import first_sentence, is_usual
+
+                rare = [one for one in flags if not is_usual(str(one.name))]
+                records = {
+                    one: (flag, first_sentence(text))
+                    for one, (flag, text) in records.items()
+                    if one not in rare
+                }
             with formatter.section(title):
-                formatter.write_dl(records)
+                formatter.write_dl([*records.values()])
+                if rare:
+                    flags_text = f"More: {', '.join(one.opts[0] for one in rare)}"
+                    indent = " " * formatter.current_indent
+                    lines = textwrap.wrap(  # click would break flags at their hyphens
+                        flags_text,
+                        formatter.width,
+                        initial_indent=indent,
+                        subsequent_indent=indent,
+                        break_on_hyphens=False,
+                    )
+                    formatter.write("\n".join([*lines, ""]))
+
+
+def _print_full_help(ctx: click.Context, param: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted and not ctx.resilient_parsing:
+        ctx.meta[str(param.name)] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_full_help,
+    help="Describe all settings in full and exit.",
+)
 
 
 def _flag(name: str, one: "Setting") -> click.Option:
-    from components.common.advice import FLAGS
+    from components.inputs.advice import FLAGS
+    from pipelines.cli.sections import text_for_flags
 
     spelling = FLAGS.get(name, f"--{name.replace('_', '-')}")
-    help = (one.sentence[0].upper() + one.sentence[1:]).replace("`", "")
-    help = f"{help} Default: {one.shown_default}." if one.default else help
+    help = text_for_flags(one, spelling)
     if bool in one.kinds:
         if one.default is not False:
             spelling = f"{spelling}/--no-{name.replace('_', '-')}"

@@ -90,8 +90,8 @@ class Facts(NamedTuple):
 
 def print_facts(found: Any, *, as_json: bool) -> None:
     """Print JSON or text, escaped; a closed pipe, such as from `head`, is not an error."""
-    from trainer_utils.format.printable import printable_json  # imports numpy
-    from trainer_utils.text_output import as_text, print_parts
+    from trainer_utils.core.printable import printable_json  # imports numpy
+    from trainer_utils.core.text_output import as_text, print_parts
 
     try:
         if as_json:
@@ -119,7 +119,7 @@ def print_facts(found: Any, *, as_json: bool) -> None:
 
 def print_messages(*lines: str) -> None:
     """Print messages on stderr, one per line."""
-    from trainer_utils.format.printable import printable
+    from trainer_utils.core.printable import printable
 
     with contextlib.suppress(BrokenPipeError):
         for line in lines:
@@ -132,7 +132,7 @@ def show_progress(label: str) -> Iterator[Callable[[int, int], None]]:
 
     The yielded function takes the amount of work done since the last call, and the total.
     """
-    from trainer_utils.step_display import show_step
+    from trainer_utils.core.step_display import show_step
 
     started = last_said = time.monotonic()
     done = 0

@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) > 1:
         print("usage: python -m pipelines.examples.demo [PHOTOS]", file=sys.stderr)
         return 2
-    from trainer_utils.format import TfxShardsError
+    from trainer_utils.core.errors import TfxShardsError
 
     try:
         _run(*arguments)
@@ -64,8 +64,8 @@ def _summarise(root: Path, source: str, seconds: float) -> None:
     from pipelines.examples.training import METRICS_FILE
     from pipelines.lineage import list_runs
     from pipelines.tools.conversion import METADATA_FILE
+    from trainer_utils.core.text_output import Part, as_text, list_counts, make_table
     from trainer_utils.format.naming import REJECTS_FILE
-    from trainer_utils.text_output import Part, as_text, list_counts, make_table
 
     def newest(output: str) -> str:
         return str(max((root / "artifacts" / output).iterdir(), key=lambda path: int(path.name)))

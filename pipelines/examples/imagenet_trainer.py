@@ -21,10 +21,10 @@ import tensorflow as tf
 import trainer_utils
 from pipelines.examples.training import export_classifier, make_strategy
 from trainer_utils import ConfigError, ImageOptions, LabelOptions
+from trainer_utils.core.settings import NumberRule, Predicate, one_of
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format.settings import number, one_of, where
 from trainer_utils.frameworks.tensorflow import is_chief
-from trainer_utils.reading.images import NORMALIZATIONS
+from trainer_utils.options.pixels import NORMALIZATIONS
 
 _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "rmsprop": "RMSprop"}  # names of tf.keras
 MakeModel = Callable[["ImagenetConfig", int], Any]
@@ -66,8 +66,8 @@ class ImagenetConfig:
     def __post_init__(self) -> None:
         one_of(*_OPTIMIZERS)("optimizer", self.optimizer)
         one_of("cosine", "linear", "exponential")("schedule", self.schedule)
-        number(1)("iteration_size", self.iteration_size)
-        where(lambda value: 0 <= value < 1, "a share in [0, 1)")("dropout", self.dropout)
+        NumberRule(1)("iteration_size", self.iteration_size)
+        Predicate(lambda value: 0 <= value < 1, "a share in [0, 1)")("dropout", self.dropout)
         is_valid = self.final_learning_rate > 0 if self.schedule == "exponential" else True
         if not is_valid or not 0 <= self.final_learning_rate <= self.learning_rate:
             rule = "a rate up to learning_rate, above 0 with schedule='exponential'"

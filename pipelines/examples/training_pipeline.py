@@ -13,7 +13,7 @@ from tfx.dsl.components.base.base_component import BaseComponent
 from tfx.orchestration.data_types import RuntimeParameter
 
 from components import ImageExampleGen, SchemaExport, ShardBalancer, TextExampleGen
-from components.common.beam import IN_PROCESS_RUNNER
+from components.runtime.beam import IN_PROCESS_RUNNER
 from pipelines.examples import image_trainer, text_trainer
 from pipelines.tools.conversion import METADATA_FILE
 

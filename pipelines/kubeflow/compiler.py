@@ -40,10 +40,9 @@ from components.kubeflow.tfx_step import (
     VERSION_PARAMETER,
 )
 from pipelines.kubeflow.steps import FINGERPRINT_SUFFIX, OPTIONS, apply_options, read_options
-from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.errors import did_you_mean
-from trainer_utils.format.json_text import Json, JsonObject
-from trainer_utils.format.settings import one_of
+from trainer_utils.core.errors import ConfigError, DatasetError, did_you_mean
+from trainer_utils.core.json_text import Json, JsonObject
+from trainer_utils.core.settings import one_of
 from trainer_utils.storage import read_text, write_text
 
 READY = ("image", "text")  # pipelines.examples.training_pipeline has them, but imports TFX
@@ -85,7 +84,7 @@ class CodeUpload(NamedTuple):
 
 def compile_pipeline(
     pipeline: str,
-    output: str,
+    output: str | os.PathLike[str],
     *,
     image: str | None = None,
     pipeline_root: str | None = None,
@@ -209,8 +208,8 @@ def _path_and_function(pipeline: str) -> tuple[str, str]:
     """Split `PATH.py:FUNCTION`; raise ConfigError if the file or the function's name is missing."""
     if pipeline.endswith(".py") and os.path.isfile(pipeline):
         names = _function_names(pipeline)
-        example = f"{pipeline}:{names[0] if names else 'FUNCTION'}"
-        problem = f"the function is missing. Name it after a colon: {example}"
+        likely = [name for name in names if "pipeline" in name.lower()] or names or ["FUNCTION"]
+        problem = f":FUNCTION is missing. Name it after a colon: {pipeline}:{likely[0]}"
         defined = f". The file defines {', '.join(names)}" if names else ""
         raise _bad_pipeline(pipeline, f"{problem}{defined}")
     path, _, function = pipeline.rpartition(":")

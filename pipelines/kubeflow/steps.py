@@ -15,8 +15,8 @@ import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from trainer_utils.format import ConfigError
-from trainer_utils.format.json_text import JsonObject
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.core.json_text import JsonObject
 
 _RETRIES = "2"  # default for our own steps, which start over and leave no partial output
 _GPU_TYPE = "nvidia.com/gpu"

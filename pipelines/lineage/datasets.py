@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pipelines.lineage.graph import DATASET_TYPE, MISSING_PREFIX, Artifact, Execution, Id, Lineage
+from trainer_utils.core.errors import InputError
 from trainer_utils.dataset.location import read_manifest, read_origin
-from trainer_utils.format import InputError
 from trainer_utils.format.manifest import Ancestor, DatasetSummary
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
-from trainer_utils.storage import is_remote, join, list_files
+from trainer_utils.storage import is_remote, join, list_files, path_of
 
 _MAX_LEVELS = 3  # folders above a dataset; TFX has <root>/<component>/<output>/<execution>
 
@@ -40,13 +40,17 @@ class _Node(NamedTuple):
         return [each.digest for each in made_by.inputs if each.digest != own] if made_by else []
 
 
-def load_datasets(uri: str | None = None, *, root: str | None = None) -> Lineage:
+def load_datasets(
+    uri: str | os.PathLike[str] | None = None, *, root: str | os.PathLike[str] | None = None
+) -> Lineage:
     """Return the lineage of the dataset at `uri`, or of all datasets below `root`.
 
     Raises:
         InputError: `uri` has no dataset with a manifest.
         DatasetError: the files of the dataset are damaged.
     """
+    uri = None if uri is None else path_of("uri", uri)
+    root = None if root is None else path_of("root", root)
     there: dict[str, _Node] = {}  # datasets by digest
     asked = ""
     if uri is not None:

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 from pipelines.lineage.graph import MISSING_PREFIX, Execution, Id, Lineage, ids_of
-from trainer_utils.format.json_text import JsonObject
+from trainer_utils.core.json_text import JsonObject
 from trainer_utils.format.naming import CROISSANT_FILE
 from trainer_utils.storage import exists, is_remote, join, read_text
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from components.report.records import Place
-from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.core.json_text import Json, JsonObject
+from trainer_utils.core.text_output import as_text, quantity
 from trainer_utils.format.manifest import DatasetSummary
-from trainer_utils.text_output import as_text, quantity
 
 DATASET_TYPE = "Examples"  # TFX's type of datasets
 MISSING_PREFIX = "digest:"  # prefix of the uri of a dataset that is known by its digest only
@@ -30,6 +30,7 @@ Id = int | str
 Ports = Mapping[str, list[Id]]  # ids of artifacts by the name of the input or output
 _Branch: TypeAlias = tuple[list[str], list["_Branch"]]
 """The lines of a node in a tree, and the branches below it."""
+METADATA_FORMS = "a sqlite file or grpc://host:port"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -18,13 +18,22 @@ from types import ModuleType
 
 from components.report.records import Place, find_places, name_features
 from pipelines.lineage.datasets import load_datasets
-from pipelines.lineage.graph import DATASET_TYPE, RUN_UNKNOWN, Execution, Id, Lineage, RecordStep
+from pipelines.lineage.graph import (
+    DATASET_TYPE,
+    METADATA_FORMS,
+    RUN_UNKNOWN,
+    Execution,
+    Id,
+    Lineage,
+    RecordStep,
+)
 from pipelines.tools.conversion import METADATA_FILE
+from trainer_utils.core.errors import ConfigError, InputError
+from trainer_utils.core.extras import HOW_TO_GET_TFX
+from trainer_utils.core.json_text import JsonObject, json_lines
+from trainer_utils.core.text_output import as_text
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.location import newest_dataset
-from trainer_utils.extras import HOW_TO_GET_TFX
-from trainer_utils.format import ConfigError, InputError
-from trainer_utils.format.json_text import JsonObject, json_lines
 from trainer_utils.format.naming import MANIFEST_FILE, NAME_FEATURES, REJECTS_FILE, SPLIT_PREFIX
 from trainer_utils.storage import (
     display_path,
@@ -33,18 +42,20 @@ from trainer_utils.storage import (
     is_object_store,
     is_remote,
     join,
+    path_of,
     read_text,
 )
-from trainer_utils.text_output import as_text
 
-METADATA_FORMS = "a sqlite file or grpc://host:port"
 # TFX writes `metadata.sqlite` in notebooks, and one `metadata.db` per pipeline in its templates.
 _OWN = (METADATA_FILE, "metadata.db")
 _FOLDERS = ("", "tfx_metadata", "tfx_metadata/*", "metadata", "metadata/*")
 
 
 def describe_artifact(
-    uri: str, *, metadata: str | None = None, record: str | None = None
+    uri: str | os.PathLike[str],
+    *,
+    metadata: str | os.PathLike[str] | None = None,
+    record: str | None = None,
 ) -> Lineage:
     """Return the ancestors and descendants of an artifact.
 
@@ -62,7 +73,8 @@ def describe_artifact(
     """
     if record == "":
         raise ConfigError.of("record", record, allowed="the filename or id of a record")
-    found = _look_up(uri, metadata=metadata)
+    uri = path_of("uri", uri)
+    found = _look_up(uri, metadata=None if metadata is None else os.fspath(metadata))
     if record is None:
         return found
     artifacts = found.artifacts
@@ -254,7 +266,7 @@ class Runs:
         return as_text(lines)
 
 
-def list_runs(metadata: str) -> Runs:
+def list_runs(metadata: str | os.PathLike[str]) -> Runs:
     """Return all runs of a store.
 
     Args:
@@ -265,6 +277,7 @@ def list_runs(metadata: str) -> Runs:
         ConfigError: `metadata` is not allowed, or names several stores.
         InputError: there is no store and no dataset, or the store cannot be read.
     """
+    metadata = os.fspath(metadata)
     stores = _stores_of(metadata)
     if len(stores) > 1 and os.path.basename(stores[0]) != METADATA_FILE:
         raise ConfigError.of("metadata", metadata, allowed=f"one store of {', '.join(stores)}")

@@ -20,11 +20,10 @@ from ml_metadata import errors
 from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
-from pipelines.lineage.graph import DATASET_TYPE, Artifact, Execution, Id, Lineage
-from pipelines.lineage.lookup import METADATA_FORMS
+from pipelines.lineage.graph import DATASET_TYPE, METADATA_FORMS, Artifact, Execution, Id, Lineage
+from trainer_utils.core.errors import ConfigError, InputError
+from trainer_utils.core.json_text import Json, JsonObject
 from trainer_utils.dataset.location import read_manifest
-from trainer_utils.format import ConfigError, InputError
-from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.manifest import DatasetSummary
 from trainer_utils.storage import is_remote
 

@@ -7,19 +7,92 @@ Other web sites cannot read the pages: requests with another Host header (DNS re
 refused, and the pages allow neither scripts nor content from other addresses.
 """
 
+import dataclasses
 import http.server
 import json
+import os
 import shlex
 import threading
 import urllib.parse
+from collections.abc import Sequence
 
 from components.report.display import MAX_SHOWN, describe_value
 from components.report.html import CONTENT_SECURITY_POLICY, load_template
-from components.report.records import Example, ExampleReader
-from trainer_utils.format import TfxShardsError
+from components.report.records import Example, ExampleReader, Value
+from trainer_utils.core.errors import TfxShardsError
 
 ADDRESS = "127.0.0.1"
+_LABEL = "label"
 _PAGE_RECORDS = 48
+_MAX_SEARCHED = 20_000  # records of a search in one request: about two seconds
+_MAX_SEARCHED_BYTES = 256 << 20
+_MAX_LABELS = 1000  # of a list to choose from
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFilter:
+    """The records to list.
+
+    Args:
+        label: a class, by its name or number; empty: every class.
+        text: a part of the record's name or of one of its strings, in any case; empty: every text.
+    """
+
+    label: str = ""
+    text: str = ""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it leaves any record out."""
+        return bool(self.label or self.text)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields of a page's address."""
+        return {name: value for name, value in vars(self).items() if value}
+
+    def accepts(self, example: Example) -> bool:
+        """Return whether a record is listed."""
+        if self.label:
+            label = example.values.get(_LABEL)
+            if label is None or self.label not in (
+                *label.names,
+                *(label.texts if label.kind == "text" else map(str, label.values)),
+            ):
+                return False
+        if not self.text:
+            return True
+        texts = [text for value in example.values.values() for text in _strings(value)]
+        return any(self.text.casefold() in text.casefold() for text in texts)
+
+
+def find_page(
+    reader: ExampleReader, split: str, start: int, wanted: RecordFilter
+) -> tuple[list[Example], int]:
+    """Return the records of one page, and the number of the record after the last one read.
+
+    Args:
+        reader: the reader of a dataset.
+        split: the split to list.
+        start: the number of the first record to read.
+        wanted: the records to list. At most some thousand records are read for one page.
+    """
+    size = reader.count(split)
+    stop = min(start + (_MAX_SEARCHED if wanted.is_set else _PAGE_RECORDS), size)
+    found: list[Example] = []
+    num_bytes = 0
+    for example in reader.read(split, range(start, stop)):
+        if wanted.accepts(example):
+            found.append(example)
+        num_bytes += sum(value.num_bytes for value in example.values.values())
+        if len(found) == _PAGE_RECORDS or (wanted.is_set and num_bytes > _MAX_SEARCHED_BYTES):
+            return found, example.number + 1
+    return found, stop
+
+
+def _strings(value: Value) -> Sequence[str]:
+    """Return the strings of a value: texts, or names of classes."""
+    return value.texts if value.kind == "text" else value.names
 
 
 class BrowseServer(http.server.ThreadingHTTPServer):
@@ -36,8 +109,8 @@ class BrowseServer(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, uri: str, *, port: int = 0) -> None:
-        self.uri = uri
+    def __init__(self, uri: str | os.PathLike[str], *, port: int = 0) -> None:
+        self.uri = os.fspath(uri)
         self.reader = ExampleReader(uri)
         self.lock = threading.Lock()  # a reader caches open shards and is not thread-safe
         super().__init__((ADDRESS, port), _Handler)
@@ -74,16 +147,23 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         splits = {split: reader.count(split) for split in reader.splits}
         split = fields.get("split", reader.splits[0])
         start = max(int(fields.get("start", 0)), 0)
-        stop = min(start + _PAGE_RECORDS, splits[split])
-        found = reader.named(name) if name else reader.read(split, range(start, stop))
+        wanted = RecordFilter(label=fields.get("label", ""), text=fields.get("text", ""))
+        if name:
+            found, stop = list(reader.named(name)), splits[split]
+        else:
+            found, stop = find_page(reader, split, start, wanted)
+        has_next = not name and stop < splits[split]
         return _page(
             "list",
             uri=self.server.uri,
             splits=splits,
             split=split,
             name=name,
+            wanted=wanted,
+            labels=reader.dataset.vocabularies.get(_LABEL, ())[:_MAX_LABELS],
+            searched=f"{start:,} to {stop:,} of {splits[split]:,}" if wanted.is_set else "",
             cards=[_card(example) for example in found],
-            next_page=None if name or stop >= splits[split] else _link("", split, start=stop),
+            next_page=_link("", split, start=stop, **wanted.fields) if has_next else None,
         )
 
     def _record(self, fields: dict[str, str]) -> tuple[bytes, str]:
@@ -152,7 +232,7 @@ def _page(template: str, /, **values: object) -> tuple[bytes, str]:
 
 def _card(example: Example) -> dict[str, object]:
     image = next((n for n, v in example.values.items() if v.kind == "image" and v.is_file), None)
-    label = example.values.get("label")
+    label = example.values.get(_LABEL)
     text = next((v for v in example.values.values() if v.kind == "text"), None)
     place = {"split": example.split, "number": example.number}
     return {

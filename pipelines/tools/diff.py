@@ -14,6 +14,7 @@ fewer. So among records of the same name equal ones are paired first, and the re
 import collections
 import dataclasses
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from components.report.records import ExampleReader
+from trainer_utils.core.json_text import JsonObject
+from trainer_utils.core.text_output import Part, TextReport, make_table
 from trainer_utils.dataset.opening import index_with_checksums
 from trainer_utils.format.example import decode_example
-from trainer_utils.format.json_text import JsonObject
-from trainer_utils.text_output import Part, TextReport, make_table
 
 KINDS = ("added", "removed", "changed", "moved")
 _READ_AT_ONCE = 1 << 15  # pairs of records whose values are compared in one pass
@@ -92,8 +93,8 @@ def _where(change: Change) -> str:
 
 
 def compare_datasets(
-    before: str,
-    after: str,
+    before: str | os.PathLike[str],
+    after: str | os.PathLike[str],
     *,
     most: int = 100,
     advance: Callable[[int, int], None] = lambda done, total: None,
@@ -142,7 +143,7 @@ def compare_datasets(
     } | {"changed": changed}
     counts = {kind: len(pairs) for kind, pairs in found.items()} | {"changed": count}
     return Difference(
-        uris=(before, after),
+        uris=(os.fspath(before), os.fspath(after)),
         counts={**{kind: counts[kind] for kind in KINDS}, "unchanged": unchanged},
         features=dict(features.most_common()),
         changes=join.named([change for kind in KINDS for change in listed[kind]]),

@@ -21,11 +21,13 @@ import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from components.report.records import read_places
+from trainer_utils.core.errors import ConfigError, DatasetError
+from trainer_utils.core.json_text import JsonObject, json_lines, render_json
+from trainer_utils.core.text_output import Part, TextReport, make_table, quantity
 from trainer_utils.dataset import open_dataset
-from trainer_utils.dataset.location import read_manifest
-from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.json_text import NO_CHECKSUM, JsonObject, json_lines, render_json, seal
+from trainer_utils.dataset.location import read_manifest, read_origin
 from trainer_utils.format.naming import LINEAGE_FILE, MANIFEST_FILE, REJECTS_FILE
+from trainer_utils.format.sealing import NO_CHECKSUM, seal
 from trainer_utils.storage import (
     copy_file,
     display_path,
@@ -36,6 +38,7 @@ from trainer_utils.storage import (
     join,
     list_files,
     make_folder,
+    path_of,
     read_text,
     remove_tree,
     rename,
@@ -48,12 +51,10 @@ from trainer_utils.storage.cache_folder import (
     OWN_FILES,
     CacheFolder,
     copy_ending,
-    copy_name,
     default_cache_dir,
     shard_version,
 )
 from trainer_utils.storage.file_system import encode_path
-from trainer_utils.text_output import Part, TextReport, make_table, quantity
 from trainer_utils.writing.publishing import upload_dataset, working_folder
 
 __all__ = ["Forgetting"]
@@ -64,10 +65,11 @@ _IN_SCOPE = (
     "records of datasets of tfx-shards below the folders, by record_id, filename and id",
     "their rejected inputs of these names",
     "copies of changed shards in caches of input_fn that were searched",
+    "raw inputs of the changed datasets, where lineage.json says that they were: listed only",
 )
 _OUT_OF_SCOPE = (
-    "everything outside the folders: backups, versions that a bucket keeps, freed blocks of a "
-    "disk, caches of other machines, copies of datasets in other places",
+    "everything else outside the folders: backups, versions that a bucket keeps, freed blocks of "
+    "a disk, caches of other machines, copies of datasets in other places",
     "contents of other files: raw files whose path does not end with a name, tables, archives, "
     "reports, statistics, exported schemas, TFRecords written by other programs",
     "other features of other records that contain a name, and names of classes",
@@ -94,10 +96,10 @@ class Forgetting(TextReport):
     def find(
         cls,
         names: Sequence[str],
-        roots: Sequence[str],
+        roots: Sequence[str | os.PathLike[str]],
         *,
-        output: str | None = None,
-        caches: Sequence[str] = (),
+        output: str | os.PathLike[str] | None = None,
+        caches: Sequence[str | os.PathLike[str]] = (),
         plain_names: bool = False,
         advance: Advance = lambda done, total: None,
     ) -> "Forgetting":
@@ -116,23 +118,31 @@ class Forgetting(TextReport):
             DatasetError: no record has any of the names, or a folder is missing.
         """
         wanted = sorted({name for name in names if name})
-        roots = [os.path.realpath(r) if os.path.islink(r) else r.rstrip("/") or r for r in roots]
-        if not (wanted and roots):
+        folders = [path_of("roots", root) for root in roots]
+        folders = [
+            os.path.realpath(f) if os.path.islink(f) else f.rstrip("/") or f for f in folders
+        ]
+        if not (wanted and folders):
             raise ConfigError.of("names", [*names], allowed="a name of a record and a folder")
-        for root in roots:
+        for root in folders:
             _finish(root)  # a killed run may have left a dataset without its folder
             if not is_folder(root):
                 raise DatasetError.at(root, expected="a folder to search", got="none")
         now = datetime.datetime.now(datetime.timezone.utc)
-        for cache in caches:
+        copies = [path_of("caches", cache) for cache in caches]
+        for cache in copies:
             if not os.path.isdir(os.path.join(cache, COPIES_FOLDER)):
                 rule = f"the folder of a cache, with {COPIES_FOLDER}/ in it"
                 raise ConfigError.of("cache", cache, allowed=rule)
-        path = output or join(roots[0], f"forgotten-{now:%Y%m%dT%H%M%SZ}.json")
+        path = (
+            path_of("output", output)
+            if output
+            else join(folders[0], f"forgotten-{now:%Y%m%dT%H%M%SZ}.json")
+        )
         if exists(path):
             raise ConfigError.of("output", path, allowed="a file that is not there yet")
         shown = {name: name if plain_names else _digest_of(name) for name in wanted}
-        uris, remains = _survey(roots, wanted)
+        uris, remains = _survey(folders, wanted)
         datasets = []
         for uri in uris:
             try:
@@ -143,20 +153,23 @@ class Forgetting(TextReport):
         datasets = [each for each in datasets if each["records"] or each["rejects"]]
         have = {record["name"] for each in datasets for record in each["records"]}
         have |= {name for each in datasets for name in each["rejects"]}
+        held = [name for name, digest in shown.items() if digest in have]
+        for uri in (each["uri"] for each in datasets):
+            remains = {**_raw_inputs(uri, held), **remains}
         if not have and not remains:
             raise DatasetError(
                 "names: expected names of records as filename, id or record_id have them, found "
-                f"none of {len(wanted)} in {', '.join(map(repr, roots))}, such as {wanted[0]!r}. "
+                f"none of {len(wanted)} in {', '.join(map(repr, folders))}, such as {wanted[0]!r}. "
                 "`tfx-shards show` lists records with their names"
             )
         facts = {
             "requested_at": f"{now:%FT%TZ}",
-            "roots": roots,
+            "roots": folders,
             "records": sorted(shown.values()),
             "not_found": sorted({*shown.values()} - have),
             "searched": len(uris),
             "datasets": datasets,
-            "removed": _copies([default_cache_dir(), *caches], roots, datasets),
+            "removed": _copies([default_cache_dir(), *copies], folders, datasets),
             "remains": _listed(remains),
         }
         return cls(names={digest: name for name, digest in shown.items()}, path=path, facts=facts)
@@ -259,6 +272,46 @@ def _survey(roots: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict
     return uris, remains
 
 
+def _raw_inputs(uri: str, names: Sequence[str]) -> dict[str, str]:
+    """Return the raw inputs of some records that are still where a dataset was converted from.
+
+    The lineage has the places. A record is a file, or is in a table (`reviews.csv:18`) or archive.
+    """
+    manifest, remains = read_manifest(uri), dict[str, str]()
+    assert manifest is not None
+    origin = read_origin(uri, manifest)
+    steps = [origin.made_by, *(ancestor.made_by for ancestor in origin.ancestors)]
+    settings = [step.settings for step in steps if step is not None]
+    bases = {str(one["input_base"]) for one in settings if one.get("input_base")}
+    for base in sorted(bases):
+        try:
+            folder = base if is_folder(base) else base.rpartition("/")[0]
+            for name in names:
+                if ".." not in name.split("/") and (found := _holder(folder, name)) is not None:
+                    remains.update([found])
+        except (DatasetError, OSError) as error:  # a bucket that cannot be reached, for example
+            remains[base] = f"raw inputs that cannot be searched: {error}"
+    return remains
+
+
+def _holder(folder: str, name: str) -> tuple[str, str] | None:
+    """Return the file below a folder that a record came from and why it remains, if it exists."""
+    path = join(folder, name)
+    if exists(path) and not is_folder(path):
+        return path, "the raw file: it would be converted again"
+    table, _, row = name.rpartition(":")
+    if row.isdecimal() and exists(path := join(folder, table)) and not is_folder(path):
+        return path, f"the table of the record: row {row}, unless it was removed since"
+    parts = name.split("/")
+    for length in range(1, len(parts)):
+        path = join(folder, "/".join(parts[:length]))
+        if not exists(path):
+            return None
+        if not is_folder(path):
+            return path, f"the archive of the record: {name}, unless it was removed since"
+    return None
+
+
 def _search(uri: str, shown: Mapping[str, str]) -> JsonObject:
     """Return the certificate's entry of a dataset: its records and rejects with these names."""
     dataset = open_dataset(uri, inspect=False)
@@ -290,7 +343,8 @@ def _copies(
     """Return the paths of cached copies of the shards that change.
 
     The name of a copy ends with the version of the shard, which does not depend on the address of
-    the dataset. A trainer that opened plain files has copies named after the versions of the files.
+    the dataset. Copies of local files, such as unpacked ones, and of files that were read
+    without a manifest end with the version of the file.
     """
     endings = set()
     for one in datasets:
@@ -299,8 +353,8 @@ def _copies(
             for shard in shards:
                 if shard.name in changed:
                     assert shard.entry is not None
-                    endings.add(f"-{copy_ending(shard.path, shard_version(shard.entry))}")
-                    endings.add(copy_name(shard.path, file_version(shard.path)))
+                    for version in (shard_version(shard.entry), file_version(shard.path)):
+                        endings.add(f"-{copy_ending(shard.path, version)}")
     folders = [os.path.join(cache, COPIES_FOLDER) for cache in caches]
     places = [*filter(is_folder, folders), *(root for root in roots if not is_remote(root))]
     paths = {join(folder, file.path) for folder in places for file in list_files(folder)}

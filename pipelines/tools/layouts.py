@@ -5,16 +5,18 @@ print(describe_layouts("photos/"))         # the matching layout, and why the ot
 """
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.layouts.registry import Layout, all_layouts, explain, locate_layout
+from components.raw_inputs.recognition import KINDS, recognise
+from components.raw_inputs.requests import SETTINGS
 from components.steps import conversion_of
-from pipelines.tools.conversion.recognition import KINDS, recognise
-from pipelines.tools.conversion.settings import SETTINGS
-from trainer_utils.format import ConfigError
-from trainer_utils.format.json_text import JsonObject
-from trainer_utils.text_output import Part, TextReport, make_table
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.core.json_text import JsonObject
+from trainer_utils.core.text_output import Part, TextReport, make_table
+from trainer_utils.storage import path_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,7 @@ class LayoutReport(TextReport):
 
 
 def describe_layouts(
-    source: str | None = None, *, kind: str | None = None, **options: Any
+    source: str | os.PathLike[str] | None = None, *, kind: str | None = None, **options: Any
 ) -> LayoutReport:
     """Describe all layouts, or find the layout of a source.
 
@@ -88,7 +90,7 @@ def describe_layouts(
     if source is None:
         layouts = [_facts(layout) for layout in all_layouts(kind)]
         return LayoutReport(source=None, kind=kind, seen=None, taken=None, layouts=layouts)
-    seen = "as asked for"
+    source, seen = path_of("source", source), "as asked for"
     if kind is None:
         kind, seen = recognise(source, options)
     conversion = conversion_of(source, SETTINGS[kind].from_arguments(options))

@@ -9,24 +9,26 @@ datasets; a dataset without indices is read completely.
 """
 
 import dataclasses
+import os
 from collections.abc import Collection, Mapping, Sequence, Sized
 from typing import NamedTuple
 
 from components.report.records import ExampleReader, find_places
+from trainer_utils.core.errors import ConfigError, DatasetError
+from trainer_utils.core.json_text import JsonObject
+from trainer_utils.core.text_output import Part, TextReport, make_table, quantity
 from trainer_utils.dataset import Dataset, ShardFile
 from trainer_utils.dataset.location import Place
 from trainer_utils.dataset.selection import Source, digest_of, source_of
-from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.slices import RecordName
+from trainer_utils.ledger.input_ledger import InputHistory, SeenAt, Segment
+from trainer_utils.ledger.recorder import read_ledger
 from trainer_utils.options import InputOptions
 from trainer_utils.order import InputOrder
-from trainer_utils.order.ledger import InputHistory, SeenAt, Segment
 from trainer_utils.order.packing import DocumentPart, PackIndex
-from trainer_utils.planning import mix_parts
+from trainer_utils.reading.opening import mix_parts
 from trainer_utils.reading.packing import PackedSource, packed_sources
-from trainer_utils.recording import read_ledger
-from trainer_utils.text_output import Part, TextReport, make_table, quantity
+from trainer_utils.storage import path_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -164,8 +166,10 @@ class RunLedger:
         DatasetError: the ledger is missing or damaged.
     """
 
-    def __init__(self, run: str, *, datasets: Sequence[str] = ()) -> None:
-        self._moved = list(datasets)
+    def __init__(
+        self, run: str | os.PathLike[str], *, datasets: Sequence[str | os.PathLike[str]] = ()
+    ) -> None:
+        self._moved = [path_of("datasets", uri) for uri in datasets]
         self._history = InputHistory(read_ledger(run), self._order)
         self._readers: dict[Place, ExampleReader] = {}
         self._files: dict[str, _File] = {}

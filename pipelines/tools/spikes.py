@@ -13,6 +13,7 @@ step where most losses are not finite is the spike itself, and its rows are not 
 """
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.tools.ledger import NamedRecord, RunLedger
-from trainer_utils.format import ConfigError
-from trainer_utils.format.json_text import JsonObject
-from trainer_utils.recording import read_losses
-from trainer_utils.storage import is_remote, write_text
-from trainer_utils.text_output import Part, TextReport, make_table, quantity
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.core.json_text import JsonObject
+from trainer_utils.core.text_output import Part, TextReport, make_table, quantity
+from trainer_utils.ledger.recorder import read_losses
+from trainer_utils.storage import is_remote, path_of, write_text
 
 _AROUND = 8  # steps on each side that a step is compared with
 _WEIGHTS = (0.4, 0.3, 0.2, 0.1)  # weights of the steps before and after, the nearest first
@@ -73,7 +74,7 @@ class Suspects(TextReport):
         before = quantity(self.window, "step")
         return [f"{before} up to {self.step:,}", "", make_table(header, rows)]
 
-    def write(self, path: str) -> None:
+    def write(self, path: str | os.PathLike[str]) -> None:
         """Write the names of the records to a file, one per line.
 
         Args:
@@ -86,13 +87,19 @@ class Suspects(TextReport):
             if one.name == f"{one.split} {one.number}" or {*one.name} & {"\n", "\r"}:
                 rule = "records with names of one line, by which exclude leaves them out"
                 raise ConfigError.of("write", one.name, allowed=rule)
+        path = path_of("path", path)
         folder = path.rpartition("/")[0] or ("" if is_remote(path) else ".")
         names = dict.fromkeys(one.record.name for one in self.suspects)
         write_text(path, "".join(f"{name}\n" for name in names), temporary_folder=folder)
 
 
 def find_suspects(
-    run: str, *, step: int, window: int = 200, most: int = 20, datasets: Sequence[str] = ()
+    run: str | os.PathLike[str],
+    *,
+    step: int,
+    window: int = 200,
+    most: int = 20,
+    datasets: Sequence[str | os.PathLike[str]] = (),
 ) -> Suspects:
     """Rank the records of the steps up to a spike.
 

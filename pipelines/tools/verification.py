@@ -19,12 +19,14 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from components.common.processes import Pool
+from components.runtime.processes import Pool
+from trainer_utils.core.errors import CorruptShardError, DatasetError
+from trainer_utils.core.json_text import JsonObject
+from trainer_utils.core.printable import printable
+from trainer_utils.core.text_output import human_bytes, quantity
+from trainer_utils.dataset.compression import unpacked
 from trainer_utils.dataset.location import DatasetFiles, Place, list_dataset
-from trainer_utils.dataset.opening import unpacked
 from trainer_utils.format import (
-    CorruptShardError,
-    DatasetError,
     Manifest,
     RecordIndex,
     Shard,
@@ -33,7 +35,6 @@ from trainer_utils.format import (
     parse_shard_info,
     read_blocks,
 )
-from trainer_utils.format.json_text import JsonObject, is_sealed
 from trainer_utils.format.manifest import Origin
 from trainer_utils.format.naming import (
     DATASET_FILES,
@@ -42,6 +43,7 @@ from trainer_utils.format.naming import (
     INDEX_FOLDER,
     INPUTS_FILE,
     LINEAGE_FILE,
+    LISTING_FILE,
     MANIFEST_FILE,
     REJECTS_FILE,
     SPLIT_PREFIX,
@@ -53,10 +55,9 @@ from trainer_utils.format.naming import (
     is_shard_file,
     vocabulary_of,
 )
-from trainer_utils.format.printable import printable
+from trainer_utils.format.sealing import is_sealed
 from trainer_utils.format.tfrecord import BLOCK_BYTES, Lengths, compact, extend_crc32c
 from trainer_utils.storage import open_for_reading, read_bytes
-from trainer_utils.text_output import human_bytes, quantity
 
 Advance: TypeAlias = Callable[[int, int], None] | None
 
@@ -67,6 +68,7 @@ _BYTES_A_SECOND = 1e9  # measured throughput of one process
 _REMOTE_THREADS = 8
 _OWN_FOLDERS = (SPLIT_PREFIX, f"{INDEX_FOLDER}/", f"{VOCABULARY_FOLDER}/")
 # Readers look for these at the top level, and would trust one that the manifest does not list.
+_UNNAMED = {LINEAGE_FILE, INPUTS_FILE, LISTING_FILE}  # files that the manifest does not list
 _KNOWN_FILES = {*DATASET_FILES, EXAMPLE_SCHEMA_FILE, TFDS_FEATURES_FILE, TFDS_INFO_FILE}
 _LIKE_A_SHARD = re.compile(rf"^{SPLIT_PREFIX}|\.tfrec(ords?|ord)?\b|-\d{{5,}}-of-\d{{5,}}")
 _MAX_NAMED = 9  # damaged records to list per shard, in addition to the first
@@ -172,7 +174,9 @@ class Verification:
         return f"{state}: {count} damaged, the first in {place}"
 
 
-def verify_dataset(place: Place, *, processes: int = 1, advance: Advance = None) -> Verification:
+def verify_dataset(
+    place: Place | os.PathLike[str], *, processes: int = 1, advance: Advance = None
+) -> Verification:
     """Read every byte of a dataset and return the problems.
 
     Args:
@@ -283,7 +287,7 @@ def _checked(
 
 def _check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
     """Yield the differences between the files and the manifest; shards are compared by name."""
-    named = {MANIFEST_FILE, LINEAGE_FILE, INPUTS_FILE, *(shard.path for shard in manifest.shards)}
+    named = {MANIFEST_FILE, *_UNNAMED, *(shard.path for shard in manifest.shards)}
     named |= manifest.published.keys()
     for path in sorted(set(files.sizes) - named):
         if path.startswith(_OWN_FOLDERS) or path in _KNOWN_FILES:
@@ -297,8 +301,8 @@ def _check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Prob
                 f"{files.path(MANIFEST_FILE)!r}: split {split!r}: expected shards of "
                 f"{accounting.written} records as were written, got {records}",
             )
-    # The manifest has the checksums of small files; lineage and inputs contain their own.
-    for path in sorted({*manifest.files, *({LINEAGE_FILE, INPUTS_FILE} & files.sizes.keys())}):
+    # The manifest has the checksums of small files; lineage, inputs and listing have their own.
+    for path in sorted({*manifest.files, *(_UNNAMED & files.sizes.keys())}):
         where = files.path(path)
         if path not in files.sizes:
             message = f"{where!r}: is missing, though {MANIFEST_FILE} names it. Write it again."
@@ -307,7 +311,7 @@ def _check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Prob
         try:
             if path == LINEAGE_FILE:
                 Origin.from_json(files.read_text(path), path=where)
-            elif path != INPUTS_FILE:
+            elif path not in _UNNAMED:
                 manifest.check_text(path, files.read_bytes(path), path=where)
             elif not is_sealed(files.read_text(path)):
                 rule = "the checksum that it names"

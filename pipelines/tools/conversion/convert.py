@@ -1,10 +1,10 @@
 """Convert raw images, texts or audio files to a balanced dataset in one call, with its lineage.
 
-uri = convert("photos/", "datasets/photos")               # uri.written, uri.rejected, uri.cached
-uri = convert("reviews.csv", "datasets/reviews", splits={"train": 0.8, "eval": 0.2})
-uri = convert(frame, "datasets/photos", columns={"age": "float"})     # a pandas DataFrame
-uri = convert({"train": generate, "eval": rows}, "datasets/ours")     # dicts, from Python
-uri = balance("datasets/photos", "datasets/high", where="height >= 64")
+result = convert("photos/", "datasets/photos")    # result.uri, result.written, result.rejected
+result = convert("reviews.csv", "datasets/reviews", splits={"train": 0.8, "eval": 0.2})
+result = convert(frame, "datasets/photos", columns={"age": "float"})     # a pandas DataFrame
+result = convert({"train": generate, "eval": rows}, "datasets/ours")     # dicts, from Python
+uri = balance(result, "datasets/high", where="height >= 64")
 """
 
 import atexit
@@ -18,22 +18,15 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from components.balancing.settings import BalancerSettings
-from components.common.rejects import REJECT_CODES
-from components.common.settings import with_new_names
-from components.common.workspace import check_folder, is_within, path_of
+from components.example_gen.file_conversion import FileConversion
 from components.example_gen.settings import ExampleGenSettings
-from components.file_conversion import FileConversion
+from components.inputs.rejects import REJECT_CODES
 from components.layouts.names import MEDIA
-from components.report.inspection import inspect_dataset
-from components.steps import conversion_of
-from pipelines.tools.conversion import METADATA_FILE
-from pipelines.tools.conversion.python_sources import is_in_python
-from pipelines.tools.conversion.recognition import KINDS, recognise
-from pipelines.tools.conversion.runs import balance_in, convert_in
-from pipelines.tools.conversion.settings import (
+from components.raw_inputs.recognition import KINDS, recognise
+from components.raw_inputs.requests import (
     EXAMPLE_GENS,
     SETTINGS,
     Conversion,
@@ -41,6 +34,21 @@ from pipelines.tools.conversion.settings import (
     check_places,
     prepare,
 )
+from components.report.inspection import inspect_dataset
+from components.runtime.component_settings import with_new_names
+from components.runtime.workspace import check_folder, is_within
+from components.steps import conversion_of
+from pipelines.tools.conversion import METADATA_FILE
+from pipelines.tools.conversion.base_settings import with_settings_of, without_division
+from pipelines.tools.conversion.python_sources import is_in_python
+from pipelines.tools.conversion.runs import balance_in, convert_in
+from trainer_utils.core.errors import ConfigError, DatasetError
+from trainer_utils.core.extras import HOW_TO_GET_TFX
+from trainer_utils.core.json_text import JsonObject
+from trainer_utils.core.printable import printable
+from trainer_utils.core.settings import check_names
+from trainer_utils.core.step_display import say, show_step
+from trainer_utils.core.text_output import Part, as_text, human_bytes, list_counts, make_table
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.location import (
     LATEST,
@@ -49,45 +57,71 @@ from trainer_utils.dataset.location import (
     read_manifest,
     read_origin,
 )
-from trainer_utils.extras import HOW_TO_GET_TFX
-from trainer_utils.format import ConfigError, DatasetError, Manifest
-from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format import Manifest
 from trainer_utils.format.naming import INPUTS_FILE, MANIFEST_FILE, REJECTS_FILE
-from trainer_utils.format.printable import printable
-from trainer_utils.format.settings import check_names
-from trainer_utils.step_display import say, show_step
-from trainer_utils.storage import exists, is_remote, join, read_bytes, write_atomically
-from trainer_utils.text_output import Part, as_text, human_bytes, list_counts, make_table
+from trainer_utils.storage import exists, is_remote, join, path_of, read_bytes, write_atomically
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from pipelines.tools.conversion.keywords import BalanceKeywords, ConvertKeywords
 
 _CHANGES = ("added", "changed", "removed", "kept")  # numbers of inputs in the report of an update
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Converted(str):
-    """The uri of the balanced dataset, as a string with the results of the run as attributes.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConversionResult:
+    """The result of `convert`. It is accepted wherever the uri of a dataset is.
 
-    The uri starts with `out` as it was passed to `convert`.
+    `str(result)` and `os.fspath(result)` are the uri, so that `open`, `pathlib` and f-strings take
+    the result as well. Results are equal if they name the same artifacts.
+
+    Attributes:
+        uri: the uri of the balanced dataset, which starts with `out` as it was passed to `convert`.
+        examples: the uri of the dataset of the ExampleGen, with the list of rejects.
+        schema: the uri of the artifact of SchemaExport.
+        metadata: the sqlite file of ML Metadata; None without TFX.
+        kind: `image`, `text` or `audio`.
+        manifest: the manifest of the dataset of the ExampleGen, with the accounting.
+        cached: whether nothing had changed and an earlier result was returned.
+        seconds: the duration of the run.
     """
 
-    uri: str  # the uri itself
-    examples: str  # uri of the dataset of the ExampleGen, with the list of rejects
-    schema: str  # uri of the artifact of SchemaExport
-    metadata: str | None  # the sqlite file; None without TFX
-    kind: str  # `image`, `text` or `audio`
-    manifest: Manifest  # the manifest of the dataset of the ExampleGen, with the accounting
-    cached: bool  # whether nothing had changed and an earlier result was returned
-    seconds: float  # duration of the run
+    uri: str
+    examples: str
+    schema: str
+    metadata: str | None
+    kind: str
+    manifest: Manifest = dataclasses.field(repr=False, compare=False)
+    cached: bool = dataclasses.field(compare=False)
+    seconds: float = dataclasses.field(compare=False)
 
-    def __new__(cls, uri: str, *_: Any, **__: Any) -> "Converted":
-        """Create the string; the dataclass sets the attributes."""
-        return super().__new__(cls, uri)
+    def __fspath__(self) -> str:
+        """Return the uri."""
+        return self.uri
 
-    # The number of inputs, of examples written, of bad inputs (rejects.jsonl has the reasons), and
-    # of inputs left out on purpose.
-    found = property(lambda self: self.manifest.total.found)
-    written = property(lambda self: self.manifest.total.written)
-    rejected = property(lambda self: self.manifest.total.rejected)
-    skipped = property(lambda self: self.manifest.total.skipped)
+    def __str__(self) -> str:
+        return self.uri
+
+    @property
+    def found(self) -> int:
+        """Number of inputs."""
+        return self.manifest.total.found
+
+    @property
+    def written(self) -> int:
+        """Number of examples written."""
+        return self.manifest.total.written
+
+    @property
+    def rejected(self) -> int:
+        """Number of bad inputs; `rejects.jsonl` of `examples` has the reason for each."""
+        return self.manifest.total.rejected
+
+    @property
+    def skipped(self) -> int:
+        """Number of inputs left out on purpose."""
+        return self.manifest.total.skipped
 
     def to_json(self) -> JsonObject:
         """Return the uris, the accounting of the ExampleGen and the balanced splits, as JSON."""
@@ -123,18 +157,18 @@ class Converted(str):
 
 def convert(
     source: Any,
-    out: str,
+    out: str | os.PathLike[str],
     *,
-    kind: str | None = None,
-    metadata: str | None = None,
+    kind: Literal["image", "text", "audio"] | None = None,
+    metadata: str | os.PathLike[str] | None = None,
     splits: Mapping[str, float] | Sequence[str] | None = None,
     update: bool = False,
     restart: bool = False,
     verify_output: bool = False,
     replace: bool = False,
     beam_pipeline_args: Sequence[str] | None = None,
-    **options: Any,
-) -> Converted:
+    **options: "Unpack[ConvertKeywords]",
+) -> ConversionResult:
     """Run an ExampleGen, ShardBalancer and SchemaExport, unless their results are up to date.
 
     Progress and a summary of the result are shown on a terminal and in a notebook.
@@ -161,9 +195,9 @@ def convert(
             `{"train": 0.8, "eval": 0.2}`. None: the splits of the inputs, or train and eval 2:1.
             For a function that takes a split: the names to call it with,
             `("train", "val", "test")` by default.
-        update: reuse shards of the newest dataset in `out` whose inputs have not changed. New
-            shards are not shuffled among them. For images and audio only; the first conversion is
-            a normal one.
+        update: reuse shards of the newest dataset in `out` whose inputs have not changed, with the
+            settings of that dataset where none are given. New shards are not shuffled among them.
+            For images and audio only; the first conversion is a normal one.
         restart: discard the results of an earlier, failed or interrupted run with the same inputs
             and settings instead of resuming it.
         verify_output: read every byte of the datasets in `out` before reusing them, and rebuild
@@ -179,20 +213,25 @@ def convert(
             `compression` apply to both.
 
     Returns:
-        The uri of the balanced dataset, a `str`, with `found`, `written`, `rejected`, `cached` and
-        `seconds` as attributes.
+        The uri of the balanced dataset and the accounting. It is accepted wherever a uri is.
 
     Raises:
         InputError: the input is missing or malformed, its kind is ambiguous, or too many inputs
             were rejected.
         ConfigError: a setting is invalid.
     """
-    options |= {"kind": kind, "metadata": metadata, "splits": splits, "update": update}
-    options["replace"] = replace
-    options["beam_pipeline_args"] = beam_pipeline_args
-    options = with_new_names(options)
     with show_step("Looking at the input"):
-        conversion = prepare_all(source, path_of("out", out), **options)
+        conversion = prepare_all(
+            source,
+            path_of("out", out),
+            kind=kind,
+            metadata=metadata,
+            splits=splits,
+            update=update,
+            replace=replace,
+            beam_pipeline_args=beam_pipeline_args,
+            **with_new_names(options),
+        )
     made = run_conversion(
         conversion, out, metadata=metadata, restart=restart, verify_output=verify_output
     )
@@ -202,10 +241,10 @@ def convert(
 
 def prepare_all(
     source: Any,
-    out: str | None,
+    out: str | os.PathLike[str] | None,
     *,
     kind: str | None = None,
-    metadata: str | None = None,
+    metadata: str | os.PathLike[str] | None = None,
     splits: Mapping[str, float] | Sequence[str] | None = None,
     update: bool = False,
     replace: bool = False,
@@ -286,18 +325,20 @@ def _updating(conversion: Conversion, out: str) -> Conversion:
     ]
     if not made:
         return conversion
+    conversion = with_settings_of(conversion, made[0], out)
     example_gen = {**conversion.example_gen, "base_dataset": made[0]}
     settings = dataclasses.replace(conversion, example_gen=example_gen).settings
     steps = conversion_of(conversion.selection, settings)
     assert isinstance(steps, FileConversion)
     assert steps.base is not None
     assert steps.base.dataset.manifest is not None
+    config = steps.base.dataset.manifest.config
     if steps.is_up_to_date():  # repeat the run that wrote the dataset, which is in the cache
-        if not (before := steps.base.dataset.manifest.config.get("update")):
+        if not (before := config.get("update")):
             return conversion
         known = {open_dataset(uri, inspect=False).digest: uri for uri in made[1:]}
         example_gen["base_dataset"] = known.get(before["base"], made[0])
-    balancer = {**conversion.balancer, "keep_shards": True}
+    balancer = {**without_division(conversion, config, out), "keep_shards": True}
     try:
         BalancerSettings.from_arguments(balancer)
     except ConfigError as error:
@@ -315,10 +356,10 @@ def run_conversion(
     conversion: Conversion,
     out: str | os.PathLike[str],
     *,
-    metadata: str | None = None,
+    metadata: str | os.PathLike[str] | None = None,
     restart: bool = False,
     verify_output: bool = False,
-) -> Converted:
+) -> ConversionResult:
     """Run a conversion from `prepare_all`; arguments and errors are the same as for `convert`."""
     started = time.monotonic()
     out = path_of("out", out)
@@ -349,7 +390,7 @@ def run_conversion(
         uris = {n: os.path.join(out, os.path.relpath(uri, root)) for n, uri in uris.items()}
     manifest = read_manifest(uris[example_gen])
     assert manifest is not None
-    return Converted(
+    return ConversionResult(
         uri=uris["ShardBalancer"],
         examples=uris[example_gen],
         schema=uris["SchemaExport"],
@@ -419,19 +460,19 @@ def _kept_here(store: str) -> Iterator[str]:
 
 
 def balance(
-    examples: str,
-    out: str,
+    examples: str | os.PathLike[str],
+    out: str | os.PathLike[str],
     *,
     restart: bool = False,
     beam_pipeline_args: Sequence[str] | None = None,
-    **settings: Any,
+    **settings: "Unpack[BalanceKeywords]",
 ) -> str:
     """Run ShardBalancer on a dataset, as a separate pipeline.
 
     Args:
         examples: the uri of a dataset, or the `out` folder of `convert` or `balance`.
-        out: a local folder for the artifact and for `metadata.sqlite`; `out/latest` is a link to
-            the newest dataset.
+        out: a folder for the artifact and for `metadata.sqlite`. In a local one, `out/latest` is a
+            link to the newest dataset.
         restart: discard the results of an earlier run instead of resuming it.
         beam_pipeline_args: arguments for Beam. None: run in this process.
         settings: settings of ShardBalancer.
@@ -444,26 +485,28 @@ def balance(
         DatasetError: the input is not a dataset, or is incomplete or damaged.
     """
     out = path_of("out", out)
-    check_balancing(out, settings)
+    check_balancing(settings)
     check_folder("out", out)
     given = newest_dataset(path_of("examples", examples))
     if is_within(out, given):
         raise ConfigError.of("out", out, allowed=f"a folder outside the dataset {given!r}")
     given = given if is_remote(given) else os.path.abspath(given)
-    root = os.path.abspath(out)
-    with _folder("out", root):
+    is_in_store = is_remote(out)
+    root = out.rstrip("/") if is_in_store else os.path.abspath(out)
+    with contextlib.nullcontext() if is_in_store else _folder("out", root):
         uri = balance_in(given, settings, root, beam_pipeline_args or (), restart=restart)
         step = "ShardBalancer", {"examples": given}, {"balanced_examples": uri}
-        _track(os.path.join(root, METADATA_FILE), "tfx-shards-balance", step)
+        _track(join(root, METADATA_FILE), "tfx-shards-balance", step)
+    if is_in_store:
+        return uri
     point_to(root, uri)
     return os.path.join(out, os.path.relpath(uri, root))
 
 
-def check_balancing(out: str, settings: Mapping[str, Any]) -> None:
-    """Raise ConfigError if `balance` would refuse the output folder or a setting.
+def check_balancing(settings: Mapping[str, Any]) -> None:
+    """Raise ConfigError if `balance` would refuse a setting.
 
     Args:
-        out: the output folder of `balance`.
         settings: settings of ShardBalancer.
 
     Raises:
@@ -471,5 +514,3 @@ def check_balancing(out: str, settings: Mapping[str, Any]) -> None:
     """
     check_names("balance", settings, BalancerSettings.argument_names())
     BalancerSettings(**settings)
-    if is_remote(out):
-        raise ConfigError.of("out", out, allowed="a local folder")

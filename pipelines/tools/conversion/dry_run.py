@@ -14,20 +14,20 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from components.common.entry import entries_of
-from components.common.rejects import RejectedInputError, too_many_rejects
+from components.example_gen.file_conversion import FileConversion
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.plan import Plan
-from components.file_conversion import FileConversion
+from components.example_gen.text_conversion import TextConversion
+from components.inputs.input_table import entries_of
+from components.inputs.rejects import RejectedInputError, too_many_rejects
 from components.layouts.file_kinds import kind_of_bytes
 from components.layouts.names import MEDIA
 from components.layouts.reading import name_layout
+from components.raw_inputs.requests import Conversion
 from components.steps import conversion_of
-from components.text_conversion import TextConversion
-from pipelines.tools.conversion.settings import Conversion
-from trainer_utils.format.json_text import JsonObject
+from trainer_utils.core.json_text import JsonObject
+from trainer_utils.core.text_output import Part, TextReport, human_bytes, make_table, quantity
 from trainer_utils.storage import display_path
-from trainer_utils.text_output import Part, TextReport, human_bytes, make_table, quantity
 
 _HEAD_BYTES = 512
 _MAX_OPENED = 64  # files whose first bytes are checked

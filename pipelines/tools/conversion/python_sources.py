@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from components.layouts.file_kinds import kind_of_name
-from trainer_utils.format import ConfigError, InputError, canonical_split
+from trainer_utils.core.errors import ConfigError, InputError
+from trainer_utils.format import canonical_split
 
 Row: TypeAlias = Mapping[str, Any]
 Options: TypeAlias = dict[str, Any]

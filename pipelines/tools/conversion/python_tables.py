@@ -26,7 +26,7 @@ from components.layouts.names import MEDIA
 from components.tables.column_roles import SPLIT_COLUMNS
 from components.tables.json_values import JSON_COLUMNS, is_chat, json_text
 from pipelines.tools.conversion.python_sources import Options, Row, rows_of
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.storage import (
     is_folder,

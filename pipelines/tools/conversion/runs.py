@@ -19,23 +19,19 @@ from absl import logging
 
 from components import steps
 from components.balancing.settings import BalancerSettings
-from components.common.advice import how_to_set
-from components.common.beam import runner_of
-from components.common.workspace import folder_lock
-from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion
+from components.inputs.advice import how_to_set
+from components.raw_inputs.requests import EXAMPLE_GENS, Conversion
+from components.runtime.runners import runner_of
+from components.runtime.workspace import folder_lock
 from pipelines.tools.verification import verify_dataset
+from trainer_utils.core.errors import ConfigError, CorruptShardError, DatasetError, InputError
+from trainer_utils.core.printable import printable
+from trainer_utils.core.text_output import list_counts
 from trainer_utils.dataset.location import list_dataset, read_manifest
-from trainer_utils.format import (
-    ConfigError,
-    CorruptShardError,
-    DatasetError,
-    InputError,
-    Manifest,
-)
+from trainer_utils.format import Manifest
 from trainer_utils.format.naming import MANIFEST_FILE, index_file
-from trainer_utils.format.printable import printable
 from trainer_utils.format.tfrecord import extend_crc32c
-from trainer_utils.machine import usable_cores
+from trainer_utils.runtime.machine import usable_cores
 from trainer_utils.storage import (
     exists,
     is_folder,
@@ -51,7 +47,6 @@ from trainer_utils.storage import (
     remove_tree,
     write_atomically,
 )
-from trainer_utils.text_output import list_counts
 
 _RUN_FILE = "conversion.json"
 _BALANCED = ("ShardBalancer", "balanced_examples")
@@ -89,16 +84,18 @@ def _convert_in(
     settings = conversion.settings
     balancing = BalancerSettings(**conversion.balancer)
     module, name = steps.workers_module(settings), EXAMPLE_GENS[conversion.kind]
-    with _alone(folder):
+    with _exclusive_lock(folder):
         record = _Record.read(folder)
         with runner_of(beam, module=module) as runner:
             planned = steps.conversion_of(conversion.selection, settings, runner)
-            own_key = _digest(planned.key(), settings.max_reject_fraction)
-            key = _digest(planned.key(), settings.max_reject_fraction, balancing)
+            planned_key = planned.key()
+            own_key = _digest(planned_key, settings.max_reject_fraction)
+            key = _digest(planned_key, settings.max_reject_fraction, balancing)
             made = record.whole_outputs(key, own_key, name, verify=verify)
             if made.keys() >= {name, _BALANCED[0], *_EXPORTED}:
                 return made, True
             examples = None if restart else made.get(name)
+            just_written = examples is None
             if examples is not None:
                 manifest = read_manifest(examples)
                 assert manifest is not None
@@ -111,24 +108,32 @@ def _convert_in(
                 ).manifest
                 record.unfinished[own_key] = examples[len(folder) + 1 :]
                 record.write()
-        try:
-            check_trainable(manifest)
-            balanced = _balance([examples], record, balancing, beam, restart=restart)
-        except (ConfigError, InputError):
-            # Resuming would fail in the same way, and nobody requested this intermediate dataset.
-            if record.unfinished.pop(own_key, None) is not None:
-                record.write()
-                remove_tree(examples)
-            raise
-        except CorruptShardError as error:
-            record.note_damage(examples)
-            if made.get(name) == examples:
-                raise _DamagedExamplesError(str(error)) from error
-            raise
-        except KeyboardInterrupt as error:
-            kept = f"the dataset of {name} is kept: the same run resumes from it"
-            error.args = ("; ".join([kept, *map(str, error.args)]),)
-            raise
+            try:
+                check_trainable(manifest)
+                balanced = _next_output(record, *_BALANCED)
+                steps.balance(
+                    [examples],
+                    balanced,
+                    balancing,
+                    just_written=just_written,
+                    runner=runner,
+                    restart=restart,
+                )
+            except (ConfigError, InputError):
+                # Resuming would fail in the same way, and nobody requested this dataset.
+                if record.unfinished.pop(own_key, None) is not None:
+                    record.write()
+                    remove_tree(examples)
+                raise
+            except CorruptShardError as error:
+                record.note_damage(examples)
+                if made.get(name) == examples:
+                    raise _DamagedExamplesError(str(error)) from error
+                raise
+            except KeyboardInterrupt as error:
+                kept = f"the dataset of {name} is kept: the same run resumes from it"
+                error.args = ("; ".join([kept, *map(str, error.args)]),)
+                raise
         schema, dataset = (
             _next_output(record, "SchemaExport", output) for output in _EXPORTED.values()
         )
@@ -159,13 +164,16 @@ def balance_in(
         restart: discard the results of an earlier run instead of resuming it.
     """
     folder = join(root, "artifacts")
-    with _alone(folder):
+    with _exclusive_lock(folder):
         balancing = BalancerSettings(**settings)
-        return _balance([examples], _Record.read(folder), balancing, beam, restart=restart)
+        uri = _next_output(_Record.read(folder), *_BALANCED)
+        with runner_of(beam, module="balancing.parts") as runner:
+            steps.balance([examples], uri, balancing, runner=runner, restart=restart)
+    return uri
 
 
 @contextlib.contextmanager
-def _alone(folder: str) -> Iterator[None]:
+def _exclusive_lock(folder: str) -> Iterator[None]:
     """Wait for other runs on this machine that write to a folder, and lock the folder.
 
     Concurrent runs would choose the same number for an output.
@@ -197,23 +205,9 @@ def check_trainable(manifest: Manifest) -> None:
         )
 
 
-def _balance(
-    examples: Sequence[str],
-    record: "_Record",
-    settings: BalancerSettings,
-    beam: Sequence[str],
-    *,
-    restart: bool,
-) -> str:
-    with runner_of(beam, module="balancing.parts", starts_early=False) as runner:
-        uri = _next_output(record, *_BALANCED)
-        steps.balance(examples, uri, settings, runner=runner, restart=restart)
-    return uri
-
-
 def _digest(key: str, max_reject_fraction: float, balancing: BalancerSettings | None = None) -> str:
     known = [key, max_reject_fraction, None if balancing is None else dataclasses.asdict(balancing)]
-    return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(known, default=repr, sort_keys=True).encode()).hexdigest()
 
 
 @dataclasses.dataclass
@@ -311,7 +305,7 @@ def note_failed_read(path: str) -> None:
     root, _, inner = place.rpartition(_ARTIFACTS)
     folder, parts = f"{root}{_ARTIFACTS}".rstrip("/"), inner.split("/")
     if len(parts) >= 3 and exists(join(folder, _RUN_FILE)):
-        with contextlib.suppress(OSError), _alone(folder):  # the folder may be read-only
+        with contextlib.suppress(OSError), _exclusive_lock(folder):  # the folder may be read-only
             _Record.read(folder).note_damage(join(folder, "/".join(parts[:3])))
 
 
@@ -335,7 +329,7 @@ def _problem_of(uri: str, *, verify: bool = False) -> str | None:
         return f"{files.path(MANIFEST_FILE)}: is missing"
     for name, digest in manifest.published.items():
         size = files.size(name)
-        if size is None or (digest is not None and digest.size != size):
+        if size is None or (digest is not None and digest.bytes != size):
             return f"{files.path(name)}: is missing, or has another size"
     sums = {name: digest.crc32c for name, digest in manifest.published.items() if digest}
     for shard in manifest.shards:

@@ -14,17 +14,17 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import metadata as packages
 from typing import Any
 
 from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
-from components.common.publish import SPLIT_NAMES, properties_of_dataset
-from components.common.workspace import folder_lock
+from components.runtime.publish import SPLIT_NAMES, properties_of_dataset
+from components.runtime.workspace import folder_lock
+from trainer_utils.core.extras import installed_version
+from trainer_utils.core.json_text import Json
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.location import read_manifest, read_origin
-from trainer_utils.format.json_text import Json
 
 _REFUSALS = {  # messages of sqlite about the disk, and the error numbers of the system
     "database or disk is full": errno.ENOSPC,
@@ -131,7 +131,7 @@ def _artifact(store: MetadataStore, kind: str, uri: str, is_new: bool) -> mlmd.A
     if is_dataset:
         type_.base_type = mlmd.ArtifactType.DATASET
     made = mlmd.Artifact(type_id=store.put_artifact_type(type_), uri=uri, state=mlmd.Artifact.LIVE)
-    properties: dict[str, Any] = {"tfx_version": packages.version("tfx"), "state": "published"}
+    properties: dict[str, Any] = {"tfx_version": installed_version("tfx"), "state": "published"}
     if is_dataset:
         dataset = open_dataset(uri, inspect=False)
         if dataset.manifest is not None:
