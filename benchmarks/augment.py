@@ -17,8 +17,9 @@ import numpy as np
 import tensorflow as tf
 from sklearn.datasets import load_sample_images
 
-from trainer_utils.machine import run_in_threads
-from trainer_utils.reading.augmentation import Augmentation
+from trainer_utils.options.augmentation import Augmentation
+from trainer_utils.reading.augmenting import change_pixels, mix_rows
+from trainer_utils.runtime.threads import run_in_threads
 
 _BATCH, _SIDE = 64, 224
 Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # images, labels, keys
@@ -34,11 +35,11 @@ def ours(chain: list[object]) -> Change:
             changed = np.empty_like(images)
 
             def work(row: int, images=images, keys=keys, changed=changed) -> None:
-                changed[row] = parsed.change(images[row], keys[row])
+                changed[row] = change_pixels(parsed, images[row], keys[row])
 
             run_in_threads(work, len(images))
             if parsed.mixing:
-                parsed.mix({"image": changed, "label": labels}, keys, ["image"], "label")
+                mix_rows(parsed, {"image": changed, "label": labels}, keys, ["image"], "label")
 
     return change
 

@@ -58,7 +58,7 @@ def run_tensorflow_loop(photos: Path, target: Path) -> dict[str, float]:
 
 def run_engine(photos: Path, target: Path) -> dict[str, float]:
     """Run the engine in one process; return its times, including the launcher's part."""
-    from components.common.tasks import Runner
+    from components.runtime.runners import Runner
 
     uri, runner = str(target / "examples"), Runner(processes=1)
     started = time.process_time()

@@ -1,11 +1,14 @@
-"""Measure how CPU seconds and peak memory grow with size, and print the exponents.
+"""Measure how cost grows with size: CPU seconds, calls, bytes and memory, with their exponents.
 
     python benchmarks/growth.py                                # all cases, at their own sizes
     python benchmarks/growth.py --case conversion --sizes 500000,1000000,2000000
+    python benchmarks/growth.py --small                        # seconds; fails above 1.2
 
 Each size runs in its own process. An exponent of 1 is linear. It is computed from the last two
 sizes, without the cost of starting the process. A case is a function of a size. It calls
-`start_counting` after its setup.
+`start_counting` after its setup. With `--small`, three small sizes of each case on files run in one
+process, and only calls and bytes count: their exponents are of the increases from size to size, so
+that a fixed cost does not hide growth.
 """
 
 import argparse
@@ -16,22 +19,19 @@ import resource
 import stat
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 from unittest import mock
 
+import growth_files
+import growth_launcher
 import growth_reading
+from growth_counting import Cost, counted, start_counting
 
 _CLASSES = 1000
-_started = 0.0
-
-
-def start_counting() -> None:
-    """Exclude everything used so far from the case's cost."""
-    global _started
-    _started = time.process_time()
+_MAX_EXPONENT = 1.2
+_FEW_CALLS, _FEW_BYTES = 100, 256 << 10  # increases below these are noise
 
 
 class _Entry:
@@ -90,7 +90,7 @@ def conversion(size: int) -> None:
     The folders are simulated: a disk would add its time for each file, and inodes.
     """
     from components.example_gen.file_plan import plan_shards
-    from components.example_gen.inputs import InputSelection, layout_inputs, locate
+    from components.example_gen.input_selection import InputSelection, layout_inputs, locate
     from components.example_gen.settings import ImageSettings
     from components.layouts.reading import read_layout
 
@@ -106,10 +106,17 @@ def conversion(size: int) -> None:
 
 
 # Cases by name: a function of a size.
-CASES: dict[str, Callable[[int], None]] = {"conversion": conversion, **growth_reading.CASES}
+CASES: dict[str, Callable[[int], None]] = {
+    "conversion": conversion,
+    **growth_launcher.CASES,
+    **growth_reading.CASES,
+    **growth_files.CASES,
+}
 SIZES: dict[str, tuple[int, ...]] = {
     "conversion": (250_000, 500_000, 1_000_000, 2_000_000),
+    **growth_launcher.SIZES,
     **growth_reading.SIZES,
+    **growth_files.SIZES,
 }
 
 
@@ -117,48 +124,117 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--case", choices=CASES, action="append", help="default: all")
     parser.add_argument("--sizes", help="such as 1000,2000; default: each case's own")
+    parser.add_argument("--small", action="store_true", help="small sizes; fail above 1.2")
     arguments = parser.parse_args()
+    if arguments.small:
+        sys.exit(check_small(arguments.case or [*growth_files.SMALL]))
     for name in arguments.case or CASES:
         sizes = [*map(int, arguments.sizes.split(","))] if arguments.sizes else SIZES[name]
-        print(f"{name}\n| {'size':>11} | CPU s | us each | exponent | peak MB | bytes each |")
-        print("|------------:|------:|--------:|---------:|--------:|-----------:|")
-        before: tuple[int, float, float] | None = None
+        print(
+            f"{name}\n| {'size':>14} | CPU s | exp. | {'calls':>9} | exp. | {'MB':>8} | exp. "
+            "| peak MB | bytes each |"
+        )
+        print(
+            "|---------------:|------:|-----:|----------:|-----:|---------:|-----:|--------:|-----------:|"
+        )
+        before: tuple[int, Cost, float] | None = None
         for size in sizes:
-            seconds, peak, own = measure(name, size)
-            exponent, each = "", ""
+            cost, peak, own = measure(name, size)
+            exponents, each = ["", "", ""], ""
             if before is not None:
-                growth = math.log(size / before[0])
-                exponent = f"{math.log(seconds / before[1]) / growth:.2f}"
+                pairs = zip(_numbers(before[1]), _numbers(cost), strict=True)
+                exponents = [_exponent(before[0], size, *pair) for pair in pairs]
                 each = f"{(peak - before[2]) * 1e6 / (size - before[0]):.0f}"
             print(
-                f"| {size:11,} | {seconds:5.1f} | {seconds / size * 1e6:7.2f} | {exponent:>8} "
+                f"| {size:14,} | {cost.seconds:5.1f} | {exponents[0]:>4} | {cost.calls:9,} "
+                f"| {exponents[1]:>4} | {cost.bytes / 1e6:8,.1f} | {exponents[2]:>4} "
                 f"| {peak:7.0f} | {each:>10} |",
                 flush=True,
             )
-            before = size, seconds, peak
+            before = size, cost, peak
         print(f"The process itself, with its imports: {own:.0f} MB.\n")
 
 
-def measure(name: str, size: int) -> tuple[float, float, float]:
-    """Return a case's CPU seconds, and the peak and initial memory of its process in MB."""
+def _numbers(cost: Cost) -> tuple[float, float, float]:
+    return cost.seconds, cost.calls, cost.bytes
+
+
+def _exponent(size: int, larger: int, cost: float, higher: float) -> str:
+    if cost <= 0 or higher <= 0:
+        return ""
+    return f"{math.log(higher / cost) / math.log(larger / size):.2f}"
+
+
+def check_small(names: Sequence[str]) -> int:
+    """Print the exponents of calls and bytes at small sizes; return 1 if one is too large."""
+    failed = 0
+    for name in names:
+        sizes = growth_files.SMALL[name]
+        costs = _in_process(_run_small, name)
+        if isinstance(costs, str):
+            print(f"{name}: left out, {costs}")
+            continue
+        parts = []
+        for unit, least, values in (
+            ("calls", _FEW_CALLS, [cost.calls for cost in costs]),
+            ("bytes", _FEW_BYTES, [cost.bytes for cost in costs]),
+        ):
+            first, second = values[1] - values[0], values[2] - values[1]
+            exponent = 0.0
+            if first > 0 and second > least:
+                exponent = math.log(second / first) / math.log(sizes[2] / sizes[1])
+            failed |= exponent > _MAX_EXPONENT
+            numbers = ", ".join(f"{value:,}" for value in values)
+            parts.append(f"{unit} {numbers}, exponent {exponent:.2f}")
+        print(f"{name} of {sizes}: {'; '.join(parts)}", flush=True)
+    if failed:
+        print(f"An exponent is above {_MAX_EXPONENT}: something grows faster than the data.")
+    return int(failed)
+
+
+def measure(name: str, size: int) -> tuple[Cost, float, float]:
+    """Return a case's cost, and the peak and initial memory of its process in MB."""
+    found: tuple[Cost, float, float] = _in_process(_run, name, size)
+    return found
+
+
+def _in_process(function: Callable[..., None], *arguments: Any) -> Any:
+    """Call a function in a separate process, and return the object that it sends."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("spawn").Process(target=_run, args=(name, size, sender))
+    process = multiprocessing.get_context("spawn").Process(
+        target=function, args=(sender, *arguments)
+    )
     process.start()
     sender.close()
     try:
-        found: tuple[float, float, float] = receiver.recv()
+        found = receiver.recv()
     except EOFError:
-        sys.exit(f"{name} of {size:,}: the process ended early")
+        sys.exit(f"{arguments}: the process ended early")
     process.join()
     return found
 
 
-def _run(name: str, size: int, sender: Connection) -> None:
+def _run(sender: Connection, name: str, size: int) -> None:
     CASES[name](1)  # exclude imports from the growth
     own = _peak()
     start_counting()
     CASES[name](size)
-    sender.send((time.process_time() - _started, _peak(), own))
+    sender.send((counted(), _peak(), own))
+
+
+def _run_small(sender: Connection, name: str) -> None:
+    costs = []
+    try:
+        for size in (1, *growth_files.SMALL[name]):
+            start_counting()
+            CASES[name](size)
+            costs.append(counted())
+    except BaseException as error:
+        if type(error).__name__ != "Skipped":  # by pytest: the case needs a server
+            raise
+        sender.send(str(error))
+    else:
+        sender.send(costs[1:])
 
 
 def _peak() -> float:

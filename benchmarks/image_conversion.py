@@ -28,7 +28,7 @@ from tfx.utils import proto_utils
 
 from components.image_example_gen import Executor
 from components.tfx.executor import LocalFirstBeamExecutor
-from trainer_utils.machine import usable_cores
+from trainer_utils.runtime.machine import usable_cores
 
 # With an image, TFX does not package itself for workers, which do not exist here.
 _ONE_PROCESS = ("--direct_num_workers=1", "--sdk_container_image=none")

@@ -22,7 +22,7 @@ from tfx.proto import example_gen_pb2
 
 from components.image_example_gen import Executor
 from trainer_utils import input_fn
-from trainer_utils.machine import usable_cores
+from trainer_utils.runtime.machine import usable_cores
 
 _SIZE = (224, 224)
 _BATCH = 64

@@ -16,7 +16,7 @@ from pathlib import Path
 from photos import make_jpegs
 
 from trainer_utils import DatasetWriter, ImageOptions, iterate
-from trainer_utils.machine import cpu_seconds
+from trainer_utils.runtime.machine import cpu_seconds
 
 _WAIT_SECONDS = 0.004
 

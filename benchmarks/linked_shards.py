@@ -44,7 +44,7 @@ def link_shards(one: Path, folder: Path, count: int) -> None:
     shards = []
     for number in range(count):
         place = f"{number:05d}-of-{count:05d}"
-        linked = dataclasses.replace(shard, path=f"Split-train/data_tfrecord-{place}")
+        linked = shard._replace(path=f"Split-train/data_tfrecord-{place}")
         os.link(one / shard.path, folder / linked.path)
         os.link(one / "index/train-00000-of-00001.npy", folder / f"index/train-{place}.npy")
         shards.append(linked)

@@ -3,7 +3,7 @@
     python benchmarks/many_cores.py --processes 64
 
 The benchmark simulates a conversion of `--photos` small images to `--shards` shards. Each photo
-takes 300 µs of a core, and 0.5 µs to be joined. `FileConversion` makes the parts of shards, then
+takes 300 µs of a core, and 0.5 µs to be joined. `ParallelShards` makes the parts of shards, then
 the shards that join them. `map_tasks` hands both out to new processes. The result is compared with
 one core.
 
@@ -14,8 +14,9 @@ import argparse
 import tempfile
 import time
 
-from components import file_conversion
-from components.common.tasks import Cost, Runner, Task, map_tasks
+from components.example_gen import parallel_shards
+from components.runtime.runners import Runner, map_tasks
+from components.runtime.tasks import Cost, Task
 
 _PHOTO_SECONDS, _JOIN_SECONDS = 300e-6, 0.5e-6
 
@@ -33,7 +34,7 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=3)
     parser.add_argument("--begun", type=float, default=5.0, help="s since the server was started")
     arguments = parser.parse_args()
-    each = file_conversion.parts_of_shard(
+    each = parallel_shards.parts_of_shard(
         arguments.photos // arguments.shards, shards=arguments.shards, processes=arguments.processes
     )
     alone = arguments.photos * _PHOTO_SECONDS

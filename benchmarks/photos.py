@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 from sklearn.datasets import load_sample_images
 
-from trainer_utils.machine import usable_cores
+from trainer_utils.runtime.machine import usable_cores
 
 __all__ = ["make_jpegs"]
 

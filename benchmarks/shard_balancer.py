@@ -17,7 +17,7 @@ import tensorflow as tf
 from common import compare, make_jpegs
 from tfx.types import standard_artifacts
 
-from components.common.beam import IN_PROCESS_RUNNER
+from components.runtime.beam import IN_PROCESS_RUNNER
 from components.shard_balancer import Executor
 
 _SHARDS = 8

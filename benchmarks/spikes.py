@@ -17,7 +17,7 @@ import numpy as np
 
 import trainer_utils
 from pipelines.tools.spikes import find_suspects
-from trainer_utils.recording import InputRecorder
+from trainer_utils.ledger.recorder import InputRecorder
 
 RECORDS, BATCH, BAD, SAVE_EVERY, STEP_SECONDS = 1_000_000, 256, 20, 500, 0.1
 

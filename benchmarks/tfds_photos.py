@@ -1,5 +1,6 @@
 """A TFDS builder over a folder of photos, in a separate module as TFDS requires."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import tensorflow_datasets as tfds
 __all__ = ["make_builder"]
 
 
+@functools.cache  # TFDS refuses a second class of the same name
 def make_builder(photos: Path) -> type:
     """Return the class of a builder over `photos/<class>/*.jpg`."""
 
