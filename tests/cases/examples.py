@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainer_utils.dataset import open_dataset
-from trainer_utils.dataset.opening import read_shard_blocks
+from trainer_utils.dataset.compression import read_shard_blocks
 from trainer_utils.format import Feature
 from trainer_utils.format.example import decode_example
 

@@ -18,7 +18,7 @@ from PIL import Image
 import pipelines
 from tests.cases import inputs
 from tests.cases.examples import all_of, boxes_in_pixels, by_name, counts, read_examples
-from trainer_utils.format import TfxShardsError
+from trainer_utils.core.errors import TfxShardsError
 
 Splits = Mapping[str, list[dict[str, Any]]]
 

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import pipelines
-from components.common.advice import as_flags
+from components.inputs.advice import as_flags
 from pipelines.cli.app import COMMANDS, app
 from tests.cases.examples import counts, read_examples
 from tests.make import REPOSITORY, encode, jpeg, photo, wav, write_files

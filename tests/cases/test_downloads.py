@@ -15,7 +15,7 @@ import pipelines
 from tests.cases.examples import all_of, counts, read_examples
 from tests.cases.inputs import CATS_AND_DOGS, csv_text, voc_document
 from tests.make import jpeg, photo, wav, write_files
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 Files = dict[str, bytes | str]
 BOX = "0.5 0.5 0.25 0.5\n"
@@ -244,7 +244,7 @@ DOWNLOADS: Mapping[str, Download] = {
         {"train": 4, "test": 4},
         "label",
         ["neg"] * 4 + ["pos"] * 4,
-        advice=["'unsup', whose files have none"],
+        advice=["'unsup', whose files have no class"],
         settings={"ignore": ["train/unsup/*"]},
     ),
     "rows-within-json": Download(document_with_rows, {"train": 4}, "label", [*"nnpp"]),
@@ -353,7 +353,7 @@ def test_advice_for_files_in_a_wrapper_matches_them(tmp_path: Path) -> None:
         (
             "train.txt",
             "EU NNP B-NP B-ORG\n\n",
-            "'train.txt': each line is read as a text of its own",
+            "'train.txt': each line becomes an example",
         ),
         ("train.txt", "One line of text.\n", None),
     ],

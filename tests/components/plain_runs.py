@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from components import steps
-from components.common.tasks import Runner
-from components.example_gen.inputs import InputSelection
+from components.example_gen.input_selection import InputSelection
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
-from trainer_utils.dataset.opening import read_shard_blocks
+from components.runtime.runners import Runner
+from trainer_utils.dataset.compression import read_shard_blocks
 from trainer_utils.format.example import decode_example
 from trainer_utils.storage.file_system import join
 

@@ -17,7 +17,7 @@ from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
-from components.common.beam import IN_PROCESS_RUNNER
+from components.runtime.beam import IN_PROCESS_RUNNER
 from components.text_example_gen import Executor as TextExecutor
 
 Row = dict[str, list[Any]]

@@ -20,8 +20,8 @@ from components.balancing.settings import BalancerSettings
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
 from components.tfx import example_gen as properties
-from trainer_utils.format import ConfigError
-from trainer_utils.format.settings import settings_of
+from trainer_utils.core.errors import ConfigError
+from trainer_utils.core.settings import settings_of
 
 SETTINGS = {
     "ImageExampleGen": ImageSettings,
@@ -63,9 +63,10 @@ def test_constructors_list_every_setting():
             assert f"\n    {name}: " in inspect.getdoc(constructor), name
 
 
-def test_arguments_and_defaults_survive_a_constructor():
+def test_arguments_and_defaults_survive_a_constructor(subtests):
     for component, settings in SETTINGS.items():
-        assert settings.from_properties(make(component, {}).exec_properties) == settings()
+        with subtests.test(component=component):
+            assert settings.from_properties(make(component, {}).exec_properties) == settings()
     options = {"layout": "csv", "columns": {"grade": "label"}, "quality": 80, "stratify": True}
     properties = make("ImageExampleGen", options).exec_properties
     assert all(type(properties[name]) in (int, float, str) for name in options)
@@ -121,7 +122,7 @@ def test_component_in_place_of_its_output_is_explained():
 
 @pytest.mark.parametrize("component", EXAMPLE_GENS)
 @pytest.mark.parametrize("splits", [{"train": 8, "eval": 2}, {"train": 0.8, "eval": 0.2}])
-def test_splits_setting_equals_output_config(component, splits):
+def test_splits_setting_equals_output_config(component, splits, subtests):
     config = example_gen_pb2.SplitConfig()
     config.splits.add(name="train", hash_buckets=8)
     config.splits.add(name="eval", hash_buckets=2)
@@ -129,9 +130,10 @@ def test_splits_setting_equals_output_config(component, splits):
     given = make(component, {"splits": splits}).exec_properties
     assert given == make(component, {"output_config": output_config}).exec_properties
     for wrong in ({"splits": splits, "output_config": output_config}, {"splits": {"train": 0.5}}):
-        with pytest.raises(ConfigError) as refused:
-            make(component, wrong)
-        assert refused.value.setting == "splits"
+        with subtests.test(wrong=wrong):
+            with pytest.raises(ConfigError) as refused:
+                make(component, wrong)
+            assert refused.value.setting == "splits"
 
 
 def test_each_setting_may_be_a_runtime_parameter():

@@ -14,7 +14,8 @@ from components.dataset_audit import Executor
 from components.schema.anomalies import FINDINGS_FILE
 from components.settings import AuditSettings
 from pipelines.kubeflow import compile_pipeline
-from trainer_utils.format import DatasetError, Feature
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.format import Feature
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The components as plain functions: they write the same files as in TFX."""
 
 import functools
+import gzip
 import json
 import sys
 from collections import Counter
@@ -11,13 +12,14 @@ import pytest
 
 from components import steps
 from components.balancing.settings import BalancerSettings
-from components.example_gen.inputs import InputSelection, SplitPattern
+from components.example_gen.input_selection import InputSelection, SplitPattern
 from components.example_gen.plan import Partition
 from components.example_gen.settings import ExampleGenSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings
 from tests.make import everything as files
 from tests.make import photo, refusing, run_python, write_files
-from trainer_utils.format import ConfigError, DatasetError, InputError, TfxShardsError
+from trainer_utils.core.errors import ConfigError, DatasetError, InputError, TfxShardsError
+from trainer_utils.dataset import open_dataset
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +152,7 @@ def test_no_framework_is_imported(pictures, tmp_path):
 
 
 def test_without_beam_its_runners_are_refused(monkeypatch):
-    from components.common.beam import runner_of
+    from components.runtime.runners import runner_of
 
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with refusing("beam_pipeline_args"):
@@ -162,7 +164,7 @@ def test_without_beam_its_runners_are_refused(monkeypatch):
         assert runner.make_pipeline is None
 
 
-def test_invalid_argument_is_refused_by_name(tmp_path):
+def test_invalid_argument_is_refused_by_name(tmp_path, subtests):
     out = str(tmp_path / "out")
     for setting, call in (
         *(
@@ -179,12 +181,12 @@ def test_invalid_argument_is_refused_by_name(tmp_path):
         ("settings", lambda: steps.report("in", out, AuditSettings())),
         ("uri", lambda: steps.report("in", "", DatasetReportSettings())),
     ):
-        with refusing(setting):
+        with subtests.test(setting=setting), refusing(setting):
             call()
     assert not [*tmp_path.iterdir()]
 
 
-def test_harmful_output_place_is_refused_without_changes(pictures, tmp_path):
+def test_harmful_output_place_is_refused_without_changes(pictures, tmp_path, subtests):
     made, file = tmp_path / "made", tmp_path / "file"
     steps.convert(pictures, made, ImageSettings(**SETTINGS))
     file.write_text("one's own")
@@ -201,15 +203,15 @@ def test_harmful_output_place_is_refused_without_changes(pictures, tmp_path):
         functools.partial(steps.report, made, file / "below", DatasetReportSettings()),
     ]
     for call in calls:
-        with pytest.raises(ConfigError):
+        with subtests.test(call=call), pytest.raises(ConfigError):
             call()
     for name in ("schema", "statistics"):
-        with pytest.raises(DatasetError):
+        with subtests.test(name=name), pytest.raises(DatasetError):
             steps.export_schema(made, tmp_path / "told", **{name: str(tmp_path / "none")})
     assert (files(tmp_path), files(pictures)) == before
 
 
-def test_invalid_settings_are_refused_on_creation():
+def test_invalid_settings_are_refused_on_creation(subtests):
     for make in (
         lambda: ImageSettings(images={"quality": 3}),
         lambda: ImageSettings(names=3),
@@ -217,5 +219,14 @@ def test_invalid_settings_are_refused_on_creation():
         lambda: Partition((("train", -1),)),
         lambda: Partition((("../train", 1),)),
     ):
-        with pytest.raises(TfxShardsError):
+        with subtests.test(make=make), pytest.raises(TfxShardsError):
             make()
+
+
+def test_compressed_tables_go_to_a_relative_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f'"a, {n}",{n % 2}\n' for n in range(50))
+    write_files(tmp_path, {"in/t.csv.gz": gzip.compress(f"text,label\n{rows}".encode())})
+    steps.convert("in", "out/1", TextSettings())
+    dataset = open_dataset("out/1")
+    assert sum(dataset.records.values()) == 50

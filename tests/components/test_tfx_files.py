@@ -38,6 +38,15 @@ def test_pattern_matches_the_same_files_as_pythons_glob(tmp_path, pattern):
     assert {*found} <= {*expected}
 
 
+def test_created_folder_is_a_folder_until_it_is_removed():
+    register_object_stores()
+    folder = "memory://tfx-folders/root/1"
+    fileio.makedirs(folder)
+    assert fileio.isdir(folder)
+    fileio.rmtree(folder)
+    assert not fileio.isdir(folder)
+
+
 def test_written_files_are_found_moved_and_removed():
     register_object_stores()
     for name in NAMES:

@@ -144,11 +144,12 @@ def test_datums_echoes_and_whole_dataset(datum_load, datum_photos):
 
 
 @row("Datum", "`num_parallel_calls`, `deterministic`, `buffer_size`, `read_config`")
-def test_unneeded_settings_of_datum_are_refused():
+def test_unneeded_settings_of_datum_are_refused(subtests):
     for name in ("num_parallel_calls", "deterministic", "buffer_size", "read_config"):
-        assert hasattr(importlib.import_module("datum.configs").DatasetConfigs, name)
-        with pytest.raises(trainer_utils.ConfigError, match=f"'{name}': "):
-            input_fn("anything", "train", **{name: 1})
+        with subtests.test(name=name):
+            assert hasattr(importlib.import_module("datum.configs").DatasetConfigs, name)
+            with pytest.raises(trainer_utils.ConfigError, match=f"'{name}': "):
+                input_fn("anything", "train", **{name: 1})
 
 
 @row("Datum", "`cache`, `cache_filename`")

@@ -118,7 +118,7 @@ def test_zlib_files_are_read_unchanged(tmp_path, serialize):
 @row(
     "Datum", "`image_dir`, `csv_path`, `annotation_dir`, `label_dir`, `set_dir`", "`classes.names`"
 )
-def test_own_folders_and_datum_itself(photos, tmp_path):
+def test_own_folders_and_datum_itself(photos, tmp_path, subtests):
     from datum.reader import load
 
     base = tmp_path / "in"
@@ -139,10 +139,11 @@ def test_own_folders_and_datum_itself(photos, tmp_path):
     loaded = load(uri)
     loaded.dataset_configs.batch_size_val = 1
     for split, expected in (("train", 1), ("eval", 0)):
-        (example,) = loaded.val_fn(split)
-        labels = example["labels"]
-        labels = labels.values if isinstance(labels, tf.SparseTensor) else labels
-        assert np.ravel(labels).tolist() == [expected]
+        with subtests.test(split=split):
+            (example,) = loaded.val_fn(split)
+            labels = example["labels"]
+            labels = labels.values if isinstance(labels, tf.SparseTensor) else labels
+            assert np.ravel(labels).tolist() == [expected]
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +156,7 @@ def imagenet_photos(photos):
 
 @row("keras_imagenet", "`image/encoded`, `image/class/label`")
 @row("keras_imagenet", "`train/n01440764/…`, and a flat `validation/` with `synset_labels.txt`")
-def test_imagenets_folders(imagenet_photos, tmp_path):
+def test_imagenets_folders(imagenet_photos, tmp_path, subtests):
     source = tmp_path / "in"
     names = [f"train/n0{n % 2}/{n}.JPEG" for n in range(4)]
     names += [f"validation/ILSVRC2012_val_0000000{n}.JPEG" for n in (1, 2)]
@@ -168,8 +169,9 @@ def test_imagenets_folders(imagenet_photos, tmp_path):
     uri = pipelines.convert(source, tmp_path / "out", **given)
     settings = {"features": "image/encoded", "label": "image/class/label", "image_size": (8, 8)}
     for split, expected in (("train", [0, 0, 1, 1]), ("eval", [1, 1])):
-        found = [y for _, labels in input_fn(uri, split, **settings) for y in labels.numpy()]
-        assert sorted(found) == expected
+        with subtests.test(split=split):
+            found = [y for _, labels in input_fn(uri, split, **settings) for y in labels.numpy()]
+            assert sorted(found) == expected
 
 
 @row("keras_imagenet", "`ILSVRC2012_img_train.tar`")

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 pytest.importorskip("tfx", reason="the pages show the components")
 from pipelines.cli.app import app
+from tests.docs.inputs_of_others import write_inputs_of_others
 from tests.docs.markdown import PAGES, REPOSITORY, blocks, sessions, shell_lines
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -169,7 +170,7 @@ def run(line):
 
 
 def check_session(place, command, expected, folder, *, is_fixed):
-    """Run a command and compare its output, ignoring numbers; `…` matches anything."""
+    """Run a command and compare its output, numbers included; `…` matches anything."""
     if command.startswith("make "):
         return  # see test_said.py
     shows_status = command.endswith("; echo $?")
@@ -188,12 +189,18 @@ def check_session(place, command, expected, folder, *, is_fixed):
             assert is_there, f"{place}: {command}\n{line!r} not in\n{output}"
 
 
+# Times differ from run to run; sizes, offsets and checksums of JPEGs between versions of Pillow.
+VARYING = re.compile(
+    r"0x(?:[0-9a-f]{8}|…)|\bbyte \d+|\b[\d.,]+ (?:[kMG]?B|m?s|min|h)(?:/s)?\b|\b[\d.,]+/s\b"
+    r"|\d{4}-\d\d-\d\d[\d:TZ. ]*"
+)
+
+
 def plain(line, folder):
-    """Return a line without numbers, checksums, column widths and the folder of its files."""
+    """Return a line without times, sizes, checksums, column widths and the folder of its files."""
     for home in (os.path.realpath(folder / "photos/.."), str(folder), "/home/you"):
         line = line.replace(home, "HOME")
-    line = re.sub("0x[0-9a-f]{8}", "0x…", line)
-    return " ".join(re.sub(r"\d[\d.,:TZ-]*( [kMG]B)?", "#", re.sub(r"-{2,}", "", line)).split())
+    return " ".join(VARYING.sub("#", re.sub(r"-{2,}", "", line)).split())
 
 
 def prelude(name, folder):
@@ -223,6 +230,11 @@ def of_readme(folder):
         assert labels.shape[0] == images.shape[0]
 
     return {"strategy": strategy, "make_model": make_model, "train_step": train_step}
+
+
+def of_coming_from(folder):
+    write_inputs_of_others(folder)
+    return {}
 
 
 def of_balancing(folder):
@@ -266,6 +278,7 @@ def of_language_model(folder):
 PRELUDES = {
     "README.md": of_readme,
     "balancing.md": of_balancing,
+    "coming-from.md": of_coming_from,
     "format.md": of_format,
     "kubeflow.md": of_kubeflow,
     "language-model.md": of_language_model,

@@ -4,11 +4,11 @@ import re
 
 import trainer_utils
 from components.balancing.settings import BalancerSettings
-from components.common.rejects import REJECT_CODES
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+from components.inputs.rejects import REJECT_CODES
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
 from tests.docs.markdown import REPOSITORY
-from trainer_utils.format.settings import settings_of
+from trainer_utils.core.settings import settings_of
 from trainer_utils.writing.dataset_writer import WriterSettings
 
 DECLARED = [
@@ -28,11 +28,12 @@ def tables():
             yield name, [[cell.strip("` ") for cell in row] for row in rows]
 
 
-def test_tables_have_each_setting_and_default():
+def test_tables_have_each_setting_and_default(subtests):
     for settings in DECLARED:
-        declared = settings_of(settings).values()
-        rows = dict(tables())[settings.__name__]
-        assert [row[:2] for row in rows] == [[one.name, one.shown_default] for one in declared]
+        with subtests.test(settings=settings):
+            declared = settings_of(settings).values()
+            rows = dict(tables())[settings.__name__]
+            assert [row[:2] for row in rows] == [[one.name, one.shown_default] for one in declared]
 
 
 def test_table_has_each_reject_code():

@@ -16,7 +16,7 @@ pytest.importorskip("mkdocstrings", reason="the extra docs builds the site")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     made = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
@@ -28,7 +28,7 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_site_has_every_page_and_public_name(site):
+def test_site_has_every_page_and_public_name(site, subtests):
     pages = {
         path.relative_to(REPOSITORY / "docs").with_suffix(".html")
         for path in (REPOSITORY / "docs").rglob("*.md")
@@ -38,11 +38,12 @@ def test_site_has_every_page_and_public_name(site):
     import trainer_utils
 
     for package in (components, trainer_utils):
-        page = (site / f"reference/{package.__name__}.html").read_text()
-        named = set(re.findall(rf'id="{package.__name__}\.(\w+)"', page))
-        assert set(package.__all__) <= named, set(package.__all__) - named
-        declared = re.findall(r"(\w+)\(", re.sub("<[^>]+>", "", page))
-        assert "setting" not in declared, "a declaration stands in place of a default"
+        with subtests.test(package=package):
+            page = (site / f"reference/{package.__name__}.html").read_text()
+            named = set(re.findall(rf'id="{package.__name__}\.(\w+)"', page))
+            assert set(package.__all__) <= named, set(package.__all__) - named
+            declared = re.findall(r"(\w+)\(", re.sub("<[^>]+>", "", page))
+            assert "setting" not in declared, "a declaration stands in place of a default"
 
 
 @pytest.mark.slow

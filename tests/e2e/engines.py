@@ -22,8 +22,8 @@ from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 
 from components.audio_example_gen import Executor as AudioExecutor
-from components.common.beam import DASK_RUNNER
 from components.image_example_gen import Executor as ImageExecutor
+from components.runtime.beam import DASK_RUNNER
 from components.shard_balancer import Executor as BalancerExecutor
 from components.shard_balancer import plan
 from components.text_example_gen import Executor as TextExecutor

@@ -66,7 +66,7 @@ def test_the_model_is_well_above_chance(demo):
     assert metrics["eval_accuracy"] > 0.6
 
 
-def test_each_photo_is_in_one_split_once(demo):
+def test_each_photo_is_in_one_split_once(demo, subtests):
     photos = [
         hashlib.sha256(path.read_bytes()).hexdigest()
         for path in (demo / "demo-run/photos").rglob("*.*")
@@ -74,30 +74,35 @@ def test_each_photo_is_in_one_split_once(demo):
     ]
     assert len(photos) == 600
     for place in (("ImageExampleGen", "examples"), ("ShardBalancer", "balanced_examples")):
-        stored = [
-            hashlib.sha256(first(example, "image")).hexdigest()
-            for split in ("train", "eval")
-            for example in records_of(artifact(demo, *place), split)
-        ]
-        assert sorted(stored) == sorted(photos)
+        with subtests.test(place=place):
+            stored = [
+                hashlib.sha256(first(example, "image")).hexdigest()
+                for split in ("train", "eval")
+                for example in records_of(artifact(demo, *place), split)
+            ]
+            assert sorted(stored) == sorted(photos)
 
 
-def test_datum_reads_what_input_fn_reads(demo):
+def test_datum_reads_what_input_fn_reads(demo, subtests):
     uri = str(artifact(demo, "ShardBalancer", "balanced_examples"))
     for split, count in (("train", 404), ("eval", 196)):
-        ours = {
-            (e["filename"].numpy(), int(e["label"]), e["image"].numpy().tobytes())
-            for e in trainer_utils.input_fn(uri, split, batch_size=None)
-        }
-        assert len(ours) == count
-        for place in (("ShardBalancer", "balanced_examples"), ("SchemaExport", "datum_dataset")):
-            loaded = load(str(artifact(demo, *place)))
-            loaded.dataset_configs.batch_size_val = 1
-            theirs = {
-                (e["filename"].numpy()[0], int(e["label"][0]), e["image"].numpy()[0].tobytes())
-                for e in loaded.val_fn(split)
+        with subtests.test(split=split):
+            ours = {
+                (e["filename"].numpy(), int(e["label"]), e["image"].numpy().tobytes())
+                for e in trainer_utils.input_fn(uri, split, batch_size=None)
             }
-            assert ours == theirs
+            assert len(ours) == count
+            for place in (
+                ("ShardBalancer", "balanced_examples"),
+                ("SchemaExport", "datum_dataset"),
+            ):
+                loaded = load(str(artifact(demo, *place)))
+                loaded.dataset_configs.batch_size_val = 1
+                theirs = {
+                    (e["filename"].numpy()[0], int(e["label"][0]), e["image"].numpy()[0].tobytes())
+                    for e in loaded.val_fn(split)
+                }
+                assert ours == theirs
 
 
 def test_statistics_hold_no_image_bytes(demo):

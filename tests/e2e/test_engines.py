@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.e2e import engines
-from trainer_utils.format import CorruptShardError
+from trainer_utils.core.errors import CorruptShardError
 
 pytestmark = pytest.mark.e2e
 FETCHED = {"flink": "TFX_SHARDS_FLINK_JAR", "prism": "TFX_SHARDS_PRISM"}

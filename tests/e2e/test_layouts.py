@@ -16,8 +16,8 @@ from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils
 
-from components.common.beam import IN_PROCESS_RUNNER
 from components.image_example_gen import Executor
+from components.runtime.beam import IN_PROCESS_RUNNER
 from tests.components import runs
 from tests.components.layouts.layout_files import annotation, instances, thing
 from tests.make import archive, jpeg, table, write_files
@@ -169,7 +169,7 @@ def convert(base: Path, target: Path) -> standard_artifacts.Examples:
 
 
 @pytest.mark.parametrize(("make", "columns"), LAYOUTS.values(), ids=LAYOUTS)
-def test_datum_and_input_fn_read_a_layout_alike(tmp_path, make, columns):
+def test_datum_and_input_fn_read_a_layout_alike(tmp_path, make, columns, subtests):
     from datum.reader import load
 
     write_files(tmp_path / "in", make([jpeg(n, size=(48, 40)) for n in NUMBERS]))
@@ -181,13 +181,14 @@ def test_datum_and_input_fn_read_a_layout_alike(tmp_path, make, columns):
     loaded = load(artifact.uri)
     loaded.dataset_configs.batch_size_val = 1
     for name in ("train", "eval"):
-        ours = comparable(input_fn(artifact.uri, name, batch_size=None).as_numpy_iterator())
-        theirs = comparable(
-            {feature: value.numpy()[0] for feature, value in example.items()}
-            for example in loaded.val_fn(name)
-        )
-        assert ours == theirs
-        assert all(example.keys() == everything for example in ours.values())
+        with subtests.test(name=name):
+            ours = comparable(input_fn(artifact.uri, name, batch_size=None).as_numpy_iterator())
+            theirs = comparable(
+                {feature: value.numpy()[0] for feature, value in example.items()}
+                for example in loaded.val_fn(name)
+            )
+            assert ours == theirs
+            assert all(example.keys() == everything for example in ours.values())
     (batch,) = input_fn(artifact.uri, "train", batch_size=6).as_numpy_iterator()
     assert all(len(value) == 6 for value in batch.values())
     if make in WITH_STATISTICS:

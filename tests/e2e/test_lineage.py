@@ -7,7 +7,7 @@ import pytest
 from tfx import v1 as tfx
 
 import pipelines
-from components.common.beam import IN_PROCESS_RUNNER
+from components.runtime.beam import IN_PROCESS_RUNNER
 from pipelines.examples.training_pipeline import run_locally
 from pipelines.lineage import describe_artifact, list_runs
 from tests.make import jpeg, table, write_files

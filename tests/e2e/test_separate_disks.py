@@ -15,10 +15,10 @@ from typing import Any
 import distributed
 import pytest
 
-from components.common.beam import DASK_RUNNER
+from components.runtime.beam import DASK_RUNNER
 from tests.e2e import engines
 from trainer_utils import storage
-from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE
+from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE, LISTING_FILE
 
 pytestmark = pytest.mark.e2e
 
@@ -110,7 +110,7 @@ def check(uri: str, expected: Path) -> None:
     wanted = engines.contents(expected)
     assert found.keys() == wanted.keys()
     differ = {path for path in wanted if found[path] != wanted[path]}
-    assert differ <= {LINEAGE_FILE, INPUTS_FILE}  # they contain addresses and times of the inputs
+    assert differ <= {LINEAGE_FILE, INPUTS_FILE, LISTING_FILE}  # addresses and times
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def records_of(uris, split):
 def test_the_schema_is_one_file_that_tfx_reads(uris):
     (path,) = uris["SchemaExport.datum_schema"].iterdir()
     schema = text_format.Parse(path.read_text(), schema_pb2.Schema())
-    assert {feature.name for feature in schema.feature} == {"id", "text", "stars", "label"}
+    assert {feature.name for feature in schema.feature} == {"id", "text", "label"}
 
 
 def test_example_validator_finds_no_anomaly(uris):
@@ -68,11 +68,23 @@ def test_example_validator_finds_no_anomaly(uris):
 
 def test_the_pushed_model_serves_raw_examples(uris):
     serve = tf.saved_model.load(str(uris["serving"])).signatures["serving_default"]
-    for record in records_of(uris, "eval"):
-        example = tf.train.Example.FromString(record)
-        stars = example.features.feature["stars"].float_list.value[0]
-        found = float(serve(examples=tf.constant([record]))["predictions"][0, 0])
-        assert (found > 0.5) == (stars > 3)
+    records = records_of(uris, "eval")
+    examples = [tf.train.Example.FromString(record) for record in records]
+    labels = [example.features.feature["label"].int64_list.value[0] for example in examples]
+    predictions = serve(examples=tf.constant(records))["predictions"][:, 0].numpy()
+    assert set(labels) == {0, 1}
+    assert [int(prediction > 0.5) for prediction in predictions] == labels
+
+
+@pytest.mark.parametrize(
+    ("text", "is_good"), [("The cast is a joy!", True), ("the cast is DULL", False)]
+)
+def test_the_pushed_model_judges_by_the_words(uris, text, is_good):
+    serve = tf.saved_model.load(str(uris["serving"])).signatures["serving_default"]
+    example = tf.train.Example.FromString(records_of(uris, "eval")[0])
+    example.features.feature["text"].bytes_list.value[:] = [text.encode()]
+    prediction = serve(examples=tf.constant([example.SerializeToString()]))["predictions"][0, 0]
+    assert (float(prediction) > 0.5) == is_good
 
 
 def test_evaluator_measures_the_model(uris):
@@ -86,8 +98,10 @@ def test_dataset_balanced_after_transform_has_labels(uris):
     labels = (uris["TextExampleGen.examples"] / "vocab/label.txt").read_text().split()
     after = uris["AfterTransform.balanced_examples"]
     assert (after / "vocab/label.txt").read_text().split() == labels == ["bad", "good"]
-    options = {"features": ["stars"], "label": "label", "labels": {"one_hot": True}}
-    _, label = next(iter(trainer_utils.input_fn(str(after), "train", batch_size=5, **options)))
+    options = {"features": ["words"], "label": "label", "labels": {"one_hot": True}}
+    dataset = trainer_utils.input_fn(str(after), "train", batch_size=5, **options)
+    features, label = next(iter(dataset))
+    assert features["words"].shape == (5, 16)
     assert label.shape == (5, 2)
 
 

@@ -128,7 +128,7 @@ class Engine:
 
 
 def _serve(shim: str) -> None:
-    from components.common import processes
+    from components.runtime import processes
     from trainer_utils.storage import file_system
 
     processes._WORTH_SECONDS = 0.0  # use processes even for small runs
@@ -161,7 +161,7 @@ def _serve(shim: str) -> None:
 _MODULES = (
     "components.balancing.parts",
     "components.balancing.steps",
-    "components.file_conversion",
+    "components.example_gen.file_conversion",
     "components.layouts.speakers",
     "components.example_gen.file_shards",
     "components.example_gen.row_pieces",
@@ -170,7 +170,7 @@ _MODULES = (
     "components.schema.anomalies",
     "components.schema.describing",
     "components.steps",
-    "components.text_conversion",
+    "components.example_gen.text_conversion",
     "pyarrow.csv",
     "pyarrow.json",
     "pyarrow.parquet",
@@ -183,10 +183,10 @@ _MODULES = (
 def _convert(kind: str) -> "Step":
     def run(source: str, uri: str, settings: dict[str, Any], beam: Sequence[str]) -> None:
         from components import steps
-        from components.common.beam import runner_of
         from components.example_gen import settings as kinds
-        from components.example_gen.inputs import InputSelection
+        from components.example_gen.input_selection import InputSelection
         from components.example_gen.plan import Partition
+        from components.runtime.runners import runner_of
 
         splits = settings.pop("splits", None)
         asked = getattr(kinds, f"{kind}Settings").from_arguments(settings)
@@ -203,7 +203,7 @@ def _convert(kind: str) -> "Step":
 def _balance(source: str, uri: str, settings: dict[str, Any], beam: Sequence[str]) -> None:
     from components import steps
     from components.balancing.settings import BalancerSettings
-    from components.common.beam import runner_of
+    from components.runtime.runners import runner_of
 
     with runner_of(beam, module="balancing.parts") as runner:
         steps.balance([source], uri, BalancerSettings(**settings), runner=runner)

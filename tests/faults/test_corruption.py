@@ -17,7 +17,7 @@ from tests.faults.conftest import KINDS
 from tests.faults.counts import some_or_many
 from tests.faults.tfrecords import frame_length, read_records
 from trainer_utils import iterate
-from trainer_utils.format import TfxShardsError
+from trainer_utils.core.errors import TfxShardsError
 
 QUICK, LONG = 40, 400  # changes per kind of dataset
 LENGTHS = [*(1 << power for power in (20, 24, 31, 32, 40, 62, 63)), (1 << 63) - 1, (1 << 64) - 1]
@@ -200,7 +200,7 @@ def test_a_shard_cut_at_any_record_is_found_and_not_read(copy, kind):
         assert path.name in message
 
 
-def test_missing_swapped_and_foreign_shards_are_found(copy, datasets):
+def test_missing_swapped_and_foreign_shards_are_found(copy, datasets, subtests):
     uri = copy("images")
     shards = [path for path in files_of(uri) if is_shard(path) and split_of(path) == "train"]
     first, second = shards[0].read_bytes(), shards[1].read_bytes()
@@ -215,16 +215,17 @@ def test_missing_swapped_and_foreign_shards_are_found(copy, datasets):
         # Each record is intact, and their sum equals that of the manifest.
         "reordered": [first[last:] + first[:last], second],
     }.items():
-        for path, data in zip(shards, bad, strict=False):
-            path.unlink(missing_ok=True)
-            if data is not None:
-                path.write_bytes(data)
-        named = {problem.path for problem in problems_of(uri)}
-        assert any(str(path.relative_to(uri)) in named for path in shards), damage
-        for shuffle in (False, True):
-            _, message = read_or_refusal(uri, "train", shuffle=shuffle)
-            assert message is not None, damage
-            assert any(path.name in message for path in shards), damage
+        with subtests.test(damage=damage):
+            for path, data in zip(shards, bad, strict=False):
+                path.unlink(missing_ok=True)
+                if data is not None:
+                    path.write_bytes(data)
+            named = {problem.path for problem in problems_of(uri)}
+            assert any(str(path.relative_to(uri)) in named for path in shards), damage
+            for shuffle in (False, True):
+                _, message = read_or_refusal(uri, "train", shuffle=shuffle)
+                assert message is not None, damage
+                assert any(path.name in message for path in shards), damage
 
 
 def test_unlisted_shard_is_found_and_not_read(copy):
@@ -240,7 +241,7 @@ def test_unlisted_shard_is_found_and_not_read(copy):
 
 
 @pytest.mark.parametrize("has_manifest", [True, False])
-def test_forged_lengths_are_refused_at_no_cost(copy, tmp_path, has_manifest):
+def test_forged_lengths_are_refused_at_no_cost(copy, tmp_path, has_manifest, subtests):
     uri = copy("images")
     path = next(path for path in files_of(uri) if is_shard(path))
     data, records = path.read_bytes(), read_records(path)
@@ -251,12 +252,13 @@ def test_forged_lengths_are_refused_at_no_cost(copy, tmp_path, has_manifest):
     numbered = list(enumerate(records))
     ends = [numbered[0], numbered[len(numbered) // 2], numbered[-1]]
     for length, (number, (start, _)) in itertools.product(LENGTHS, ends):
-        replace(path, data[:start] + frame_length(length) + data[start + 12 :])
-        name = str(path.relative_to(uri))
-        found = [(p.record, p.offset) for p in problems_of(uri) if p.path == name]
-        assert (number, start) in found, (length, found)
-        split = split_of(path) if has_manifest else "train"
-        _, message = read_or_refusal(uri, split)
-        assert message is not None, length
-        assert path.name in message
-        assert "byte" in message
+        with subtests.test(length=length):
+            replace(path, data[:start] + frame_length(length) + data[start + 12 :])
+            name = str(path.relative_to(uri))
+            found = [(p.record, p.offset) for p in problems_of(uri) if p.path == name]
+            assert (number, start) in found, (length, found)
+            split = split_of(path) if has_manifest else "train"
+            _, message = read_or_refusal(uri, split)
+            assert message is not None, length
+            assert path.name in message
+            assert "byte" in message

@@ -19,24 +19,26 @@ import numpy as np
 import pytest
 import soundfile
 
-from components.common.layout_inputs import FileTable, LayoutInputs
-from components.common.rejects import RejectedInputError
+from components.inputs.listing import FileTable, LayoutInputs
+from components.inputs.rejects import RejectedInputError
 from components.layouts.reading import read_layout
 from components.layouts.webdataset import read_headers
 from components.media.audio import store_audio
 from components.media.images import store_image
 from components.media.options import AudioOptions, ImageOptions
+from components.tables.cutting import pieces_of
 from components.tables.pieces import TableOptions
-from components.tables.reading import pieces_of, read_piece
+from components.tables.reading import PieceReader
 from tests.faults.counts import some_or_many
 from tests.faults.test_machine_faults import COCO, VOC
 from tests.faults.tfrecords import frame
 from tests.make import REPOSITORY, jpeg, photo, table, wav
 from tests.trainer_utils.format.test_manifest import TEXT as MANIFEST_TEXT
-from trainer_utils.format import DatasetError, Manifest, RecordIndex, TfxShardsError
+from trainer_utils.core.errors import DatasetError, TfxShardsError
+from trainer_utils.core.json_text import json_lines, text_of
+from trainer_utils.format import Manifest, RecordIndex
 from trainer_utils.format.datum import parse_features
 from trainer_utils.format.example import decode_example
-from trainer_utils.format.json_text import json_lines, text_of
 from trainer_utils.format.layouts import find_layout
 from trainer_utils.format.media_formats import image_size
 from trainer_utils.format.slices import resolve_slices
@@ -131,7 +133,7 @@ def _table(kind: str) -> Callable[[bytes], None]:
                 inputs, f"a.{kind}", kind=kind, split=None, options=options, folder=inputs.base
             )
             for piece in pieces:
-                rows = read_piece(inputs.base, piece, options)
+                rows = PieceReader(inputs.base, options).read(piece)
                 good = {len(column) for column in rows.columns.values()}
                 assert len(good) <= 1
                 assert max(good, default=0) + len(rows.bad) <= rows.found

@@ -19,7 +19,6 @@ from tests.make import REPOSITORY
 from trainer_utils import DatasetWriter
 
 LONG = 5  # interrupts per command
-ALLOWED_SECONDS = 5.0  # from Ctrl-C to the end, on idle cores
 COMMANDS = {
     "verify": ["verify", "out"],
     "report": ["report", "out", "-o", "page.html"],
@@ -44,14 +43,13 @@ _CODE = (
 class Interrupted(NamedTuple):
     """The result of an interrupted command.
 
-    The status (0: it finished before the signal), its stderr, the processes left in its session,
-    and the seconds from the signal to the end.
+    The status (0: it finished before the signal), its stderr, and the processes left in its
+    session.
     """
 
     status: int
     err: str
     left: tuple[int, ...]
-    seconds: float
 
 
 def has_open(group: int, folder: Path) -> bool:
@@ -100,12 +98,10 @@ def interrupt(arguments: list[str], folder: Path, at: float | Path) -> Interrupt
                 break
             assert waited < SECONDS, "the moment did not come"
             time.sleep(0.002)
-        begun = time.monotonic()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=SECONDS)
-        seconds, left = time.monotonic() - begun, tuple(members_of(process.pid))
-        return Interrupted(process.returncode, err.decode(), left, seconds)
+        return Interrupted(process.returncode, err.decode(), tuple(members_of(process.pid)))
     finally:
         os.close(ready)
         with contextlib.suppress(ProcessLookupError):
@@ -176,9 +172,6 @@ def test_every_command_is_interrupted_at_any_moment(place, name, chance):
             (place / "page.html").unlink(missing_ok=True)
             continue
         check_quiet(found, said=MESSAGES.get(name, 0))
-        # Allow more time if other work on the same cores delayed it.
-        delay = max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
-        assert found.seconds < ALLOWED_SECONDS * delay, found
         assert names_in(place) == before
         interrupted, length = interrupted + 1, min(length * 1.5, 20.0)
         if interrupted == long(LONG):

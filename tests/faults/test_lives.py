@@ -23,9 +23,9 @@ from tests.faults.counts import some_or_many
 from tests.faults.engine import STEPS
 from tests.faults.test_plans import batch_sizes
 from trainer_utils import ConfigError, iterate
-from trainer_utils.frameworks.numpy import Input
-from trainer_utils.order.ledger import InputLedger
-from trainer_utils.recording import LEDGER_FILE, InputRecorder
+from trainer_utils.ledger.input_ledger import InputLedger
+from trainer_utils.ledger.recorder import LEDGER_FILE, InputRecorder
+from trainer_utils.reading.batch_iterator import BatchIterator
 
 QUICK, LONG = 100, 10_000  # histories
 STEPS_OF_A_LIFE = 25  # maximum number of rules per history
@@ -262,7 +262,7 @@ class Life(RuleBasedStateMachine):
         is_within = old.step % old.each != 0
         return {"state"} if is_other or (is_within and old.size != new.size) else set()
 
-    def open(self, worker: int, workers: int, place: Place, token: Any) -> Input:
+    def open(self, worker: int, workers: int, place: Place, token: Any) -> BatchIterator:
         uri, how = str(place.world.uri), place.how
         return iterate(
             uri, "train", worker=worker, num_workers=workers, features=["id"], state=token, **how

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.faults.counts import some_or_many
 from trainer_utils import ConfigError
 from trainer_utils.order import FileRange, InputOrder, OrderOptions
-from trainer_utils.planning import plan_workers
+from trainer_utils.order.input_plan import plan_workers
 
 QUICK, LONG = 40, 4000  # plans
 

@@ -13,13 +13,13 @@ import pytest
 
 from components import steps
 from components.balancing.settings import BalancerSettings
-from components.example_gen.inputs import InputSelection
+from components.example_gen.input_selection import InputSelection
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from pipelines.tools.verification import verify_dataset
 from tests.faults.counts import drawn, some_of_any_or_all_of_each
 from tests.faults.simulated_store import FATES, SimulatedDeath, SimulatedStore, served
 from trainer_utils import ConfigError, DatasetError, DatasetWriter, iterate
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.format.naming import LINEAGE_FILE
 
 QUICK = 15  # failing calls per step

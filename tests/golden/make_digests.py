@@ -42,14 +42,14 @@ def make_datasets(folder: Path) -> Path:
     return made
 
 
-BESIDE = ("lineage.json", "inputs.json")
+BESIDE = ("lineage.json", "inputs.json", "listing.json")
 
 
 def digests_of(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of every file by its path; manifests are hashed without versions.
 
     Files that the manifest does not name are left out: `lineage.json`, which has the paths of
-    inputs, and `inputs.json`.
+    inputs, and `inputs.json` and `listing.json`, which have versions of files.
     """
     files = (path for path in folder.rglob("*") if path.name not in BESIDE)
     paths = sorted(path for path in files if path.is_file())

@@ -6,7 +6,7 @@ from fractions import Fraction
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 from trainer_utils.order import FileRange, InputOrder, InputState, MixPart, OrderOptions
 from trainer_utils.order.recipe import Part, Recipe
 

@@ -7,7 +7,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from tests.order import reference
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 from trainer_utils.order import FileRange, InputOrder, MixPart, OrderOptions
 
 CASES = json.loads(Path(__file__).with_name("vectors.json").read_text(encoding="utf-8"))
@@ -35,16 +35,17 @@ def name(case) -> str:
     return f"{case['datasets']}-" + ",".join(f"{key}={value}" for key, value in options.items())
 
 
-def test_reference_and_input_order_match_the_vectors():
+def test_reference_and_input_order_match_the_vectors(subtests):
     for case in CASES:
-        arguments = case["datasets"], case["settings"], case["workers"]
-        order = input_order(case)
-        assert reference.steps_per_epoch(*arguments) == case["steps_per_epoch"], name(case)
-        assert order.steps_per_epoch == case["steps_per_epoch"], name(case)
-        for rows in case["rows"]:
-            at = rows["epoch"], rows["step"], rows["worker"]
-            assert reference.positions(*arguments, *at) == rows["positions"], name(case)
-            assert order.positions(*at).tolist() == rows["positions"], name(case)
+        with subtests.test(case=case):
+            arguments = case["datasets"], case["settings"], case["workers"]
+            order = input_order(case)
+            assert reference.steps_per_epoch(*arguments) == case["steps_per_epoch"], name(case)
+            assert order.steps_per_epoch == case["steps_per_epoch"], name(case)
+            for rows in case["rows"]:
+                at = rows["epoch"], rows["step"], rows["worker"]
+                assert reference.positions(*arguments, *at) == rows["positions"], name(case)
+                assert order.positions(*at).tolist() == rows["positions"], name(case)
 
 
 @st.composite

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trainer_utils.format.json_text import seal
+from trainer_utils.format.sealing import seal
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:

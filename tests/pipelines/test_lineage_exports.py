@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from components import steps
 from components.balancing.settings import BalancerSettings
-from components.example_gen.inputs import InputSelection
+from components.example_gen.input_selection import InputSelection
 from components.example_gen.settings import TextSettings
 from pipelines.cli.app import app
 from pipelines.lineage import describe_artifact

@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-pytest.importorskip("tfx", reason="components needs TFX")
 import pipelines.pandas  # noqa: F401 the import registers the accessor
 import trainer_utils
 from pipelines.tools.conversion import convert
@@ -32,6 +31,7 @@ def frame(tmp_path: Path) -> pd.DataFrame:
 def test_frame_becomes_a_dataset_with_keys_of_tfrecorder(
     frame: pd.DataFrame, tmp_path: Path
 ) -> None:
+    pytest.importorskip("tensorflow", reason="input_fn needs it")
     (tmp_path / "1.jpg").write_bytes(b"no image")
     (tmp_path / "4.jpg").unlink()
     result = frame.tensorflow.to_tfr(output_dir=str(tmp_path / "out"), num_shards=2)

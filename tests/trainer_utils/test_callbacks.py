@@ -149,12 +149,13 @@ def test_a_made_label_becomes_one_hot(uri):
         read(uri, iterate, labels={"one_hot": True}, **settings)
 
 
-def test_a_name_that_no_callback_makes_is_refused(uri):
+def test_a_name_that_no_callback_makes_is_refused(uri, subtests):
     with pytest.raises(ConfigError, match="'class'"):
         read(uri, iterate, label="class", pre_batching_callback=dict)
     for settings in ({"features": ["captoin"]}, {"features": "id", "label": "captoin"}):
-        with pytest.raises(DatasetError, match=r"'captoin'.*Did you mean 'caption'\?"):
-            read(uri, iterate, **settings)
+        with subtests.test(settings=settings):
+            with pytest.raises(DatasetError, match=r"'captoin'.*Did you mean 'caption'\?"):
+                read(uri, iterate, **settings)
 
 
 @both
@@ -179,7 +180,7 @@ def test_mixing_a_tuple_of_a_callback_is_refused(tmp_path, write_dataset):
 
 
 @either
-def test_callbacks_by_split_accept_any_spelling(uri, when):
+def test_callbacks_by_split_accept_any_spelling(uri, when, subtests):
     def ids(split: str, hooks: dict[str, Any]) -> list[list[int]]:
         return read(uri, input_fn, split, features="id", **{when: hooks})
 
@@ -190,9 +191,10 @@ def test_callbacks_by_split_accept_any_spelling(uri, when):
     with pytest.raises(ConfigError, match=f"^{when}: .*train, eval"):
         ids("train+eval", hooks)
     for read_by in (iterate, trainer_utils.plan):
-        with pytest.raises(ConfigError, match=rf"{when}\['trian'\]: .*Did you mean 'train'"):
-            read_by(uri, "train", **{when: {"trian": dict}})
-        read_by(uri, "train", **{when: {"train": dict, "validation": dict, "test": dict}})
+        with subtests.test(read_by=read_by):
+            with pytest.raises(ConfigError, match=rf"{when}\['trian'\]: .*Did you mean 'train'"):
+                read_by(uri, "train", **{when: {"trian": dict}})
+            read_by(uri, "train", **{when: {"train": dict, "validation": dict, "test": dict}})
 
 
 # --- Echoing, weights, patterns and options ---

@@ -14,7 +14,7 @@ def _write(folder, names: list[str]) -> str:
     return str(folder)
 
 
-def test_names_and_number_of_classes_and_features_are_attributes(tmp_path):
+def test_names_and_number_of_classes_and_features_are_attributes(tmp_path, subtests):
     names = ["y", "x", "z"]
     uri = _write(tmp_path / "set", names)
     read = {"batch_size": 2, "label": "label"}
@@ -28,8 +28,9 @@ def test_names_and_number_of_classes_and_features_are_attributes(tmp_path):
     ]
     assert len(made) == 6
     for dataset in made:
-        assert (dataset.class_names, dataset.num_classes) == (names, len(names))
-        assert sorted(dataset.features) == ["label", "x"]
+        with subtests.test(dataset=dataset):
+            assert (dataset.class_names, dataset.num_classes) == (names, len(names))
+            assert sorted(dataset.features) == ["label", "x"]
     assert [*trainer_utils.input_fn(uri, features="x").features] == ["x"]
 
 

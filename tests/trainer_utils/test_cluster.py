@@ -80,9 +80,10 @@ def test_impossible_variables_are_refused(environment):
         cluster_from_environment(environment)
 
 
-def test_a_process_alone_is_no_cluster():
+def test_a_process_alone_is_no_cluster(subtests):
     for environment in ({}, {"TF_CONFIG": "{}"}, {"RANK": "0"}, {"HOSTNAME": "a"}):
-        assert cluster_from_environment(environment) is None
+        with subtests.test(environment=environment):
+            assert cluster_from_environment(environment) is None
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_utils import input_fn, iterate
-from trainer_utils.format import TfxShardsError
+from trainer_utils.core.errors import TfxShardsError
 
 SETTINGS = {
     "batch_size": [None, 1, 100],

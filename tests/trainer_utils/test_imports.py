@@ -61,16 +61,17 @@ def test_the_version_equals_the_distributions():
     assert trainer_utils.__version__ == version
 
 
-def test_the_public_names():
+def test_the_public_names(subtests):
     assert " ".join(trainer_utils.__all__) == (
         "CacheOptions ConfigError CorruptShardError DatasetError DatasetWriter ImageOptions "
         "InputBackup InputOptions InputProgress InputState LabelOptions PackOptions Part Recipe "
         "cu_seqlens distribute evaluate fit image_decoder input_fn iterate jax_batches "
-        "keras_dataset load load_state plan torch_dataset"
+        "keras_dataset load load_state plan torch_dataset torch_loader"
     )
     assert " ".join(components.__all__) == (
         "AudioExampleGen DatasetAudit DatasetReport ImageExampleGen SchemaExport ShardBalancer "
         "TextExampleGen"
     )
     for package in (trainer_utils, components):
-        assert [name for name in package.__all__ if not hasattr(package, name)] == []
+        with subtests.test(package=package):
+            assert [name for name in package.__all__ if not hasattr(package, name)] == []

@@ -11,7 +11,8 @@ import pytest
 import trainer_utils
 from pipelines.tools.ledger import RunLedger
 from trainer_utils import ConfigError, Part, Recipe
-from trainer_utils.format import DatasetError, Feature
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.format import Feature
 
 FEATURES = {"x": Feature(type="int"), "id": Feature(type="string")}
 SIZES = {"web": 90, "books": 30, "code": 50}
@@ -42,7 +43,7 @@ def take(recipe, count, **settings):
     return names_of(itertools.islice(dataset, count)), dataset
 
 
-def test_a_run_resumes_kept_parts_and_drops_removed_ones(uris):
+def test_a_run_resumes_kept_parts_and_drops_removed_ones(uris, subtests):
     recipe = recipe_of(uris, web=3, books=1)
     before, dataset = take(recipe, 10)
     token = dataset.state(10)
@@ -56,8 +57,9 @@ def test_a_run_resumes_kept_parts_and_drops_removed_ones(uris):
     assert not any(name.startswith("web") for batch in after for name in batch)
     assert all(sum(name.startswith("code") for name in batch) == 4 for batch in after)
     for name, each in (("books", 180 / 30), ("code", 160 / 50)):
-        seen = [counts[f"{name} {n}"] for n in range(SIZES[name])]
-        assert {*seen} <= {int(each), int(each) + 1}  # every epoch of a part is whole
+        with subtests.test(name=name):
+            seen = [counts[f"{name} {n}"] for n in range(SIZES[name])]
+            assert {*seen} <= {int(each), int(each) + 1}  # every epoch of a part is whole
     # Change it again; the token still covers everything.
     last = dataset.state(50)
     again, _ = take(recipe.change(last, reweight={"code": 6}), 4, state=last)
@@ -146,7 +148,7 @@ def test_a_grown_dataset_yields_its_unseen_records(tmp_path, write_dataset, uris
     assert collections.Counter(last[: sum(left.values())]) == left
 
 
-def test_a_recipe_with_another_history_is_refused(uris):
+def test_a_recipe_with_another_history_is_refused(uris, subtests):
     recipe = recipe_of(uris, web=3, books=1)
     _, dataset = take(recipe, 1)
     token = dataset.state(5)
@@ -157,15 +159,16 @@ def test_a_recipe_with_another_history_is_refused(uris):
         recipe.change(token, add=[Part(uris["code"])]).change(dataset.state(2), drop=["web"]),
     ]
     for other in others:
-        with pytest.raises(ConfigError, match=r"^state: expected"):
-            take(other, 1, state=token)
+        with subtests.test(other=other):
+            with pytest.raises(ConfigError, match=r"^state: expected"):
+                take(other, 1, state=token)
     with pytest.raises(ConfigError, match=r"^state: expected"):
         trainer_utils.iterate(uris["web"], state=token)
     damaged = json.loads(token.to_json())
     mix = damaged["mix"]
     changes = [{"stages": "ab"}, {"parts": {"web": 1}}, {"parts": {}}, {"steps": "9"}]
     for mix in (3, {}, *({**mix, **change} for change in changes)):
-        with pytest.raises(ConfigError, match=r"^state: expected"):
+        with subtests.test(mix=mix), pytest.raises(ConfigError, match=r"^state: expected"):
             take(recipe, 1, state=json.dumps({**damaged, "mix": mix}))
 
 
@@ -204,14 +207,15 @@ def test_invalid_recipes_are_refused(uris):
     assert taken == []
 
 
-def test_an_invalid_file_is_refused_and_names_may_be_numbers(uris, tmp_path):
+def test_an_invalid_file_is_refused_and_names_may_be_numbers(uris, tmp_path, subtests):
     path = tmp_path / "recipe.yaml"
     with pytest.raises(DatasetError):
         trainer_utils.iterate(str(path))
     for text in (b"", b"\xff\xfe", b"parts: [", b"parts: 3", b"- 1", b"parts:\n- uri: " + b"\xe9"):
-        path.write_bytes(text)
-        with pytest.raises((ConfigError, DatasetError)):
-            trainer_utils.iterate(path)
+        with subtests.test(text=text):
+            path.write_bytes(text)
+            with pytest.raises((ConfigError, DatasetError)):
+                trainer_utils.iterate(path)
     text = "parts:\n- {uri: %s, name: 2024}\n- {uri: %s, name: 2025}\n"
     text += "schedule:\n- {step: 2, weights: {2025: 0}}"
     recipe = Recipe.from_yaml(text % (uris["web"], uris["books"]))
@@ -220,7 +224,7 @@ def test_an_invalid_file_is_refused_and_names_may_be_numbers(uris, tmp_path):
     assert all(name.startswith("web") for batch in batches for name in batch)
 
 
-def test_a_change_of_an_unknown_part_is_refused(uris):
+def test_a_change_of_an_unknown_part_is_refused(uris, subtests):
     recipe = recipe_of(uris, web=3, books=1)
     token = take(recipe, 1)[1].state(5)
     for change in (
@@ -229,10 +233,10 @@ def test_a_change_of_an_unknown_part_is_refused(uris):
         {"add": [Part(uris["code"], name="web")]},
         {"drop": ["web", "books"]},
     ):
-        with pytest.raises(ConfigError):
+        with subtests.test(change=change), pytest.raises(ConfigError):
             recipe.change(token, **change)
     for state in (None, 3, trainer_utils.iterate(uris["web"]).state(1)):
-        with pytest.raises(ConfigError, match=r"^state"):
+        with subtests.test(state=state), pytest.raises(ConfigError, match=r"^state"):
             recipe.change(state, drop=["web"])
     with pytest.raises(DatasetError):
         trainer_utils.iterate(Recipe([Part(uris["web"] + "-gone")]))

@@ -19,10 +19,11 @@ CALLS = {
 }
 
 
-def test_a_misspelt_setting_gets_a_suggestion():
+def test_a_misspelt_setting_gets_a_suggestion(subtests):
     for call in CALLS.values():
-        with pytest.raises(ConfigError, match=r"'BatchSize'.* Did you mean 'batch_size'\?$"):
-            call(BatchSize=8)
+        with subtests.test(call=call):
+            with pytest.raises(ConfigError, match=r"'BatchSize'.* Did you mean 'batch_size'\?$"):
+                call(BatchSize=8)
     with pytest.raises(ConfigError, match=r"'resise'.* Did you mean 'resize'\?"):
         ImageOptions(resise="crop")
     with pytest.raises(ConfigError, match="Did you mean 'split'"):

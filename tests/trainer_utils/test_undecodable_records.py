@@ -64,12 +64,13 @@ def test_a_jpeg_of_an_unusual_subsampling_is_read(write_dataset, tmp_path, image
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_any_error_of_a_decoder_names_the_record(write_dataset, tmp_path, bad):
+def test_any_error_of_a_decoder_names_the_record(write_dataset, tmp_path, bad, subtests):
     uri = _write(write_dataset, tmp_path, [*GOOD[:8], bad, *GOOD[9:]])
     for shuffle in (True, False):
-        with pytest.raises(CorruptShardError, match="00001-of-00002") as caught:
-            _ids(iterate, uri, shuffle=shuffle)
-        assert caught.value.record == 2
+        with subtests.test(shuffle=shuffle):
+            with pytest.raises(CorruptShardError, match="00001-of-00002") as caught:
+                _ids(iterate, uri, shuffle=shuffle)
+            assert caught.value.record == 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from trainer_utils import (
     iterate,
     plan,
 )
-from trainer_utils.format import ConfigError, TfxShardsError
+from trainer_utils.core.errors import ConfigError, TfxShardsError
 from trainer_utils.options import CacheOptions
 
 WRONG: dict[str, Any] = {
@@ -45,6 +46,14 @@ WRONG: dict[str, Any] = {
 }
 BASE = {"batch_size": 4, "image_size": (8, 8), "label": "label", "features": ["image"]}
 GROUPS = {"labels": LabelOptions, "cache": CacheOptions, "image": ImageOptions, "pack": PackOptions}
+NAMED_AS = {  # other words for an argument in messages
+    **{name: {options.__name__} for name, options in GROUPS.items()},
+    "features": {"feature"},
+    "options": {"InputOptions"},
+    "sample_weight": {"feature"},
+    "worker": {"rank", "world_size"},  # its new name, after a FutureWarning
+    "num_workers": {"rank", "world_size"},
+}
 OWN_FOLDER = ("cache", "folder")  # a string here names a folder to create
 TEXTS = ("a text", "a text with NUL")
 
@@ -64,42 +73,50 @@ def make_plan(artifact_uri: Any, split: Any = "train", **arguments: Any) -> None
 
 
 def answers(call: Any, uri: str, name: str, arguments: dict[str, Any]) -> None:
-    """Assert that the call works, or raises a TfxShardsError."""
+    """Assert that the call works, or raises our error, which names the argument."""
+    failures = []
     for value in WRONG:
         if name in OWN_FOLDER and value in TEXTS:
             continue
         try:
             call(**{"artifact_uri": uri, **arguments, name: WRONG[value]})
-        except TfxShardsError:
-            pass
+        except TfxShardsError as error:
+            if not {name, *NAMED_AS.get(name, ())} & {*re.findall(r"\w+", str(error))}:
+                failures.append(f"{value}: {type(error).__name__}: {error}")
         except Exception as error:
-            raise AssertionError(f"{name} is {value}") from error
+            failures.append(f"{value}: {type(error).__name__}: {error}")
+    assert not failures, f"{name}:\n" + "\n".join(failures)
 
 
-def test_iterate(uri):
-    names = [field.name for field in dataclasses.fields(InputOptions)]
-    for name in (*names, "rank", "world_size", "worker", "num_workers", "options", "split"):
-        answers(read, uri, name, dict(BASE))
+SETTINGS = [field.name for field in dataclasses.fields(InputOptions)]
 
 
-def test_plan(uri):
-    for name in ("workers", "replicas", "options", "split", "batch_size", "state"):
-        answers(make_plan, uri, name, {"batch_size": 4})
+@pytest.mark.parametrize(
+    "name", [*SETTINGS, "rank", "world_size", "worker", "num_workers", "options", "split"]
+)
+def test_iterate_works_or_names_the_argument(uri, name):
+    answers(read, uri, name, dict(BASE))
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_groups(uri, group):
+@pytest.mark.parametrize("name", ["workers", "replicas", "options", "split", "batch_size", "state"])
+def test_plan_works_or_names_the_argument(uri, name):
+    answers(make_plan, uri, name, {"batch_size": 4})
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [(group, field.name) for group in GROUPS for field in dataclasses.fields(GROUPS[group])],
+)
+def test_group_works_or_names_its_setting(uri, group, name):
     base: dict[str, Any] = {"batch_size": 1} if group == "pack" else dict(BASE)
-    for field in dataclasses.fields(GROUPS[group]):
 
-        def call(artifact_uri: str, _name: str = field.name, **arguments: Any) -> None:
-            value = arguments.pop(_name)
-            read(artifact_uri, **base, **{group: {_name: value}})
+    def call(artifact_uri: str, **arguments: Any) -> None:
+        read(artifact_uri, **base, **{group: arguments})
 
-        answers(call, uri, field.name, {})
+    answers(call, uri, name, {})
 
 
-def test_an_invalid_value_is_named():
+def test_an_invalid_value_is_named(subtests):
     wrong: dict[str, tuple[Any, ...]] = {
         "batch_size": (0, -1, True, 1.5, "64"),
         "image_size": ((0, 8), (8, -8), (8, 8.0), (8, 8, 3), 224),
@@ -123,16 +140,19 @@ def test_an_invalid_value_is_named():
         "crop_aspect": ((0, 1),),
     }
     for options, settings in ((InputOptions, wrong), (ImageOptions, images)):
-        for setting, value in [(name, one) for name, values in settings.items() for one in values]:
-            with pytest.raises(ConfigError) as caught:
-                options(**{setting: value})
-            assert (caught.value.setting, caught.value.value) == (setting, value)
+        with subtests.test(options=options):
+            for setting, value in [
+                (name, one) for name, values in settings.items() for one in values
+            ]:
+                with pytest.raises(ConfigError) as caught:
+                    options(**{setting: value})
+                assert (caught.value.setting, caught.value.value) == (setting, value)
     assert InputOptions(audio_seconds=3600).audio_seconds == 3600
 
 
-def test_unknown_settings_of_a_group_are_named():
+def test_unknown_settings_of_a_group_are_named(subtests):
     for options in (*GROUPS.values(), InputOptions):
-        with refusing("batchsize"):
+        with subtests.test(options=options), refusing("batchsize"):
             options(batchsize=3)
 
 
@@ -160,10 +180,10 @@ def test_the_error_names_the_argument(uri, arguments, setting):
         read(**{"artifact_uri": uri, "batch_size": 4, "image_size": (8, 8), **arguments})
 
 
-def test_state_of_an_invalid_step(uri):
+def test_state_of_an_invalid_step(uri, subtests):
     batches = iterate(uri, "train", features="label")
     for value in ("2", None, -1, 2.0, True):
-        with refusing("step"):
+        with subtests.test(value=value), refusing("step"):
             batches.state(value)
 
 
@@ -172,7 +192,7 @@ class TestSizes:
 
     @pytest.fixture(autouse=True)
     def machine(self, monkeypatch):
-        monkeypatch.setattr("trainer_utils.reading.batches.free_memory", lambda: 1 << 30)
+        monkeypatch.setattr("trainer_utils.reading.input_spec.free_memory", lambda: 1 << 30)
 
     @pytest.mark.parametrize(
         ("settings", "setting"),

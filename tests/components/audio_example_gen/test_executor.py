@@ -17,7 +17,7 @@ FRAMES = 400
 FEATURES = {"audio", "sample_rate", "num_frames", "filename"}
 
 
-def test_example_has_audio_sizes_name_and_label(tmp_path):
+def test_example_has_audio_sizes_name_and_label(tmp_path, subtests):
     files = {
         "train/a/1.wav": wav(1),
         "train/a/2.flac": wav(2, kind="FLAC", rate=16_000, channels=2, frames=320),
@@ -27,27 +27,31 @@ def test_example_has_audio_sizes_name_and_label(tmp_path):
     found = by_name(tmp_path / "out")
     assert found.keys() == files.keys()
     for name, data in files.items():
-        values = found[name]
-        assert values.keys() == {*FEATURES, "label", "split"}
-        samples, rate = tf.audio.decode_wav(values["audio"])
-        expected, expected_rate = soundfile.read(io.BytesIO(data), dtype="int16", always_2d=True)
-        assert (values["sample_rate"], values["num_frames"]) == (expected_rate, len(expected))
-        assert int(rate) == expected_rate
-        assert np.abs(samples.numpy() * 32768 - expected).max() <= 1
-        assert values["label"] == "ab".index(name.split("/")[1])
+        with subtests.test(name=name):
+            values = found[name]
+            assert values.keys() == {*FEATURES, "label", "split"}
+            samples, rate = tf.audio.decode_wav(values["audio"])
+            expected, expected_rate = soundfile.read(
+                io.BytesIO(data), dtype="int16", always_2d=True
+            )
+            assert (values["sample_rate"], values["num_frames"]) == (expected_rate, len(expected))
+            assert int(rate) == expected_rate
+            assert np.abs(samples.numpy() * 32768 - expected).max() <= 1
+            assert values["label"] == "ab".index(name.split("/")[1])
     assert found["train/a/1.wav"]["audio"] == files["train/a/1.wav"]
 
 
-def test_sample_rate_resamples_all_clips(tmp_path):
+def test_sample_rate_resamples_all_clips(tmp_path, subtests):
     rates = [8000, 16_000, 44_100, 22_050]
     files = {f"{rate}.wav": wav(1, rate=rate, frames=rate // 10) for rate in rates}
     manifest = convert(files, tmp_path, sample_rate=16_000)
     found = by_name(tmp_path / "out")
     for rate in rates:
-        values = found[f"{rate}.wav"]
-        samples, stored_rate = tf.audio.decode_wav(values["audio"])
-        assert int(stored_rate) == values["sample_rate"] == 16_000
-        assert samples.shape == (values["num_frames"], 1) == (1600, 1)
+        with subtests.test(rate=rate):
+            values = found[f"{rate}.wav"]
+            samples, stored_rate = tf.audio.decode_wav(values["audio"])
+            assert int(stored_rate) == values["sample_rate"] == 16_000
+            assert samples.shape == (values["num_frames"], 1) == (1600, 1)
     assert found["16000.wav"]["audio"] == files["16000.wav"]
     assert manifest["conversions"] == {"RESAMPLED": 3}
     assert manifest["config"]["sample_rate"] == 16_000
@@ -65,7 +69,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize("case", SIZES)
-def test_features_describe_the_common_properties_of_clips(tmp_path, case):
+def test_features_describe_the_common_properties_of_clips(tmp_path, case, subtests):
     sizes, common = SIZES[case]
     files = {f"{n}.wav": wav(n, **size) for n, size in enumerate(sizes)}
     convert(
@@ -77,7 +81,8 @@ def test_features_describe_the_common_properties_of_clips(tmp_path, case):
     feature = feature_of(tmp_path / "out")
     assert feature == {"type": "string", "shape": [], "dense": True, "encoding": "wav", **common}
     for name in ("sample_rate", "num_frames"):
-        assert feature_of(tmp_path / "out", name)["type"] == "int"
+        with subtests.test(name=name):
+            assert feature_of(tmp_path / "out", name)["type"] == "int"
 
 
 @pytest.mark.parametrize(("column", "path"), [("audio", ""), ("speech", "{}.wav"), ("audio", None)])

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from components.auditing import KINDS, audit_dataset
+from components.auditing.audit import audit_dataset
+from components.auditing.findings import KINDS
 from tests.components.auditing.pictures import copies_of, cut_tiles, jpeg, png
-from trainer_utils.format import ConfigError, DatasetError, Feature
+from trainer_utils.core.errors import ConfigError, DatasetError
+from trainer_utils.format import Feature
 
 PHOTO = {
     "image": Feature(type="string", shape=(106, 106, 3)),
@@ -72,10 +74,11 @@ PLANTED = {
 }
 
 
-def test_planted_problems_are_found_by_name(audit):
+def test_planted_problems_are_found_by_name(audit, subtests):
     for kind, expected in PLANTED.items():
-        assert names(audit, kind) == expected
-        assert audit.counts[kind] == len(expected)
+        with subtests.test(kind=kind):
+            assert names(audit, kind) == expected
+            assert audit.counts[kind] == len(expected)
     assert {*PLANTED, "missing_class"} <= {*audit.counts} <= {*KINDS}
     assert not {"label_shift", "size_shift"} & {*audit.counts}  # shares and sizes are equal
     (found,) = [one for one in audit.findings if one.kind == "missing_class"]

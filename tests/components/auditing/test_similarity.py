@@ -38,12 +38,14 @@ def test_pixels_give_the_same_look_as_their_file():
     assert look_at_pixels(np.asarray(image)) == look_at_image(png(image))
 
 
-def test_every_image_mode_has_a_look_and_other_data_has_not():
+def test_every_image_mode_has_a_look_and_other_data_has_not(subtests):
     for mode in ("1", "L", "LA", "P", "RGBA", "CMYK", "I;16"):
-        image = Image.new("L", (10, 300), 0).convert("RGB" if mode == "CMYK" else "L")
-        assert look_at_image(encode(image.convert(mode), "TIFF")).height == 300
+        with subtests.test(mode=mode):
+            image = Image.new("L", (10, 300), 0).convert("RGB" if mode == "CMYK" else "L")
+            assert look_at_image(encode(image.convert(mode), "TIFF")).height == 300
     for data in (b"", b"no image", b"\xff\xd8\xff\xe0", png(Image.new("L", (9, 9)))[:40]):
-        assert look_at_image(data) is None
+        with subtests.test(data=data):
+            assert look_at_image(data) is None
 
 
 def groups_of(images: list[bytes]) -> list[int]:
@@ -148,7 +150,7 @@ def test_sketch_does_not_depend_on_the_other_texts():
     assert together.members.tolist() == [n for one in alone for n in one.members.tolist()]
 
 
-def test_characters_of_scripts_without_spaces_are_words():
+def test_characters_of_scripts_without_spaces_are_words(subtests):
     for text, words in (
         ("The CAT, sat!", ["the", "cat", "sat"]),
         ("Straße ﬁn", ["strasse", "fin"]),
@@ -156,4 +158,5 @@ def test_characters_of_scripts_without_spaces_are_words():
         ("한국어 단어", ["한국어", "단어"]),
         ("、。", []),
     ):
-        assert split_words(text) == words
+        with subtests.test(text=text):
+            assert split_words(text) == words

@@ -14,7 +14,8 @@ from tfx.types.experimental import simple_artifacts
 from components.dataset_report import Executor
 from components.steps import REPORT_FILE
 from tests.components.report.test_page import HOSTILE, Page
-from trainer_utils.format import DatasetError, Feature
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.format import Feature
 
 SCORES = [0.5, 0.5, 1.5, 4.0]
 
@@ -71,14 +72,15 @@ def test_invalid_statistics_raise_and_write_nothing(dataset, tmp_path):
     assert not list((tmp_path / "report").iterdir())
 
 
-def test_schema_that_contradicts_the_data_is_a_finding(dataset, tmp_path):
+def test_schema_that_contradicts_the_data_is_a_finding(dataset, tmp_path, subtests):
     (tmp_path / "schema").mkdir()
     for name, finding in (("score", "agrees with the examples"), ("scores", "'score'")):
-        schema = schema_pb2.Schema()
-        for feature, kind in ((name, schema_pb2.FLOAT), ("name", schema_pb2.BYTES)):
-            entry = schema.feature.add(name=feature, type=kind)
-            entry.presence.min_fraction = 1
-            entry.shape.SetInParent()
-        (tmp_path / "schema/schema.pbtxt").write_text(text_format.MessageToString(schema))
-        given = artifact(standard_artifacts.Schema, tmp_path / "schema")
-        assert finding in words(report(dataset, tmp_path / "report", schema=given))
+        with subtests.test(name=name):
+            schema = schema_pb2.Schema()
+            for feature, kind in ((name, schema_pb2.FLOAT), ("name", schema_pb2.BYTES)):
+                entry = schema.feature.add(name=feature, type=kind)
+                entry.presence.min_fraction = 1
+                entry.shape.SetInParent()
+            (tmp_path / "schema/schema.pbtxt").write_text(text_format.MessageToString(schema))
+            given = artifact(standard_artifacts.Schema, tmp_path / "schema")
+            assert finding in words(report(dataset, tmp_path / "report", schema=given))

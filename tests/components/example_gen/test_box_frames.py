@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageOps
 
 from tests.components.image_example_gen.image_runs import convert, flat, value
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 BOX = (12, 40, 42, 60)  # left, top, right, bottom of the red block in the displayed image
 SIZES = {"upright": (60, 80), "square": (80, 80)}

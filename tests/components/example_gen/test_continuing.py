@@ -15,11 +15,11 @@ PROCESSES = 2
 SCRIPT = """
 import sys, time
 from absl import logging
-from components.common import processes
-from components.common.tasks import Runner
-from components.common.workspace import run_in
-from components import text_conversion
-from components.example_gen import inputs
+from components.runtime import processes
+from components.runtime.runners import Runner
+from components.runtime.workspace import run_in
+from components.example_gen import text_conversion
+from components.example_gen import input_selection
 from components.example_gen.settings import ImageSettings, TextSettings
 from components.steps import conversion_of
 
@@ -30,7 +30,7 @@ logging.set_verbosity(logging.INFO)
 settings_class = {"images": ImageSettings, "texts": TextSettings}[kind]
 with run_in(uri), Runner(processes=int(number)) as runner:
     settings = settings_class(target_shard_bytes=2000)
-    selection = inputs.InputSelection(base=base)
+    selection = input_selection.InputSelection(base=base)
     conversion = conversion_of(selection, settings, runner)
     written = conversion.write(conversion.plan(uri), uri)
 print(written.fingerprint, sum(shard.records for shard in written.shards))

@@ -5,11 +5,11 @@ import hashlib
 
 import pytest
 
-from components.common.entry import Blob, Column, Entry, InputTable
 from components.example_gen.file_plan import plan_shards
 from components.example_gen.plan import Partition
 from components.example_gen.settings import ImageSettings
-from trainer_utils.format import ConfigError
+from components.inputs.input_table import Blob, Column, Entry, InputTable
+from trainer_utils.core.errors import ConfigError
 
 NAMES = [f"{number}.jpg" for number in range(200)]
 LISTS_OF_LABELS = (Column("labels", "label", is_list=True),)
@@ -121,7 +121,7 @@ def test_stratified_splits_keep_class_shares_to_within_one(shares):
             assert abs(counts[label] - labels.count(label) * share / sum(shares)) <= 1
 
 
-def test_setting_that_does_not_fit_the_inputs_raises():
+def test_setting_that_does_not_fit_the_inputs_raises(subtests):
     by_folder = listing(["a", "b"], splits={0: "train", 1: "train"})
     for given, settings in (
         (listing(["a"]), {"group_by": "hospital"}),
@@ -129,6 +129,7 @@ def test_setting_that_does_not_fit_the_inputs_raises():
         (by_folder, {"group_by": "label"}),  # whose folders already decide the split
         (by_folder, {"stratify": True}),
     ):
-        with pytest.raises(ConfigError) as caught:
-            plan(given, **settings)
-        assert caught.value.setting == next(iter(settings))
+        with subtests.test(given=given):
+            with pytest.raises(ConfigError) as caught:
+                plan(given, **settings)
+            assert caught.value.setting == next(iter(settings))

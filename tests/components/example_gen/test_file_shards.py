@@ -11,18 +11,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components import file_conversion, steps
-from components.common.entry import Blob, BlobReader, Entry
-from components.common.tasks import Cost, Runner
-from components.example_gen import file_shards
+from components import steps
+from components.example_gen import file_shards, parallel_shards
 from components.example_gen.file_shards import EncodedPart
 from components.example_gen.settings import AudioSettings, ImageSettings
 from components.image_example_gen import Executor
+from components.inputs.blob_reader import BlobReader
+from components.inputs.input_table import Blob, Entry
+from components.runtime.runners import Runner
+from components.runtime.tasks import Cost
 from tests.components.runs import manifest_of, run
 from tests.make import everything, photo, wav, write_files
 from tests.record_names import check_record_names
 from trainer_utils import storage
-from trainer_utils.format import CorruptShardError
+from trainer_utils.core.errors import CorruptShardError
 
 FILES = 100
 
@@ -120,7 +122,7 @@ class _Side(Runner):
     def count(self, tasks: int, cost: Cost, paths: Sequence[str] = ()) -> int:
         return min(8, tasks)
 
-    def run(self, call: Any, tasks: Sequence[Any], processes: int, *_: Any) -> list[Any]:
+    def run(self, call: Any, tasks: Sequence[Any], processes: int, **cost: Any) -> list[Any]:
         self.names += [task.name for task in tasks]
         made = [call(task) for task in tasks]
         self.made += made
@@ -129,7 +131,7 @@ class _Side(Runner):
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(file_conversion, "_PART_RECORDS", 3)
+    monkeypatch.setattr(parallel_shards, "_PART_RECORDS", 3)
 
 
 def _photos(folder: Path) -> Path:
@@ -156,12 +158,13 @@ def test_joined_parts_equal_the_shards_of_one_process(tmp_path, layout):
     assert made == {**alone, "lineage.json": made["lineage.json"]}
 
 
-def test_compressed_or_numerous_shards_are_not_split_in_parts(tmp_path):
+def test_compressed_or_numerous_shards_are_not_split_in_parts(tmp_path, subtests):
     source = str(_photos(tmp_path / "in"))
     for number, more in enumerate([{"compression": "gzip"}, {"target_shard_bytes": 2000}]):
-        side, settings = _Side(), ImageSettings(max_reject_fraction=0.5, **more)
-        steps.convert(source, str(tmp_path / f"out-{number}"), settings, runner=side)
-        assert not any("-part-" in name for name in side.names)
+        with subtests.test(number=number):
+            side, settings = _Side(), ImageSettings(max_reject_fraction=0.5, **more)
+            steps.convert(source, str(tmp_path / f"out-{number}"), settings, runner=side)
+            assert not any("-part-" in name for name in side.names)
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 99])
@@ -169,8 +172,8 @@ def test_damaged_part_raises_before_the_manifest(tmp_path, monkeypatch, damage):
     source = str(_photos(tmp_path / "in"))
 
     class Damaging(_Side):
-        def run(self, call: Any, tasks: Sequence[Any], processes: int, *_: Any) -> list[Any]:
-            made = super().run(call, tasks, processes)
+        def run(self, call: Any, tasks: Sequence[Any], processes: int, **cost: Any) -> list[Any]:
+            made = super().run(call, tasks, processes, **cost)
             for part in made:
                 if isinstance(part, EncodedPart):
                     Path(part.path).write_bytes(damage)

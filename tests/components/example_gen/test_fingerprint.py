@@ -11,8 +11,8 @@ import pytest
 
 from components import steps
 from components.balancing.settings import BalancerSettings
-from components.example_gen.inputs import InputSelection
-from components.example_gen.inputs import fingerprint as listed
+from components.example_gen.input_selection import InputSelection
+from components.example_gen.input_selection import fingerprint as listed
 from components.example_gen.plan import Partition
 from components.example_gen.settings import ImageSettings, TextSettings
 from tests.make import archive, table
@@ -205,13 +205,14 @@ def test_junk_and_ignored_files_keep_the_fingerprint(tmp_path):
     assert (fingerprint(ImageSettings, base, tmp_path, **ignore), listed(located)) == before
 
 
-def test_balancer_fingerprints_its_input_records(tmp_path):
+def test_balancer_fingerprints_its_input_records(tmp_path, subtests):
     base = in_folders(tmp_path / "in")
     fingerprint(ImageSettings, base, tmp_path, target_shard_bytes=900)
     first = max(tmp_path.glob("out-*"))
     one = balanced(first, tmp_path)
     for settings in ({"seed": 9}, {"target_shard_bytes": 500}, {"compression": "gzip"}):
-        assert balanced(first, tmp_path, **settings) == one
+        with subtests.test(settings=settings):
+            assert balanced(first, tmp_path, **settings) == one
     again = tmp_path / "in-other-shards"
     shutil.move(first, again)
     assert balanced(again, tmp_path) == one

@@ -11,20 +11,21 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
-from components.common.layout_inputs import FileTable, LayoutInputs
-from components.common.workspace import prepare_workspace
 from components.example_gen import file_examples, file_shards
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
-from components.layouts.texts import find_pieces
+from components.example_gen.text_pieces import find_pieces
+from components.inputs.listing import FileTable, LayoutInputs
 from components.media import audio, images
 from components.media.options import AudioOptions
+from components.runtime.runners import Runner
+from components.runtime.workspace import prepare_workspace
 from components.steps import conversion_of
 from components.tables.pieces import TableOptions, select_settings
-from components.tables.reading import read_piece
+from components.tables.reading import PieceReader
 from tests.make import photo, wav
 from tests.make import write_files as write
 from tests.trainer_utils.storage import test_files
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.storage import list_files
 
 CHANGES = test_files.CHANGES
@@ -99,9 +100,10 @@ def test_text_table_replaced_after_listing_is_a_reject(tmp_path, into, kind):
     files = FileTable.of(list_files(str(base)))
     inputs = LayoutInputs(base=str(base), root="", files=files, media="text")
     settings = TextSettings(layout=kind)
-    (piece,), _ = find_pieces(inputs, settings, folder=str(tmp_path))
+    runner = Runner(processes=1)
+    (piece,), _ = find_pieces([inputs], settings, workspace=str(tmp_path), runner=runner)
     change(base / name)
-    read = read_piece(str(base), piece, select_settings(TableOptions, settings))
+    read = PieceReader(str(base), select_settings(TableOptions, settings)).read(piece)
     assert (read.found, [bad.code for bad in read.bad]) == (1, [code])
 
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from tests.components.plain_runs import convert, read_records, write_files
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 GOOD = "".join(f'{{"text": "row {n}"}}\n' for n in range(300))
 

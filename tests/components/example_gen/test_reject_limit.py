@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from components.common.entry import BlobReader
-from components.common.tasks import Runner
 from components.example_gen.settings import ImageSettings
+from components.inputs.blob_reader import BlobReader
+from components.runtime.runners import Runner
 from components.steps import convert
 from tests.make import photo, write_files
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 BAD = b"These are notes, not a photo.\n"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from components.common import publish
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+from components.runtime import publish
 from components.steps import conversion_of
 from tests.make import photo, wav, write_files
 

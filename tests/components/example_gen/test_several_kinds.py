@@ -77,7 +77,7 @@ def check_law(uri: Path, *, found: int, rejected: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_components_write_equal_examples_of_all_kinds(tmp_path, kind):
+def test_components_write_equal_examples_of_all_kinds(tmp_path, kind, subtests):
     base = write_inputs(tmp_path / "in", ROWS, kind=kind)
     shards: dict[str, dict[str, bytes]] = {}
     for component in EXECUTORS:
@@ -92,44 +92,47 @@ def test_components_write_equal_examples_of_all_kinds(tmp_path, kind):
     found = read(tmp_path / "image")
     assert found.keys() == {f"p/{n}.png" for n in NUMBERS}
     for n in NUMBERS:
-        assert found[f"p/{n}.png"] == {
-            "photo": photo(n),
-            "clip": clip(n),
-            "caption": ROWS[n]["caption"].encode(),
-            "price": ROWS[n]["price"],
-            "filename": f"p/{n}.png".encode(),
-            "height": 12,
-            "width": 16,
-            "channels": 3,
-            "sample_rate": 8000,
-            "num_frames": 80 + n,
-        }
+        with subtests.test(n=n):
+            assert found[f"p/{n}.png"] == {
+                "photo": photo(n),
+                "clip": clip(n),
+                "caption": ROWS[n]["caption"].encode(),
+                "price": ROWS[n]["price"],
+                "filename": f"p/{n}.png".encode(),
+                "height": 12,
+                "width": 16,
+                "channels": 3,
+                "sample_rate": 8000,
+                "num_frames": 80 + n,
+            }
 
 
 @pytest.mark.parametrize(
     ("kind", "component"), [("csv", "image"), ("jsonl", "audio"), ("parquet", "image")]
 )
-def test_file_columns_are_inferred(tmp_path, kind, component):
+def test_file_columns_are_inferred(tmp_path, kind, component, subtests):
     run(write_inputs(tmp_path / "in", ROWS, kind=kind), tmp_path / "out", component)
     found = read(tmp_path / "out")
     assert len(found) == 6
     by_caption = {example["caption"].decode(): example for example in found.values()}
     for n in NUMBERS:
-        example = by_caption[ROWS[n]["caption"]]
-        assert example.keys() == {*COLUMNS, *MEASURED}
-        assert (example["photo"], example["clip"]) == (photo(n), clip(n))
-        assert example["price"] == ROWS[n]["price"]
+        with subtests.test(n=n):
+            example = by_caption[ROWS[n]["caption"]]
+            assert example.keys() == {*COLUMNS, *MEASURED}
+            assert (example["photo"], example["clip"]) == (photo(n), clip(n))
+            assert example["price"] == ROWS[n]["price"]
 
 
-def test_two_images_in_a_row_are_two_features(tmp_path):
+def test_two_images_in_a_row_are_two_features(tmp_path, subtests):
     files = {f"d/{n}.png": photo(n + 9, (5, 7)) for n in NUMBERS}
     rows = [{"left": f"p/{n}.png", "right": f"d/{n}.png", "n": n} for n in NUMBERS]
     base = write_inputs(tmp_path / "in", rows, files=files)
     run(base, tmp_path / "out", columns={"left": "image", "right": "image"})
     for n in NUMBERS:
-        example = read(tmp_path / "out")[f"p/{n}.png"]
-        assert (example["left"], example["right"]) == (photo(n), files[f"d/{n}.png"])
-        assert (example["height"], example["width"]) == (12, 16)  # of the first image column
+        with subtests.test(n=n):
+            example = read(tmp_path / "out")[f"p/{n}.png"]
+            assert (example["left"], example["right"]) == (photo(n), files[f"d/{n}.png"])
+            assert (example["height"], example["width"]) == (12, 16)  # of the first image column
     found = features(tmp_path / "out")
     assert (found["left"]["shape"], found["right"]["shape"]) == ([12, 16, 3], [7, 5, 3])
 

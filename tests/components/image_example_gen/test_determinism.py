@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from components.common import processes
 from components.image_example_gen import Executor
+from components.runtime import processes
 from tests.components.runs import run
 from tests.docs.markdown import REPOSITORY
 from tests.make import everything, photo
 from tests.make import write_files as write_tree
-from trainer_utils.format.json_text import seal
+from trainer_utils.format.sealing import seal
 
 # Photos in seven classes, four bad files and a hidden one.
 FILES = {
@@ -81,7 +81,7 @@ def test_bytes_do_not_depend_on_runner_and_workers(
         assert used == [3]
 
 
-def test_place_times_and_order_of_photos_do_not_matter(folder, reference, tmp_path):
+def test_place_times_and_order_of_photos_do_not_matter(folder, reference, tmp_path, subtests):
     files = list(FILES.items())
     random.Random(0).shuffle(files)
     base = write_tree(tmp_path / "else where" / "ü", dict(files))
@@ -90,7 +90,13 @@ def test_place_times_and_order_of_photos_do_not_matter(folder, reference, tmp_pa
     made = convert(base, tmp_path / "out")
     said = made["lineage.json"].decode().replace(str(base), str(folder))
     made["lineage.json"] = seal(said).encode()
-    # Updates use the times of files, so `listing` differs.
+    # Updates and tokens use the times of files, so `listing` and `listing.json` differ.
+    reference = dict(reference)
+    listings = [json.loads(files.pop("listing.json")) for files in (made, reference)]
+    for name in ("checksum", "fingerprint", "newest"):
+        with subtests.test(name=name):
+            assert listings[0].pop(name) != listings[1].pop(name)
+    assert listings[0] == listings[1]
     shards = [json.loads(files.pop("inputs.json"))["shards"] for files in (made, {**reference})]
     assert [{**shard, "listing": None} for shard in shards[0]] == [
         {**shard, "listing": None} for shard in shards[1]

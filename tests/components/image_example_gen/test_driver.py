@@ -106,17 +106,19 @@ OTHERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_fingerprint_changes_only_with_the_photos(tmp_path):
+def test_fingerprint_changes_only_with_the_photos(tmp_path, subtests):
     for name, change in CHANGES.items():
-        base = write_base(tmp_path / name)
-        before = fingerprint(base)
-        change(base)
-        assert fingerprint(base) != before, name
+        with subtests.test(name=name):
+            base = write_base(tmp_path / name)
+            before = fingerprint(base)
+            change(base)
+            assert fingerprint(base) != before, name
     base = write_base(tmp_path / "others")
     before = fingerprint(base)
     for name, change in OTHERS.items():
-        change(base)
-        assert fingerprint(base) == before, name
+        with subtests.test(name=name):
+            change(base)
+            assert fingerprint(base) == before, name
 
 
 def test_fingerprint_covers_selected_files_and_pattern_names(tmp_path):

@@ -22,7 +22,8 @@ from tests.components.image_example_gen.image_runs import (
 )
 from tests.components.runs import input_config, placed, records_of, shards
 from trainer_utils import input_fn
-from trainer_utils.format import InputError, RecordIndex, Shard
+from trainer_utils.core.errors import InputError
+from trainer_utils.format import Manifest, RecordIndex
 
 FOLDERS: dict[str, dict[str, tuple[str | None, str | None]]] = {  # None: the hash decides
     "split and class": {
@@ -180,32 +181,37 @@ def test_datum_mapping_has_the_common_shape_of_images(tmp_path, modes, shape):
 
 
 @pytest.mark.parametrize(("compression", "suffix"), [("none", ""), ("gzip", ".gz")])
-def test_manifest_index_and_datum_agree_with_the_shards(tmp_path, compression, suffix):
+def test_manifest_index_and_datum_agree_with_the_shards(tmp_path, compression, suffix, subtests):
     names = [f"class-{number % 12:02d}/{number:03d}.jpg" for number in range(300)]
     many = write_photos(tmp_path / "in", *names)
     artifact = run(many, tmp_path / "out", compression=compression, target_shard_bytes=20_000)
-    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    text = (tmp_path / "out/manifest.json").read_text()
+    manifest = json.loads(text)
+    described = {
+        shard.path: shard for shard in Manifest.from_json(text, path="manifest.json").shards
+    }
     found = {}
     for split in ("train", "eval"):
-        files = shards(tmp_path / "out", split)
-        count = len(files)
-        expected = [f"data_tfrecord-{i:05d}-of-{count:05d}{suffix}" for i in range(count)]
-        assert [path.name for path in files] == expected
-        assert count > 2
-        for path in files:
-            data = path.read_bytes()
-            records = [*records_of(path)]
-            crc = f"{google_crc32c.value(data):08x}"
-            found[f"Split-{split}/{path.name}"] = (split, len(records), len(data), crc)
-            name = path.name.removesuffix(".gz").replace("data_tfrecord", split)
-            kept = (tmp_path / f"out/index/{name}.npy").read_bytes()
-            (entry,) = (e for e in manifest["shards"] if e["path"] == f"Split-{split}/{path.name}")
-            assert f"{google_crc32c.value(kept):08x}" == entry["index_crc32c"]
-            index = RecordIndex.from_bytes(
-                kept, path=name, shard=Shard.from_entries([dict(entry)])[0]
-            )
-            stream = io.BytesIO(gzip.decompress(data) if suffix else data)
-            assert [index.read(stream, n, path="") for n in range(len(index))] == records
+        with subtests.test(split=split):
+            files = shards(tmp_path / "out", split)
+            count = len(files)
+            expected = [f"data_tfrecord-{i:05d}-of-{count:05d}{suffix}" for i in range(count)]
+            assert [path.name for path in files] == expected
+            assert count > 2
+            for path in files:
+                data = path.read_bytes()
+                records = [*records_of(path)]
+                crc = f"{google_crc32c.value(data):08x}"
+                found[f"Split-{split}/{path.name}"] = (split, len(records), len(data), crc)
+                name = path.name.removesuffix(".gz").replace("data_tfrecord", split)
+                kept = (tmp_path / f"out/index/{name}.npy").read_bytes()
+                (entry,) = (
+                    e for e in manifest["shards"] if e["path"] == f"Split-{split}/{path.name}"
+                )
+                assert f"{google_crc32c.value(kept):08x}" == entry["index_crc32c"]
+                index = RecordIndex.from_bytes(kept, path=name, shard=described[entry["path"]])
+                stream = io.BytesIO(gzip.decompress(data) if suffix else data)
+                assert [index.read(stream, n, path="") for n in range(len(index))] == records
     stated = {
         shard["path"]: (shard["split"], shard["records"], shard["bytes"], shard["crc32c"])
         for shard in manifest["shards"]

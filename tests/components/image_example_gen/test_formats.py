@@ -7,10 +7,10 @@ import cv2
 import numpy as np
 import pytest
 
-from components import image_opening
+from components.media import image_opening
 from pipelines import convert
 from tests.make import photo, write_files
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 
 def deep_pngs(folder, most):

@@ -14,7 +14,7 @@ from tests.components.image_example_gen.image_runs import (
     write_photos,
 )
 from tests.components.runs import accounting, by_filename, placed, rejects_in
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 
 
 def test_bad_csv_row_is_one_reject_with_a_code(tmp_path):
@@ -164,10 +164,10 @@ def test_feature_names_can_be_set(tmp_path):
         }
 
 
-def test_missing_or_taken_name_is_refused(tmp_path):
+def test_missing_or_taken_name_is_refused(tmp_path, subtests):
     base = write_photos(tmp_path / "in", "cat/1.jpg", "dog/2.jpg")
     for names in ({"imge": "x"}, {"image": "height"}, {"image": "label"}):
-        with pytest.raises(ConfigError, match="feature_names"):
+        with subtests.test(names=names), pytest.raises(ConfigError, match="feature_names"):
             convert(base, tmp_path / "out", feature_names=names)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.common.rejects import remedy
+from components.inputs.rejects import remedy
 from tests.components.image_example_gen.image_runs import (
     convert,
     labels_of,
@@ -19,7 +19,7 @@ from tests.components.image_example_gen.image_runs import (
     write_tree,
 )
 from tests.components.runs import accounting, input_config, output_config, rejects_in
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 CLUTTER = [
     *(".DS_Store", ".hidden.jpg", "cat/.thumb.jpg", ".git/objects/ab", "cat/.cache/1.jpg"),
@@ -30,7 +30,7 @@ CLUTTER = [
 
 @pytest.mark.parametrize("target_shard_bytes", [1, 1 << 30])
 def test_inputs_are_counted_in_manifest_artifact_and_log(
-    tmp_path, our_messages, target_shard_bytes
+    tmp_path, our_messages, target_shard_bytes, subtests
 ):
     files = {
         **{f"train/cat/{number}.jpg": photo(number) for number in range(7)},
@@ -68,8 +68,9 @@ def test_inputs_are_counted_in_manifest_artifact_and_log(
     assert manifest["rejects"] == codes
     assert manifest["splits"]["train"]["labels"] == {"cat": 7, "dog": 4}
     for prefix, counts in {"": total, **{f"{name}_": n for name, n in expected.items()}}.items():
-        for name, count in counts.items():
-            assert artifact.get_int_custom_property(prefix + name) == count
+        with subtests.test(prefix=prefix):
+            for name, count in counts.items():
+                assert artifact.get_int_custom_property(prefix + name) == count
     said = f"{18 + some} found = 13 written + 4 rejected + {1 + some} skipped"
     assert said in our_messages()[-1]
 
@@ -141,7 +142,7 @@ def test_links_are_followed_or_end_the_run(tmp_path, make, path, label):
     assert labels_of(tmp_path / "out") == {**labels, path: label}
 
 
-def test_photo_next_to_the_folders_is_rejected(tmp_path):
+def test_photo_next_to_the_folders_is_rejected(tmp_path, subtests):
     for number, (names, expected) in enumerate(
         (
             (["train/a/1.jpg", "test/a/2.jpg", "train/b/3.jpg", "b.jpg"], {"b.jpg": "NO_SPLIT"}),
@@ -149,11 +150,12 @@ def test_photo_next_to_the_folders_is_rejected(tmp_path):
             (["a/1.jpg", "b/2.jpg", "b.jpg"], {"b.jpg": "NO_LABEL"}),
         )
     ):
-        base, uri = write_photos(tmp_path / f"in-{number}", *names), tmp_path / f"out-{number}"
-        convert(base, uri, max_reject_fraction=0.5)
-        lines = rejects_in(uri)
-        assert {line["source"]: line["code"] for line in lines} == expected
-        assert labels_of(uri).keys() == {*names[:-1]}
+        with subtests.test(number=number):
+            base, uri = write_photos(tmp_path / f"in-{number}", *names), tmp_path / f"out-{number}"
+            convert(base, uri, max_reject_fraction=0.5)
+            lines = rejects_in(uri)
+            assert {line["source"]: line["code"] for line in lines} == expected
+            assert labels_of(uri).keys() == {*names[:-1]}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.components.image_example_gen.image_runs import (
     value,
     write_tree,
 )
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 
 SMALL = {"target_shard_bytes": 4000, "seed": 5}
 
@@ -48,17 +48,17 @@ def base(tmp_path) -> tuple[Path, Path]:
     return folder, tmp_path / "base"
 
 
-def test_only_added_files_are_encoded(base, tmp_path, monkeypatch):
+def test_only_added_files_are_encoded(base, tmp_path, monkeypatch, subtests):
     folder, uri = base
     write_tree(folder, tree(range(60, 64)))
     encoded = []
-    encode = file_shards.WriteMediaShard._encode
+    encode = file_shards.encode_entry
 
-    def count(self, entry, blobs):
+    def count(entry, *more):
         encoded.append(entry.name)
-        return encode(self, entry, blobs)
+        return encode(entry, *more)
 
-    monkeypatch.setattr(file_shards.WriteMediaShard, "_encode", count)
+    monkeypatch.setattr(file_shards, "encode_entry", count)
     updated = convert(folder, tmp_path / "new", base_dataset=str(uri), **SMALL)
     assert sorted(encoded) == sorted(tree(range(60, 64)))
     monkeypatch.undo()
@@ -70,13 +70,14 @@ def test_only_added_files_are_encoded(base, tmp_path, monkeypatch):
     assert counts == {"added": 4, "changed": 0, "removed": 0, "kept": 60}
     assert changes["base"]
     for name in ("input_fingerprint", "total", "conversions", "rejects", "config"):
-        assert updated[name] == fresh[name], name
+        with subtests.test(name=name):
+            assert updated[name] == fresh[name], name
     for split, facts in fresh["splits"].items():
         for name in ("content", "labels", "records", "found"):
             assert updated["splits"][split][name] == facts[name]
 
 
-def test_changed_removed_and_rejected_files_are_updated(base, tmp_path):
+def test_changed_removed_and_rejected_files_are_updated(base, tmp_path, subtests):
     folder, uri = base
     settings = {**SMALL, "max_reject_fraction": 0.5}
     shutil.rmtree(uri)
@@ -95,9 +96,11 @@ def test_changed_removed_and_rejected_files_are_updated(base, tmp_path):
     changes = updated["config"]["update"]
     assert [changes[name] for name in ("added", "changed", "removed", "kept")] == [2, 2, 2, 56]
     for name in ("input_fingerprint", "total", "rejects", "conversions"):
-        assert updated[name] == fresh[name]
+        with subtests.test(name=name):
+            assert updated[name] == fresh[name]
     for name in ("rejects.jsonl", "datum_to_type_and_shape_mapping.json", "vocab/label.txt"):
-        assert (tmp_path / "new" / name).read_text() == (tmp_path / "fresh" / name).read_text()
+        with subtests.test(name=name):
+            assert (tmp_path / "new" / name).read_text() == (tmp_path / "fresh" / name).read_text()
     again = convert(folder, tmp_path / "again", base_dataset=str(tmp_path / "new"), **settings)
     assert again["shards"] == updated["shards"]
     assert inodes(tmp_path / "again") == inodes(tmp_path / "new")
@@ -130,7 +133,7 @@ def test_update_in_a_store(base, tmp_path):
     assert not verify_dataset(f"{place}/new").problems
 
 
-def test_invalid_updates_are_refused(base, tmp_path):
+def test_invalid_updates_are_refused(base, tmp_path, subtests):
     folder, uri = base
     without_inputs = Path(shutil.copytree(uri, tmp_path / "none"))
     (without_inputs / "inputs.json").unlink()
@@ -140,7 +143,8 @@ def test_invalid_updates_are_refused(base, tmp_path):
         ("base_dataset", {}, uri),
         ("base_dataset", {"base_dataset": str(without_inputs)}, tmp_path / "new"),
     ):
-        with pytest.raises(ConfigError) as caught:
-            convert(folder, target, **{"base_dataset": str(uri), **SMALL, **changes})
-        assert caught.value.setting == setting
-        assert json.loads((uri / "manifest.json").read_text())
+        with subtests.test(setting=setting):
+            with pytest.raises(ConfigError) as caught:
+                convert(folder, target, **{"base_dataset": str(uri), **SMALL, **changes})
+            assert caught.value.setting == setting
+            assert json.loads((uri / "manifest.json").read_text())

@@ -10,23 +10,25 @@ from components.kubeflow.artifacts import (
     place_dataset,
     write_reference,
 )
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.core.errors import ConfigError, DatasetError
 
 URI = "minio://b/run/examples"
 
 
-def test_dataset_is_stored_in_the_artifact_or_dataset_root(tmp_path):
+def test_dataset_is_stored_in_the_artifact_or_dataset_root(tmp_path, subtests):
     for number, root in enumerate(("", "/mnt/data", "gs://c/d")):
-        path = str(tmp_path / f"{number}")
-        place = place_dataset(path, URI, root)
-        assert place == (f"{root}/b/run/examples" if root else path)
-        if root:
-            write_reference(path, place)
-            assert find_dataset(path, URI) == place
+        with subtests.test(number=number):
+            path = str(tmp_path / f"{number}")
+            place = place_dataset(path, URI, root)
+            assert place == (f"{root}/b/run/examples" if root else path)
+            if root:
+                write_reference(path, place)
+                assert find_dataset(path, URI) == place
     for root in ("data", "https://b"):  # which no step could write to
-        with pytest.raises(ConfigError) as refused:
-            place_dataset("/x", "gs://b/x", root)
-        assert (refused.value.setting, refused.value.value) == ("dataset_root", root)
+        with subtests.test(root=root):
+            with pytest.raises(ConfigError) as refused:
+                place_dataset("/x", "gs://b/x", root)
+            assert (refused.value.setting, refused.value.value) == ("dataset_root", root)
 
 
 def test_artifact_whose_files_are_gone_raises(tmp_path):

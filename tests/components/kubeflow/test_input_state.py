@@ -28,13 +28,14 @@ CHANGES = {
 }
 
 
-def test_every_change_of_an_input_changes_the_fingerprint(photos):
+def test_every_change_of_an_input_changes_the_fingerprint(photos, subtests):
     seen = [fingerprint_inputs(str(photos))]
     assert fingerprint_inputs(str(photos)) == seen[0]
     for name, change in CHANGES.items():
-        change(photos)
-        seen.append(fingerprint_inputs(str(photos)))
-        assert len({*seen}) == len(seen), name
+        with subtests.test(name=name):
+            change(photos)
+            seen.append(fingerprint_inputs(str(photos)))
+            assert len({*seen}) == len(seen), name
 
 
 def test_only_inputs_and_file_roots_are_fingerprinted(photos, tmp_path):
@@ -52,7 +53,7 @@ def test_only_inputs_and_file_roots_are_fingerprinted(photos, tmp_path):
             fingerprint_inputs(table),
             fingerprint_of_tfx("image", {"input_base": table}),
             fingerprint_of_tfx("text", listing),
-            fingerprint_inputs(str(photos / "cat"), image_roots=[str(root)]),
+            fingerprint_inputs(str(photos / "cat"), file_roots=[str(root)]),
             fingerprint_of_tfx("image", rooted),
         ]
 

@@ -21,7 +21,7 @@ from components.kubeflow import (
 from components.kubeflow.input_state import fingerprint_inputs
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
 from tests.make import REPOSITORY, refusing, run_python
-from trainer_utils.format.settings import settings_of
+from trainer_utils.core.settings import settings_of
 
 OURS = [name for name in kubeflow.__all__ if name != "default_image"]
 SETTINGS = {
@@ -35,14 +35,15 @@ SETTINGS = {
 }
 
 
-def test_each_setting_is_a_parameter_with_its_default():
+def test_each_setting_is_a_parameter_with_its_default(subtests):
     empty = {"String": "", "Integer": 0, "Double": 0.0, "Boolean": False}
     for name, settings in SETTINGS.items():
-        inputs = getattr(kubeflow, name).component_spec.inputs
-        for setting, one in settings_of(settings).items():
-            given = inputs[setting]
-            wanted = empty.get(given.type) if one.default is None else one.default
-            assert given.default == (type(given.default)(wanted)), setting
+        with subtests.test(name=name):
+            inputs = getattr(kubeflow, name).component_spec.inputs
+            for setting, one in settings_of(settings).items():
+                given = inputs[setting]
+                wanted = empty.get(given.type) if one.default is None else one.default
+                assert given.default == (type(given.default)(wanted)), setting
 
 
 def test_pipeline_compiles_without_tensorflow(tmp_path):
@@ -94,18 +95,19 @@ def compiled(function, folder: Path) -> dict:
     return yaml.safe_load((folder / "p.yaml").read_text())
 
 
-def test_components_round_trip_and_have_the_default_image(tmp_path, monkeypatch):
+def test_components_round_trip_and_have_the_default_image(tmp_path, monkeypatch, subtests):
     package = str(tmp_path / "component.yaml")
     for name in OURS:
-        component = getattr(kubeflow, name)
-        compiler.Compiler().compile(component, package)
-        loaded = components.load_component_from_file(package)
-        assert {n: (i.type, i.default) for n, i in loaded.component_spec.inputs.items()} == {
-            n: (i.type, i.default) for n, i in component.component_spec.inputs.items()
-        }
-        spec = yaml.safe_load(Path(package).read_text())
-        (executor,) = spec["deploymentSpec"]["executors"].values()
-        assert executor["container"]["image"] == kubeflow.default_image()
+        with subtests.test(name=name):
+            component = getattr(kubeflow, name)
+            compiler.Compiler().compile(component, package)
+            loaded = components.load_component_from_file(package)
+            assert {n: (i.type, i.default) for n, i in loaded.component_spec.inputs.items()} == {
+                n: (i.type, i.default) for n, i in component.component_spec.inputs.items()
+            }
+            spec = yaml.safe_load(Path(package).read_text())
+            (executor,) = spec["deploymentSpec"]["executors"].values()
+            assert executor["container"]["image"] == kubeflow.default_image()
     monkeypatch.setenv("TFX_SHARDS_IMAGE", "example/three:3")
     assert kubeflow.default_image() == "example/three:3"
 
@@ -148,7 +150,7 @@ def test_audit_gates_the_steps_after_it(tmp_path):
     assert "num_findings']) == 0" in condition
 
 
-def test_wrong_setting_raises_with_its_name():
+def test_wrong_setting_raises_with_its_name(subtests):
     from components.kubeflow.run import run_step
 
     inputs = image_example_gen.component_spec.inputs
@@ -157,10 +159,11 @@ def test_wrong_setting_raises_with_its_name():
         ({}, "input_base"),
         ({"input_base": "/x", "source": SimpleNamespace(path="/y")}, "input_base"),
         ({"input_base": "/x", "layout": "zip"}, "layout"),
-        ({"input_base": "/x", "seed": 2.0**60}, "parameter"),
+        ({"input_base": "/x", "seed": 2.0**60}, "seed"),
         ({"input_base": "/x", "splits": {"a": 0.5}}, "splits"),
     ):
-        if "splits" in given:
-            pytest.importorskip("tfx", reason="it makes the split's configuration")
-        with refusing(setting):
-            run_step("image_example_gen", {**defaults, "examples": None, **given})
+        with subtests.test(given=given):
+            if "splits" in given:
+                pytest.importorskip("tfx", reason="it makes the split's configuration")
+            with refusing(setting):
+                run_step("image_example_gen", {**defaults, "examples": None, **given})

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
-from components.common.entry import InputTable
-from components.common.layout_inputs import FileTable, LayoutInputs
-from components.common.rejects import Reject, render_rejects
+from components.inputs.input_table import InputTable
+from components.inputs.listing import FileTable, LayoutInputs
+from components.inputs.rejects import Reject, render_rejects
 from components.layouts.reading import read_layout
 from tests.make import archive, write_files
 from trainer_utils.storage import list_files

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from components.common.layout_inputs import FileTable, LayoutInputs
+from components.inputs.listing import FileTable, LayoutInputs
 from components.layouts.junk import ignored_mask, junk_mask
 from components.layouts.reading import read_layout
 from tests.components.layouts.layout_files import read
 from tests.make import jpeg, photo, write_files
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.storage import InputFile
 
 IMAGE = jpeg(1)
@@ -109,7 +109,7 @@ def test_tree_gives_splits_and_classes(tmp_path, files, expected):
 
 COCO = json.dumps({"images": [], "annotations": [], "categories": []})
 REFUSED = {
-    "one class": (names("cat/1.jpg", "cat/2.jpg"), "the one folder 'cat'"),
+    "one class": (names("cat/1.jpg", "cat/2.jpg"), "only the folder 'cat'"),
     "kinds of files": (names("images/1.jpg", "cat/2.jpg"), "'images' next to 'cat'"),
     "the same folders": (
         names("color/a/1.jpg", "color/b/2.jpg", "segmented/a/3.jpg", "segmented/b/4.jpg"),
@@ -132,7 +132,7 @@ REFUSED = {
     ),
     "a class in test alone": (
         names("train/a/1.jpg", "train/b/2.jpg", "test/c/3.jpg"),
-        "'c' in 'test' alone",
+        "'c', only in 'test'",
     ),
     "splits next to others": (
         names("train/a/1.jpg", "test/a/2.jpg", "holdout/a/3.jpg"),
@@ -163,11 +163,12 @@ def test_tree_that_is_unclear_is_refused(tmp_path, files, message):
     assert message in str(caught.value)
 
 
-def test_explicit_layout_is_obeyed(tmp_path):
+def test_explicit_layout_is_obeyed(tmp_path, subtests):
     for case in ("one class", "kinds of files", "the same names", "some file names"):
-        files = REFUSED[case][0]
-        found = placed(read(write_files(tmp_path / case, files), "folder"))
-        assert found == {name: (None, name.split("/")[0]) for name in files}
+        with subtests.test(case=case):
+            files = REFUSED[case][0]
+            found = placed(read(write_files(tmp_path / case, files), "folder"))
+            assert found == {name: (None, name.split("/")[0]) for name in files}
 
 
 def test_junk_is_known_by_name(tmp_path):

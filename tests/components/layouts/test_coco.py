@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from components.common.layout_inputs import FileTable, LayoutInputs
+from components.inputs.listing import FileTable, LayoutInputs
 from components.layouts.coco import coco_files
 from components.layouts.reading import read_layout
 from tests.components.layouts.layout_files import image, instances, read, thing, values
 from tests.make import write_files
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.storage import list_files
 
 
@@ -78,22 +78,23 @@ def test_images_are_found_in_usual_folders(tmp_path, folder):
     assert [entry.name.split("/")[-1] for entry in read(tmp_path).entries] == ["1.jpg"]
 
 
-def test_a_malformed_file_is_refused_by_name(tmp_path):
+def test_a_malformed_file_is_refused_by_name(tmp_path, subtests):
     for text in (
         "{",
         instances([image(1, "a"), image(1, "b")], []),
         instances([], [thing(5, 7, [0, 0, 1, 1])]),
         "[" * 100_000,
     ):
-        write_files(tmp_path, {"instances_x.json": text})
-        with pytest.raises(InputError, match=r"instances_x\.json"):
-            read(tmp_path)
+        with subtests.test(text=text):
+            write_files(tmp_path, {"instances_x.json": text})
+            with pytest.raises(InputError, match=r"instances_x\.json"):
+                read(tmp_path)
     write_files(tmp_path, {"instances_x.json": json.dumps({"a": 1})})
     with pytest.raises(InputError, match="images, annotations, categories"):
         read(tmp_path)
 
 
-def test_split_is_a_word_of_the_file_name(tmp_path):
+def test_split_is_a_word_of_the_file_name(tmp_path, subtests):
     for name, split in (
         ("instances_train2017", "train"),
         ("instances_Validation", "eval"),
@@ -102,9 +103,10 @@ def test_split_is_a_word_of_the_file_name(tmp_path):
         ("train", "train"),
         ("my_coco", None),
     ):
-        text, base = instances([image(1, "1.jpg")], []), tmp_path / name
-        write_files(base, {f"annotations/{name}.json": text, "images/1.jpg": b""})
-        assert [entry.split for entry in read(base).entries] == [split]
+        with subtests.test(name=name):
+            text, base = instances([image(1, "1.jpg")], []), tmp_path / name
+            write_files(base, {f"annotations/{name}.json": text, "images/1.jpg": b""})
+            assert [entry.split for entry in read(base).entries] == [split]
 
 
 NO_NAMES = {
@@ -119,11 +121,12 @@ NO_NAMES = {
 }
 
 
-def test_invalid_image_name_is_a_reject_that_can_be_written(tmp_path):
+def test_invalid_image_name_is_a_reject_that_can_be_written(tmp_path, subtests):
     for name, source, code in NO_NAMES.values():
-        text = instances([image(1, name), image(2, "1.jpg")], [])
-        listing = read(write_files(tmp_path, {"instances_val.json": text, "1.jpg": b""}))
-        assert [(o.name, o.split, o.code) for o in listing.excluded] == [(source, "eval", code)]
+        with subtests.test(name=name):
+            text = instances([image(1, name), image(2, "1.jpg")], [])
+            listing = read(write_files(tmp_path, {"instances_val.json": text, "1.jpg": b""}))
+            assert [(o.name, o.split, o.code) for o in listing.excluded] == [(source, "eval", code)]
 
 
 # Annotations --------------------------------------------------------------------------------------
@@ -141,17 +144,18 @@ BAD_ANNOTATIONS = {
 }
 
 
-def test_reject_of_a_bad_annotation_has_the_reason(tmp_path):
+def test_reject_of_a_bad_annotation_has_the_reason(tmp_path, subtests):
     images = [image(1, "1.jpg"), image(2, "2.jpg")]
     for annotation, detail in BAD_ANNOTATIONS.values():
-        text = instances(images, [annotation, thing(2, 7, [0, 0, 1, 1])])
-        write_files(tmp_path, {"instances_val.json": text, "val/1.jpg": b"", "val/2.jpg": b""})
-        listing = read(tmp_path, "coco")
-        assert [entry.name for entry in listing.entries] == ["val/2.jpg"]
-        ((name, code, text),) = [(o.name, o.code, o.detail) for o in listing.excluded]
-        assert (name, code) == ("val/1.jpg", "BAD_ANNOTATION")
-        assert re.search(detail, text)
-        assert len(text) < 500
+        with subtests.test(annotation=annotation):
+            text = instances(images, [annotation, thing(2, 7, [0, 0, 1, 1])])
+            write_files(tmp_path, {"instances_val.json": text, "val/1.jpg": b"", "val/2.jpg": b""})
+            listing = read(tmp_path, "coco")
+            assert [entry.name for entry in listing.entries] == ["val/2.jpg"]
+            ((name, code, text),) = [(o.name, o.code, o.detail) for o in listing.excluded]
+            assert (name, code) == ("val/1.jpg", "BAD_ANNOTATION")
+            assert re.search(detail, text)
+            assert len(text) < 500
 
 
 def test_box_one_pixel_outside_is_clipped(tmp_path):

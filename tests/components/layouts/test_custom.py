@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from components.common.layout_inputs import FileTable, LayoutInputs
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+from components.inputs.listing import FileTable, LayoutInputs
 from components.layouts import Item, layout, registry
 from components.layouts.reading import name_layout, read_layout
 from components.steps import conversion_of, convert
 from tests.cases.examples import all_of, read_examples
 from tests.make import REPOSITORY, jpeg, wav, write_files
-from trainer_utils.format import ConfigError, InputError
+from trainer_utils.core.errors import ConfigError, InputError
 from trainer_utils.storage import list_files
 
 MINE = '''
@@ -55,7 +55,7 @@ def placed(uri: Path) -> dict:
     }
 
 
-def test_custom_layout_is_read_by_name_and_by_its_detection(tmp_path):
+def test_custom_layout_is_read_by_name_and_by_its_detection(tmp_path, subtests):
     exec(MINE, {"__name__": "mine"})
     base = write_files(tmp_path / "in", {**PHOTOS, "index.txt": INDEX})
     expected = {
@@ -64,8 +64,9 @@ def test_custom_layout_is_read_by_name_and_by_its_detection(tmp_path):
         "a/3.jpg": ("eval", "cat"),
     }
     for number, settings in enumerate((ImageSettings(), ImageSettings(layout="mine"))):
-        convert(str(base), str(tmp_path / f"out-{number}"), settings)
-        assert placed(tmp_path / f"out-{number}") == expected
+        with subtests.test(number=number):
+            convert(str(base), str(tmp_path / f"out-{number}"), settings)
+            assert placed(tmp_path / f"out-{number}") == expected
     assert name_layout(inputs_of(base), layout="auto") == "mine"
     (base / "index.txt").unlink()
     assert name_layout(inputs_of(base), layout="auto") == "folder"
@@ -141,24 +142,26 @@ def test_missing_file_and_label_reject_an_item(tmp_path):
     }
 
 
-def test_wrong_items_are_refused(tmp_path):
+def test_wrong_items_are_refused(tmp_path, subtests):
     for wrong in ("1.jpg", Item({}), ("1.jpg", "train")):
+        with subtests.test(wrong=wrong):
 
-        @layout("mine")
-        def read(folder, wrong=wrong):
-            yield wrong
+            @layout("mine")
+            def read(folder, wrong=wrong):
+                yield wrong
 
-        with pytest.raises(InputError, match="layout 'mine', item 0"):
-            read_layout(inputs_of(write_files(tmp_path, PHOTOS)), layout="mine")
+            with pytest.raises(InputError, match="layout 'mine', item 0"):
+                read_layout(inputs_of(write_files(tmp_path, PHOTOS)), layout="mine")
 
 
-def test_wrong_names_are_refused():
+def test_wrong_names_are_refused(subtests):
     exec(MINE, {"__name__": "mine"})
     with pytest.raises(ConfigError, match=r"[Dd]id you mean 'mine'"):
         ImageSettings(layout="mien")
     for name in ("auto", "", "a b"):
-        with pytest.raises(ConfigError, match="layout"):
-            layout(name)
+        with subtests.test(name=name):
+            with pytest.raises(ConfigError, match="layout"):
+                layout(name)
     with pytest.raises(ConfigError, match=r"mine.*has not registered"):
         exec(MINE, {"__name__": "another"})
     with pytest.raises(ConfigError, match="kinds"):

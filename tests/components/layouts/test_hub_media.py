@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.components.plain_runs import convert, read_records, write_files
 from tests.components.tables.table_files import parquet_of
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 FILE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from components.common.layout_inputs import FileTable, LayoutInputs
+from components.inputs.listing import FileTable, LayoutInputs
 from components.layouts.reading import read_layout
 from tests.components.layouts.layout_files import values
 from tests.make import write_files
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.storage import list_files
 
 BOXES = ("xmin", "ymin", "xmax", "ymax")
@@ -56,20 +56,23 @@ def write(base, text, name="list.csv", images=("1.jpg", "2.jpg", "3.jpg")):
 
 
 @pytest.mark.parametrize("form", DETECTION)
-def test_rows_of_boxes_become_relative_boxes_of_their_image(tmp_path, form):
+def test_rows_of_boxes_become_relative_boxes_of_their_image(tmp_path, form, subtests):
     found = values(read(write(tmp_path, DETECTION[form])))
     assert {name: row["labels"] for name, row in found.items()} == {
         "1.jpg": ("cat", "dog"),
         "2.jpg": ("cat",),
     }
     for name, expected in EXPECTED.items():
-        for edge, numbers in expected.items():
-            assert found[name][edge] == pytest.approx(numbers), (name, edge)
-        areas = [
-            (right - left) * (bottom - top)
-            for left, top, right, bottom in zip(*(expected[edge] for edge in BOXES), strict=True)
-        ]
-        assert found[name]["area"] == pytest.approx(areas)
+        with subtests.test(name=name):
+            for edge, numbers in expected.items():
+                assert found[name][edge] == pytest.approx(numbers), (name, edge)
+            areas = [
+                (right - left) * (bottom - top)
+                for left, top, right, bottom in zip(
+                    *(expected[edge] for edge in BOXES), strict=True
+                )
+            ]
+            assert found[name]["area"] == pytest.approx(areas)
 
 
 def test_retinanet_list_has_no_header(tmp_path):

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.entry import Blob, BlobReader, Column, InputTable
-from components.common.layout_inputs import FileTable, ImageRoot, LayoutInputs, NamedFiles
+from components.inputs.blob_reader import BlobReader
+from components.inputs.input_table import Blob, Column, InputTable
+from components.inputs.listing import FileTable, ImageRoot, LayoutInputs, NamedFiles
 from components.layouts.list_table import read_list
 from components.layouts.reading import read_layout
-from components.tables.pieces import row_starts
-from trainer_utils.format import ConfigError, InputError
+from components.tables.row_ends import row_starts
+from trainer_utils.core.errors import ConfigError, InputError
 from trainer_utils.storage import InputFile, file_system_of, list_files
 
 IMAGES = ("1.jpg", "2.jpg", "sub/3.jpg")
@@ -27,9 +28,9 @@ IMAGES = ("1.jpg", "2.jpg", "sub/3.jpg")
 def listed(base: Path, *, roots: tuple[Path, ...] = (), **columns: str) -> InputTable:
     """Read a folder with placeholders for images, since a list never opens them."""
     files, *others = (FileTable.of(list_files(str(folder))) for folder in (base, *roots))
-    image_roots = tuple(map(ImageRoot, map(str, roots), others))
+    file_roots = tuple(map(ImageRoot, map(str, roots), others))
     inputs = LayoutInputs(
-        base=str(base), root="", files=files, columns=columns, image_roots=image_roots
+        base=str(base), root="", files=files, columns=columns, file_roots=file_roots
     )
     return read_layout(inputs, layout="auto")
 
@@ -95,18 +96,19 @@ AUTOML = {
 }
 
 
-def test_automl_list_has_no_header(tmp_path):
+def test_automl_list_has_no_header(tmp_path, subtests):
     splits = {"split, uri": [None, "train"]}
     labels = {"uri, labels": [("cat", "red"), ("dog",)], "uri alone": None, "split, uri": None}
     for number, (form, text) in enumerate(AUTOML.items()):
-        base = folder(tmp_path / f"{number}")
-        prefix = f"{base}/" if number % 2 else ""
-        (base / "list.csv").write_text(text.replace("{}", prefix))
-        listing = listed(base)
-        assert [entry.name for entry in listing.entries] == ["1.jpg", "2.jpg"]
-        assert [entry.split for entry in listing.entries] == splits.get(form, [None, None])
-        expected = labels.get(form, ["cat", "dog"])
-        assert [entry.values[0] for entry in listing.entries if expected] == (expected or [])
+        with subtests.test(number=number):
+            base = folder(tmp_path / f"{number}")
+            prefix = f"{base}/" if number % 2 else ""
+            (base / "list.csv").write_text(text.replace("{}", prefix))
+            listing = listed(base)
+            assert [entry.name for entry in listing.entries] == ["1.jpg", "2.jpg"]
+            assert [entry.split for entry in listing.entries] == splits.get(form, [None, None])
+            expected = labels.get(form, ["cat", "dog"])
+            assert [entry.values[0] for entry in listing.entries if expected] == (expected or [])
 
 
 def test_several_labels_in_a_row_are_a_list(tmp_path):
@@ -138,7 +140,7 @@ def test_rows_of_boxes_are_grouped_by_image(tmp_path):
     }
 
 
-def test_invalid_box_is_refused_with_its_line(tmp_path):
+def test_invalid_box_is_refused_with_its_line(tmp_path, subtests):
     for row in (
         "TRAIN,1.jpg,cat,0.75,0.5,,,0.25,1,,",
         "TRAIN,1.jpg,cat,0.25,0.5,,,1.25,1,,",
@@ -146,8 +148,9 @@ def test_invalid_box_is_refused_with_its_line(tmp_path):
         "TRAIN,1.jpg,,0.25,0.5,,,0.5,1,,",
         "TRAIN,1.jpg,cat,nan,0.5,,,0.5,1,,",
     ):
-        with pytest.raises(InputError, match=r"'list.csv'.*\(line 4\)"):
-            listed(folder(tmp_path, list__csv=f"{BOXES}{row}\n"))
+        with subtests.test(row=row):
+            with pytest.raises(InputError, match=r"'list.csv'.*\(line 4\)"):
+                listed(folder(tmp_path, list__csv=f"{BOXES}{row}\n"))
 
 
 def test_column_settings_are_applied(tmp_path):
@@ -218,32 +221,34 @@ BAD = {
 }
 
 
-def test_a_malformed_list_is_refused_by_place(tmp_path):
+def test_a_malformed_list_is_refused_by_place(tmp_path, subtests):
     for case, (texts, words) in BAD.items():
-        with pytest.raises(InputError) as caught:
-            listed(folder(tmp_path / case, **texts))
-        message = str(caught.value)
-        assert "\n" not in message
-        assert [word for word in words if word not in message] == [], case
+        with subtests.test(case=case):
+            with pytest.raises(InputError) as caught:
+                listed(folder(tmp_path / case, **texts))
+            message = str(caught.value)
+            assert "\n" not in message
+            assert [word for word in words if word not in message] == [], case
 
 
-def test_a_wrong_column_is_refused(tmp_path):
+def test_a_wrong_column_is_refused(tmp_path, subtests):
     base = folder(tmp_path, list__csv="image,age,year\n1.jpg,3,4\n")
     for columns in ({"colour": "int"}, {"age": "split", "year": "split"}):
-        with pytest.raises(ConfigError, match=next(iter(columns))):
-            listed(base, **columns)
+        with subtests.test(columns=columns):
+            with pytest.raises(ConfigError, match=next(iter(columns))):
+                listed(base, **columns)
 
 
 def test_each_row_group_of_several_columns_is_read_once(tmp_path, monkeypatch):
     rows = {"image": [b"i%d" % n for n in range(30)], "map": [b"m%d" % n for n in range(30)]}
     pyarrow.parquet.write_table(pa.table(rows), tmp_path / "a.parquet", row_group_size=10)
-    read, calls = pyarrow.parquet.ParquetFile.read_row_group, []
+    read, calls = pyarrow.parquet.ParquetFile.iter_batches, []
 
-    def counted(self, number, **more):
-        calls.append((number, *more["columns"]))
-        return read(self, number, **more)
+    def counted(self, rows, *, row_groups, columns, **more):
+        calls.append((*row_groups, *columns))
+        return read(self, rows, row_groups=row_groups, columns=columns, **more)
 
-    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "read_row_group", counted)
+    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "iter_batches", counted)
     reader = BlobReader(str(tmp_path))
     for row in range(30):
         for name in rows:
@@ -252,15 +257,18 @@ def test_each_row_group_of_several_columns_is_read_once(tmp_path, monkeypatch):
     assert sorted(calls) == [(group, name) for group in range(3) for name in rows]
 
 
-def test_positions_are_lines_after_any_mark_header_or_blanks(tmp_path):
+def test_positions_are_lines_after_any_mark_header_or_blanks(tmp_path, subtests):
     for mark, header, blank in itertools.product(["", "\ufeff"], ["", "image,a\n"], ["", "\n\n"]):
-        text = mark + blank + header + '1.jpg,"x\ny"\n\n2.jpg,z\n'
-        (tmp_path / "list.csv").write_text(text)
-        files = FileTable.of(list_files(str(tmp_path)))
-        inputs = LayoutInputs(base=str(tmp_path), root="", files=files, column_names=["image", "a"])
-        table, first = read_list(inputs, "list.csv"), 1 + len(blank) + bool(header)
-        assert table.values("a") == ["x\ny", "z"]
-        assert table.positions == (first, first + 3)
+        with subtests.test(mark=mark):
+            text = mark + blank + header + '1.jpg,"x\ny"\n\n2.jpg,z\n'
+            (tmp_path / "list.csv").write_text(text)
+            files = FileTable.of(list_files(str(tmp_path)))
+            inputs = LayoutInputs(
+                base=str(tmp_path), root="", files=files, column_names=["image", "a"]
+            )
+            table, first = read_list(inputs, "list.csv"), 1 + len(blank) + bool(header)
+            assert table.values("a") == ["x\ny", "z"]
+            assert table.positions == (first, first + 3)
 
 
 FIELDS = st.text(st.sampled_from('ab ,"\n'), min_size=1, max_size=4)
@@ -283,22 +291,23 @@ def test_row_starts_equal_python_csv(rows, blanks):
     )
 
 
-def test_relative_root_depends_on_the_current_directory(tmp_path, monkeypatch):
+def test_relative_root_depends_on_the_current_directory(tmp_path, monkeypatch, subtests):
     """Change to another folder that also has a root of this name, in the same process."""
     for name in ("one", "two"):
-        folder = tmp_path / name / "photos"
-        folder.mkdir(parents=True)
-        (folder / "1.jpg").write_bytes(b"x")
-        monkeypatch.chdir(tmp_path / name)
-        roots = (ImageRoot("photos", {"1.jpg": InputFile("1.jpg", 1, "")}),)
-        inputs = LayoutInputs(base="lists", root="", files={}, image_roots=roots)
-        path, blob = inputs.resolve(str(folder / "1.jpg"), folder="")
-        assert (path, blob.path) == ("1.jpg", str(folder / "1.jpg"))
+        with subtests.test(name=name):
+            folder = tmp_path / name / "photos"
+            folder.mkdir(parents=True)
+            (folder / "1.jpg").write_bytes(b"x")
+            monkeypatch.chdir(tmp_path / name)
+            roots = (ImageRoot("photos", {"1.jpg": InputFile("1.jpg", 1, "")}),)
+            inputs = LayoutInputs(base="lists", root="", files={}, file_roots=roots)
+            path, blob = inputs.resolve(str(folder / "1.jpg"), folder="")
+            assert (path, blob.path) == ("1.jpg", str(folder / "1.jpg"))
 
 
 @pytest.mark.parametrize("store", [True, False])
 @pytest.mark.parametrize("photos", [2, 40])
-def test_files_of_a_root_are_found_by_their_names(tmp_path, store, photos):
+def test_files_of_a_root_are_found_by_their_names(tmp_path, store, photos, subtests):
     base = f"memory://{uuid.uuid4().hex}" if store else str(tmp_path)
     names = [f"photos/{number}/1.jpg" for number in range(photos)]
     for name in [*names, "photos/1/unnamed.jpg"]:
@@ -311,5 +320,6 @@ def test_files_of_a_root_are_found_by_their_names(tmp_path, store, photos):
         assert root[name].size == len(name)
         assert root[name].path == name
     for gone in ("photos/1/3.jpg", "nowhere/1.jpg"):
-        assert gone not in root
+        with subtests.test(gone=gone):
+            assert gone not in root
     assert sorted(ImageRoot(base, root).table) == sorted(names)

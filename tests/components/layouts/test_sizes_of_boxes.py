@@ -16,7 +16,7 @@ from tests.components.image_example_gen.image_runs import (
 )
 from tests.components.layouts.layout_files import annotation, image, instances, thing
 from tests.make import photo
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 PHOTO = 400, 240
 BOX = 100, 60, 300, 180  # xmin, ymin, xmax, ymax in pixels of the photo
@@ -52,13 +52,14 @@ def layout(request) -> Layout:
 @pytest.mark.parametrize(
     ("size", "is_counted"), [(PHOTO, False), ((800, 480), True), ((133, 80), True)]
 )
-def test_boxes_of_a_scaled_photo_keep_their_place(tmp_path, layout, size, is_counted):
+def test_boxes_of_a_scaled_photo_keep_their_place(tmp_path, layout, size, is_counted, subtests):
     base = write_tree(tmp_path / "in", layout(photo(1, size=PHOTO), scaled(size), size=size))
     manifest = convert(base, tmp_path / "out")
     assert manifest["conversions"] == ({"BOXES_SCALED": 1} if is_counted else {})
     (example,) = flat(tmp_path / "out")
     for name, expected in RELATIVE.items():
-        assert value(example, name) == pytest.approx(expected, abs=0.01)
+        with subtests.test(name=name):
+            assert value(example, name) == pytest.approx(expected, abs=0.01)
     assert (value(example, "width"), value(example, "height")) == PHOTO
 
 

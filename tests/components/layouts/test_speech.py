@@ -6,12 +6,12 @@ import io
 import numpy as np
 import pytest
 
-from components.common.layout_inputs import FileTable, LayoutInputs
+from components.inputs.listing import FileTable, LayoutInputs
 from components.layouts.reading import name_layout, read_layout
 from pipelines import convert
 from tests.cases.examples import read_examples
 from tests.make import wav, write_files
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.storage import list_files
 
 
@@ -119,7 +119,7 @@ def test_common_voice_is_read_by_its_splits_and_verbatim(tmp_path, caplog):
         f"clips/{row['path']}": (split, row["sentence"])
         for row, split in zip(rows, splits, strict=True)
     }
-    assert "not read, since train, dev and test are: other.tsv, validated.tsv" in caplog.text
+    assert "not read, because train, dev and test are: other.tsv, validated.tsv" in caplog.text
 
 
 # LJSpeech

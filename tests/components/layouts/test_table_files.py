@@ -7,7 +7,7 @@ import pytest
 from components.layouts.table_files import partitions_of
 from tests.components.plain_runs import convert, read_records, write_files
 from tests.components.tables.table_files import parquet_of
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 ROWS = "text,n\na,1\nb,2\n"
 
@@ -132,7 +132,7 @@ def test_documents_next_to_tables_are_skipped_and_counted(tmp_path):
 @pytest.mark.parametrize("other", ["notes.txt", "labels.npy", "images/a.jpg", "more.zip"])
 def test_other_files_next_to_tables_are_refused(tmp_path, other):
     source = write_files(tmp_path / "in", {"a.csv": ROWS, other: "words"})
-    with pytest.raises(InputError, match=r"nothing but tables such as 'a\.csv'.*ignore=") as info:
+    with pytest.raises(InputError, match=r"only tables such as 'a\.csv'.*ignore=") as info:
         convert(source, tmp_path / "out")
     ending = other.rpartition(".")[2]
     assert f"ignore=['*.{ending}']" in str(info.value)
@@ -145,19 +145,20 @@ def test_other_files_next_to_tables_are_refused(tmp_path, other):
 def test_other_files_in_folders_of_texts_are_refused(tmp_path, other):
     files = {f"{label}/{n}.txt": f"words {n}" for label in ("pos", "neg") for n in range(4)}
     source = write_files(tmp_path / "in", {**files, other: b"\0"})
-    with pytest.raises(InputError, match=r"nothing but files of text, got 'neg/.*ignore="):
+    with pytest.raises(InputError, match=r"only text files, got 'neg/.*ignore="):
         convert(source, tmp_path / "out", max_reject_fraction=0.5)
     converted = convert(source, tmp_path / "out", ignore=[f"*.{other.rpartition('.')[2]}"])
     assert sum(c.written for c in converted.manifest.accounting.values()) == 8
 
 
-def test_tables_of_several_kinds_are_refused(tmp_path):
+def test_tables_of_several_kinds_are_refused(tmp_path, subtests):
     source = write_files(tmp_path / "in", {"a.csv": ROWS, "b.jsonl": '{"text": "x"}'})
     with pytest.raises(InputError, match=r"layout='csv' .*ignore=\['\*\.jsonl'\]"):
         convert(source, tmp_path / "out")
     for cure in ({"layout": "csv"}, {"ignore": ["*.jsonl"]}):
-        converted = convert(source, tmp_path / "out", **cure)
-        assert sum(c.written for c in converted.manifest.accounting.values()) == 2
+        with subtests.test(cure=cure):
+            converted = convert(source, tmp_path / "out", **cure)
+            assert sum(c.written for c in converted.manifest.accounting.values()) == 2
 
 
 def test_datasets_save_to_disk_is_refused_with_a_fix(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.components.layouts.layout_files import annotation, one, read, values
 from tests.make import write_files
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 
 @pytest.fixture
@@ -104,11 +104,12 @@ BAD_TEXTS = [
 ]
 
 
-def test_a_bad_annotation_is_a_reject(tmp_path):
+def test_a_bad_annotation_is_a_reject(tmp_path, subtests):
     for text in BAD_TEXTS:
-        (left,) = read(one(tmp_path, text)).excluded
-        assert (left.name, left.code) == ("JPEGImages/a.jpg", "BAD_ANNOTATION"), text[:100]
-        assert 5 < len(left.detail) < 500
+        with subtests.test(text=text):
+            (left,) = read(one(tmp_path, text)).excluded
+            assert (left.name, left.code) == ("JPEGImages/a.jpg", "BAD_ANNOTATION"), text[:100]
+            assert 5 < len(left.detail) < 500
 
 
 def test_custom_folders_and_class_order_equal_datum(tmp_path):
@@ -166,7 +167,7 @@ def test_image_set_named_after_a_split_is_a_split(tmp_path, case):
     [
         ({"Main/train.txt": b"a\nx\na\n"}, r"'a'.*train.txt \(line 1\).*train.txt \(line 3\)"),
         ({"val.txt": b"a\n", "dev.txt": b"\na\n"}, r"'a'.*dev.txt \(line 2\).*val.txt \(line 1\)"),
-        ({"train.txt": "a\n".encode("utf-16")}, r"'ImageSets/train.txt'.*zero \(byte 3\)"),
+        ({"train.txt": "a\n".encode("utf-16")}, r"'ImageSets/train.txt'.*NUL byte \(byte 3\)"),
     ],
 )
 def test_a_bad_image_set_is_refused(tmp_path, sets, match):
@@ -199,7 +200,9 @@ def found(listing) -> dict[str, str | None]:
         ("", None),
     ],
 )
-def test_pairs_and_splits_equal_datum_for_every_set_folder(tmp_path, prefix, datums_folder):
+def test_pairs_and_splits_equal_datum_for_every_set_folder(
+    tmp_path, prefix, datums_folder, subtests
+):
     from datum.generator.image import SegDatumGenerator
 
     write_files(tmp_path, pairs("a", "b", "c d"))
@@ -207,13 +210,14 @@ def test_pairs_and_splits_equal_datum_for_every_set_folder(tmp_path, prefix, dat
     listing = read(tmp_path)
     assert (listing.blobs, listing.columns) == ((("image", "image"), ("label", "label_map")), ())
     for theirs, ours in (("train", "train"), ("val", "eval")):
-        kwargs = {"set_dir": datums_folder} if datums_folder else {}
-        expected = dict(SegDatumGenerator(str(tmp_path), None)(split=theirs, **kwargs))
-        assert [
-            [str(tmp_path / blob.path) for blob in entry.blobs]
-            for entry in listing.entries
-            if entry.split == ours
-        ] == [[pair["image"], pair["label"]] for pair in expected.values()]
+        with subtests.test(theirs=theirs):
+            kwargs = {"set_dir": datums_folder} if datums_folder else {}
+            expected = dict(SegDatumGenerator(str(tmp_path), None)(split=theirs, **kwargs))
+            assert [
+                [str(tmp_path / blob.path) for blob in entry.blobs]
+                for entry in listing.entries
+                if entry.split == ours
+            ] == [[pair["image"], pair["label"]] for pair in expected.values()]
 
 
 def test_without_sets_a_hash_decides(tmp_path):

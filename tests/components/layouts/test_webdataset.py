@@ -9,12 +9,12 @@ import tarfile
 
 import pytest
 
-from components.common.entry import Column
-from components.common.layout_inputs import LayoutInputs
+from components.inputs.input_table import Column
+from components.inputs.listing import LayoutInputs
 from components.layouts.webdataset import read_headers
 from tests.components.layouts.layout_files import in_archive, read, values, write_tar
 from tests.make import archive
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 SAMPLES = {
     "a/0.jpg": b"first image",
@@ -60,17 +60,18 @@ def test_blob_points_to_the_bytes_of_the_image(tmp_path, form):
     assert entry.name == f"x.tar/{long}.jpg"
 
 
-def test_unreadable_sidecar_rejects_only_its_image(tmp_path):
+def test_unreadable_sidecar_rejects_only_its_image(tmp_path, subtests):
     others = {"1.jpg": b"x", "1.cls": "5", "3.jpg": b"z", "3.cls": "6"}
     for name, content in (("2.json", "{"), ("2.json", "[1]"), ("2.txt", b"\xff\xfe")):
         for step in (1, -1):  # before the image or after it
-            second = [("2.jpg", b"y"), (name, content)]
-            write_tar(tmp_path / "x.tar", dict(second[::step]) | others)
-            listing = read(tmp_path)
-            assert values(listing) == {"x.tar/1.jpg": {"label": 5}, "x.tar/3.jpg": {"label": 6}}
-            (left,) = listing.excluded
-            assert (left.name, left.code) == ("x.tar/2.jpg", "BAD_ANNOTATION")
-            assert f"x.tar/{name}" in left.detail
+            with subtests.test(step=step):
+                second = [("2.jpg", b"y"), (name, content)]
+                write_tar(tmp_path / "x.tar", dict(second[::step]) | others)
+                listing = read(tmp_path)
+                assert values(listing) == {"x.tar/1.jpg": {"label": 5}, "x.tar/3.jpg": {"label": 6}}
+                (left,) = listing.excluded
+                assert (left.name, left.code) == ("x.tar/2.jpg", "BAD_ANNOTATION")
+                assert f"x.tar/{name}" in left.detail
 
 
 def test_every_member_is_counted(tmp_path):
@@ -142,7 +143,7 @@ def test_images_are_never_read(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("name", "mode"), [("x.tar.gz", "gz"), ("x.tar", "bz2"), ("x.tar", "xz")])
 def test_compressed_archive_is_detected_by_its_bytes(tmp_path, name, mode):
     write_tar(tmp_path / name, {"1.jpg": b"x"}, mode=f"w:{mode}")
-    with pytest.raises(InputError, match=rf"'{name}'.*not compressed.*gunzip"):
+    with pytest.raises(InputError, match=rf"'{name}'.*an uncompressed archive.*gunzip"):
         read(tmp_path)
 
 
@@ -302,15 +303,16 @@ COLUMNS = {
 }
 
 
-def test_types_of_sidecar_columns_fit_all_examples(tmp_path):
+def test_types_of_sidecar_columns_fit_all_examples(tmp_path, subtests):
     for case, (files, columns, rows) in COLUMNS.items():
-        write_tar(tmp_path / "x.tar", {"a.jpg": b"x", "b.jpg": b"y", **files})
-        listing = read(tmp_path)
-        assert list(listing.columns) == columns, case
-        assert [entry.values for entry in listing.entries] == rows, case
+        with subtests.test(case=case):
+            write_tar(tmp_path / "x.tar", {"a.jpg": b"x", "b.jpg": b"y", **files})
+            listing = read(tmp_path)
+            assert list(listing.columns) == columns, case
+            assert [entry.values for entry in listing.entries] == rows, case
 
 
-def test_a_hostile_json_is_rejected_by_name(tmp_path):
+def test_a_hostile_json_is_rejected_by_name(tmp_path, subtests):
     for content in (
         '{"x": 1' + "0" * 5000 + "}",
         "[" * 100_000,
@@ -318,10 +320,11 @@ def test_a_hostile_json_is_rejected_by_name(tmp_path):
         '{"a": 1, "a": 2}',
         '{"a": {"b": 1}, "a.b": 2}',
     ):
-        write_tar(tmp_path / "x.tar", {"a.jpg": b"x", "a.json": content})
-        (left,) = read(tmp_path).excluded
-        assert (left.name, left.code) == ("x.tar/a.jpg", "BAD_ANNOTATION")
-        assert "x.tar/a.json'" in left.detail
+        with subtests.test(content=content):
+            write_tar(tmp_path / "x.tar", {"a.jpg": b"x", "a.json": content})
+            (left,) = read(tmp_path).excluded
+            assert (left.name, left.code) == ("x.tar/a.jpg", "BAD_ANNOTATION")
+            assert "x.tar/a.json'" in left.detail
 
 
 # False, damaged, sparse or truncated headers ------------------------------------------------------
@@ -387,21 +390,23 @@ LIES = {
 }
 
 
-def test_false_header_is_refused_with_its_offset(tmp_path):
+def test_false_header_is_refused_with_its_offset(tmp_path, subtests):
     for data, match in LIES.values():
-        (tmp_path / "x.tar").write_bytes(data + END)
-        with pytest.raises(InputError, match=rf"(?s)'x.tar'.*{match}.*\(byte \d+\)"):
-            read(tmp_path)
+        with subtests.test(data=data):
+            (tmp_path / "x.tar").write_bytes(data + END)
+            with pytest.raises(InputError, match=rf"(?s)'x.tar'.*{match}.*\(byte \d+\)"):
+                read(tmp_path)
 
 
-def test_truncation_at_any_byte_is_reported(tmp_path):
+def test_truncation_at_any_byte_is_reported(tmp_path, subtests):
     path = write_tar(tmp_path / "x.tar", {"1.jpg": b"a" * 700, "2.jpg": bytes(512)})
     data = path.read_bytes()
     end = 512 + 1024 + 512 + 512  # the end of the last member
     for size in [*range(1, end + 512, 37), 512, 1536, 2048, end, end + 511]:
-        path.write_bytes(data[:size])
-        with pytest.raises(InputError, match=r"'x.tar': expected a whole tar.*\(byte \d+\)"):
-            read(tmp_path)
+        with subtests.test(size=size):
+            path.write_bytes(data[:size])
+            with pytest.raises(InputError, match=r"'x.tar': expected a complete tar.*\(byte \d+\)"):
+                read(tmp_path)
     path.write_bytes(data[: end + 512])  # one block of zeros is an end
     assert len(read(tmp_path).entries) == 2
 

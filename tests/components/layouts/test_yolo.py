@@ -2,11 +2,11 @@
 
 import pytest
 
-from components.common.layout_inputs import FileTable, LayoutInputs
+from components.inputs.listing import FileTable, LayoutInputs
 from components.layouts.reading import name_layout, read_layout
 from tests.components.layouts.layout_files import values
 from tests.make import write_files
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.storage import list_files
 
 BOXES = b"0 0.5 0.5 0.25 0.5\n1 0.25 0.25 0.5 0.5\n"

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 import tensorflow as tf
 
-from components.common.rejects import RejectedInputError
+from components.inputs.rejects import RejectedInputError
 from components.media.audio import StoredAudio, store_audio
 from components.media.options import AudioOptions
 

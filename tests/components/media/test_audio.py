@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from scipy import signal
 
-from components.common.rejects import reject_errors
+from components.inputs.rejects import reject_errors
 from tests.components.media.sounds import (
     DATA,
     KEPT,
@@ -53,23 +53,29 @@ ROUNDED = [
 
 
 @pytest.mark.parametrize(("kind", "subtype", "conversion"), EXACT + ROUNDED)
-def test_up_to_16_bits_are_exact_and_more_within_half_a_step(kind, subtype, conversion):
+def test_up_to_16_bits_are_exact_and_more_within_half_a_step(kind, subtype, conversion, subtests):
     is_exact = (kind, subtype, conversion) in EXACT
     for channels in (1, 6):
-        data = encode(tone(3000, channels), kind, subtype)
-        stored = store(data)
-        assert (stored.sample_rate, stored.channels, stored.num_frames) == (8000, channels, 3000)
-        assert stored.conversions == (conversion,)
-        # Half a step, and the rounding of float32.
-        difference = np.abs(heard(stored) - by_soundfile(data)).max()
-        assert difference <= (0 if is_exact else 0.51)
+        with subtests.test(channels=channels):
+            data = encode(tone(3000, channels), kind, subtype)
+            stored = store(data)
+            assert (stored.sample_rate, stored.channels, stored.num_frames) == (
+                8000,
+                channels,
+                3000,
+            )
+            assert stored.conversions == (conversion,)
+            # Half a step, and the rounding of float32.
+            difference = np.abs(heard(stored) - by_soundfile(data)).max()
+            assert difference <= (0 if is_exact else 0.51)
 
 
-def test_16_bit_wav_is_kept_byte_for_byte():
+def test_16_bit_wav_is_kept_byte_for_byte(subtests):
     for name, data in KEPT.items():
-        stored = store(data)
-        assert (stored.data, stored.conversions) == (data, ()), name
-        np.testing.assert_array_equal(heard(stored), by_soundfile(data))
+        with subtests.test(name=name):
+            stored = store(data)
+            assert (stored.data, stored.conversions) == (data, ()), name
+            np.testing.assert_array_equal(heard(stored), by_soundfile(data))
 
 
 REWRITTEN = {  # 16-bit files that TensorFlow refuses, mostly because it does not know padding
@@ -85,13 +91,14 @@ REWRITTEN = {  # 16-bit files that TensorFlow refuses, mostly because it does no
 }
 
 
-def test_wav_that_tensorflow_refuses_is_rewritten_losslessly():
+def test_wav_that_tensorflow_refuses_is_rewritten_losslessly(subtests):
     for name, data in REWRITTEN.items():
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            tf.audio.decode_wav(data)
-        stored = store(data)
-        assert stored.conversions == ("WAV_VARIANT",), name
-        np.testing.assert_array_equal(heard(stored)[:, 0], np.frombuffer(PCM, "<i2"))
+        with subtests.test(name=name):
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                tf.audio.decode_wav(data)
+            stored = store(data)
+            assert stored.conversions == ("WAV_VARIANT",), name
+            np.testing.assert_array_equal(heard(stored)[:, 0], np.frombuffer(PCM, "<i2"))
 
 
 PLACEHOLDERS = (0, 0x7FFFF000, 0x7FFFFFFE, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
@@ -104,7 +111,7 @@ def of_pipe(riff_size: int, data_size: int, *chunks: bytes, pcm: bytes = PCM) ->
 
 @pytest.mark.parametrize("size", PLACEHOLDERS)
 @pytest.mark.parametrize("riff_size", [0, 0x7FFFF024, 0xFFFFFFFF])
-def test_wav_written_to_a_pipe_is_read_to_its_end(riff_size, size):
+def test_wav_written_to_a_pipe_is_read_to_its_end(riff_size, size, subtests):
     samples, rate, bits = tone(500, 2), 8000, 24
     deep = encode(samples, "WAV", "PCM_24")[-500 * 6 :]
     for data, same in {
@@ -113,9 +120,10 @@ def test_wav_written_to_a_pipe_is_read_to_its_end(riff_size, size):
         of_pipe(riff_size, size, form(), pcm=PCM + b"\1"): PLAIN,
         of_pipe(riff_size, size, form(2, rate, bits), pcm=deep): encode(samples, "WAV", "PCM_24"),
     }.items():
-        stored = store(data)
-        assert stored.conversions == ("WAV_STREAM", *store(same).conversions)
-        np.testing.assert_array_equal(heard(stored), heard(store(same)))
+        with subtests.test(data=data):
+            stored = store(data)
+            assert stored.conversions == ("WAV_STREAM", *store(same).conversions)
+            np.testing.assert_array_equal(heard(stored), heard(store(same)))
 
 
 def test_placeholder_minus_the_header_size_is_recognised():
@@ -123,14 +131,16 @@ def test_placeholder_minus_the_header_size_is_recognised():
     assert (stored.data, stored.conversions) == (PLAIN, ("WAV_STREAM",))
 
 
-def test_wav_shorter_than_its_header_says_is_rejected():
+def test_wav_shorter_than_its_header_says_is_rejected(subtests):
     for size in (len(PCM) + 2, 0x7FFFE000):
-        assert rejected(of_pipe(36 + size, size, form())).code == "TRUNCATED_AUDIO"
+        with subtests.test(size=size):
+            assert rejected(of_pipe(36 + size, size, form())).code == "TRUNCATED_AUDIO"
 
 
-def test_wav_without_samples_is_rejected():
+def test_wav_without_samples_is_rejected(subtests):
     for chunks in ((), (chunk(b"LIST", TEXT),)):
-        assert rejected(riff(form(), chunk(b"data", b""), *chunks)).code == "NO_SAMPLES"
+        with subtests.test(chunks=chunks):
+            assert rejected(riff(form(), chunk(b"data", b""), *chunks)).code == "NO_SAMPLES"
 
 
 @pytest.mark.parametrize(("peak", "is_clipped"), [(1.0, False), (1.5, True), (-40.0, True)])
@@ -142,7 +152,7 @@ def test_floats_beyond_full_scale_are_clipped_and_counted(peak, is_clipped):
     assert heard(stored)[50, 0] == (32767 if peak > 0 else -32768)
 
 
-def test_wav_with_an_absurd_header_is_rejected_or_readable():
+def test_wav_with_an_absurd_header_is_rejected_or_readable(subtests):
     for data in (
         riff(form(2, rate=2**31, bits=16), DATA),
         riff(form(rate=2**31 - 1), DATA),
@@ -158,8 +168,9 @@ def test_wav_with_an_absurd_header_is_rejected_or_readable():
         b"RIFF",
         b"RIFX" + PLAIN[4:],
     ):
-        stored = stored_or_none(data)
-        assert stored is None or heard(stored).size
+        with subtests.test(data=data):
+            stored = stored_or_none(data)
+            assert stored is None or heard(stored).size
 
 
 ENDINGS = {
@@ -171,15 +182,17 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("kind", OF_KIND)
-def test_wrong_extension_is_counted_and_the_bytes_decide(kind):
+def test_wrong_extension_is_counted_and_the_bytes_decide(kind, subtests):
     right = store(OF_KIND[kind], f"a.b/x{ENDINGS[kind][0]}")
     for other in ENDINGS:
-        for ending in ENDINGS[other]:
-            stored = store(OF_KIND[kind], f"a.b/x{ending}")
-            assert stored.data == right.data
-            assert ("WRONG_EXTENSION" in stored.conversions) == (other != kind)
+        with subtests.test(other=other):
+            for ending in ENDINGS[other]:
+                stored = store(OF_KIND[kind], f"a.b/x{ending}")
+                assert stored.data == right.data
+                assert ("WRONG_EXTENSION" in stored.conversions) == (other != kind)
     for unknown in ("x", "x.bin", "wav", "x.wav.bak"):
-        assert store(OF_KIND[kind], unknown).conversions == right.conversions
+        with subtests.test(unknown=unknown):
+            assert store(OF_KIND[kind], unknown).conversions == right.conversions
 
 
 @pytest.mark.parametrize(

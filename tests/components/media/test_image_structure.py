@@ -4,13 +4,13 @@ import os
 import subprocess
 import sys
 
-from components.common.rejects import RejectedInputError
+from components.inputs.rejects import RejectedInputError
 from components.media.image_structure import scan_png
 from tests.components.media import variants
 
 _SWEEP = """
 import random, sys
-from components.common.rejects import RejectedInputError
+from components.inputs.rejects import RejectedInputError
 from components.media.image_structure import scan_jpeg
 from components.media.images import store_image
 from components.media.options import ImageOptions

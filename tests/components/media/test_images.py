@@ -12,7 +12,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 import trainer_utils
-from components.common.rejects import RejectedInputError
+from components.inputs.rejects import RejectedInputError
 from components.media.images import StoredImage, store_image, store_label_map
 from components.media.options import ImageOptions
 from tests.components.media import damage, variants
@@ -99,7 +99,7 @@ NONE = {  # variants that are rejected
 }
 
 
-def test_files_that_both_libraries_read_alike_are_kept():
+def test_files_that_both_libraries_read_alike_are_kept(subtests):
     for name in (
         *KEPT,
         *(f"JPEG, {more} after its end" for more in ("more", "a file")),
@@ -107,8 +107,9 @@ def test_files_that_both_libraries_read_alike_are_kept():
         *(f"JPEG, bad EXIF: {how}" for how in ("no TIFF", "empty", "cut", "endless", "of zeros")),
         *(f"PNG, bad eXIf {where}" for where in ("first", "last")),
     ):
-        stored = store(VARIANTS[name])
-        assert (stored.data, stored.conversions) == (VARIANTS[name], ()), name
+        with subtests.test(name=name):
+            stored = store(VARIANTS[name])
+            assert (stored.data, stored.conversions) == (VARIANTS[name], ()), name
 
 
 COUNTED = {  # the stored format, and the reason
@@ -135,10 +136,11 @@ COUNTED = {  # the stored format, and the reason
 }
 
 
-def test_conversions_are_counted_by_their_reason():
+def test_conversions_are_counted_by_their_reason(subtests):
     for name, (kind, word) in COUNTED.items():
-        stored = store(VARIANTS[name])
-        assert (stored.format, word in stored.conversions) == (kind, True), name
+        with subtests.test(name=name):
+            stored = store(VARIANTS[name])
+            assert (stored.format, word in stored.conversions) == (kind, True), name
 
 
 @pytest.mark.parametrize("name", [n for n in VARIANTS if n.startswith("TIFF") and n[-1] in "36"])
@@ -241,11 +243,12 @@ REFUSED = {
 }
 
 
-def test_unusable_image_is_rejected_with_its_code():
+def test_unusable_image_is_rejected_with_its_code(subtests):
     for data, code in REFUSED.values():
         # The detail is the same in every run: it contains no address of an object.
-        with pytest.raises(RejectedInputError, match=rf"^(?!.*0x.{{9}}).*{code}"):
-            store(data)
+        with subtests.test(data=data):
+            with pytest.raises(RejectedInputError, match=rf"^(?!.*0x.{{9}}).*{code}"):
+                store(data)
     with pytest.raises(RejectedInputError, match="TOO_MANY_PIXELS"):
         store(VARIANTS["JPEG 2"], max_pixels=WIDTH * HEIGHT - 1)
 
@@ -291,10 +294,11 @@ def test_label_map_is_stored_as_its_ids(data, conversions):
     assert (stored.channels, stored.conversions) == (1, conversions)
 
 
-def test_label_map_of_colours_or_large_ids_is_rejected():
+def test_label_map_of_colours_or_large_ids_is_rejected(subtests):
     for image in (RGB, Image.fromarray(np.full((4, 4), 300, np.uint16))):
-        with pytest.raises(RejectedInputError, match="NOT_A_LABEL_MAP"):
-            store_label_map(encode(image, "PNG"), ImageOptions())
+        with subtests.test(image=image):
+            with pytest.raises(RejectedInputError, match="NOT_A_LABEL_MAP"):
+                store_label_map(encode(image, "PNG"), ImageOptions())
 
 
 def test_trainer_reads_raw_pixels(tmp_path, write_dataset):

@@ -9,12 +9,12 @@ import pytest
 from PIL import Image, features
 from sklearn.datasets import load_sample_images
 
-from components import image_opening
-from components.common.rejects import RejectedInputError
+from components.inputs.rejects import RejectedInputError
+from components.media import image_opening
 from components.media.images import StoredImage, store_image
 from components.media.options import ImageOptions
 from tests.make import encode
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 from trainer_utils.format.media_formats import format_of
 
 PHOTO = Image.fromarray(load_sample_images().images[0][:240, :320])
@@ -76,11 +76,12 @@ def test_rotated_avif_is_stored_upright():
 
 
 @needs_avif
-def test_truncated_avif_is_rejected():
+def test_truncated_avif_is_rejected(subtests):
     data = encode(PHOTO, "AVIF", quality=90)
     for size in (20, 300, len(data) // 2):
-        with pytest.raises(RejectedInputError, match=r"TRUNCATED_IMAGE|DAMAGED_IMAGE"):
-            store(data[:size])
+        with subtests.test(size=size):
+            with pytest.raises(RejectedInputError, match=r"TRUNCATED_IMAGE|DAMAGED_IMAGE"):
+                store(data[:size])
 
 
 def test_avif_with_a_generic_brand_is_not_heic():
@@ -116,11 +117,12 @@ def test_heic_is_converted_to_jpeg_and_counted():
     assert np.abs(pixels_of(stored.data) - np.asarray(PHOTO, np.int32)).mean() < 4
 
 
-def test_damaged_heic_is_rejected():
+def test_damaged_heic_is_rejected(subtests):
     data = heic(PHOTO)
     for size in (20, 300, len(data) // 2):
-        with pytest.raises(RejectedInputError, match=r"TRUNCATED_IMAGE|DAMAGED_IMAGE"):
-            store(data[:size])
+        with subtests.test(size=size):
+            with pytest.raises(RejectedInputError, match=r"TRUNCATED_IMAGE|DAMAGED_IMAGE"):
+                store(data[:size])
 
 
 @pytest.mark.parametrize("shape", [(30, 40), (30, 40, 3), (30, 40, 4)])

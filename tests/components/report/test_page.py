@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from components import steps
+from components.balancing.settings import BalancerSettings
+from components.example_gen.settings import ImageSettings, TextSettings
+from components.report.html import load_template
 from components.report.page import render_report, write_report
 from components.report.sample import spread
-from tests.make import jpeg, wav
+from tests.make import jpeg, wav, write_files
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import Accounting, Feature
 from trainer_utils.format.manifest import Ancestor, DatasetInput, DatasetSummary, Origin, Step
@@ -169,3 +173,86 @@ def test_browser_shows_the_page_without_an_error(hostile, tmp_path):
     assert "CONSOLE" not in found.stderr
     assert "alert(1)" in Page(found.stdout).text
     assert not Page(found.stdout).all("script")
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory):
+    """Convert photos in two classes, one of them damaged, and balance them; return the folder."""
+    folder = tmp_path_factory.mktemp("converted")
+    photos = {f"{'ab'[n % 2]}/{n}.jpg": jpeg(n) for n in range(40)} | {"a/bad.jpg": b"none"}
+    source = write_files(folder / "holiday photos", photos)
+    examples = f"{folder}/artifacts/ImageExampleGen/examples/1"
+    balanced = f"{folder}/artifacts/ShardBalancer/balanced_examples/1"
+    steps.convert(str(source), examples, ImageSettings(max_reject_fraction=0.5))
+    steps.balance([examples], balanced, BalancerSettings(num_shards={"train": 3, "eval": 1}))
+    return balanced
+
+
+def test_title_is_the_name_of_the_source(converted):
+    page = render_report(converted)[0]
+    assert "<h1>holiday photos</h1>" in page
+
+
+def test_title_of_a_table_is_its_file_name(tmp_path):
+    (tmp_path / "reviews.csv").write_text("text,label\n" + "good film,a\nbad film,b\n" * 20)
+    steps.convert(f"{tmp_path}/reviews.csv", f"{tmp_path}/out/1", TextSettings())
+    assert "<h1>reviews.csv</h1>" in render_report(f"{tmp_path}/out/1")[0]
+
+
+def test_rejects_of_the_conversion_have_examples(converted):
+    text = re.sub(r"\s+", " ", page_of(converted).text)
+    assert "1 by ImageExampleGen, the step before" in text
+    assert "a/bad.jpg" in text
+
+
+def test_names_and_class_ids_have_no_histogram(converted):
+    page = page_of(converted)
+    charts = [bars["aria-label"] for bars in page.all("div") if bars.get("class") == "bars"]
+    assert any("of image" in label for label in charts)
+    assert not [label for label in charts if "filename" in label or "label" in label]
+    assert re.search(r"Such as [ab]/\d+\.jpg", page.text)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (12345.678, "12,346"),
+        (999.25, "999.2"),
+        (0.00012345, "0.0001234"),
+        (1e-9, "1e-09"),
+        (-0.5, "-0.5"),
+        (3.0, "3"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_numbers_are_plain(value, shown):
+    assert load_template("page.html").environment.filters["number"](value) == shown
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the PATH")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_is_wider_than_the_window(converted, tmp_path, width):
+    measure = """<script>addEventListener("load", () => {
+      const wide = [...document.querySelectorAll("*")].filter(
+        (one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth);
+      const names = wide.map((one) => `${one.tagName} ${one.className}`);
+      parent.postMessage(`measured ${innerWidth}: ${names.join(", ")}`, "*");
+    });</script></head>"""
+    page = render_report(converted)[0].replace("</head>", measure)
+    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
+    (tmp_path / "page.html").write_text(page)
+    (tmp_path / "frame.html").write_text(  # a window has at least 500 pixels, a frame has not
+        '<script>addEventListener("message", (e) => { document.title = e.data; });</script>'
+        f'<iframe src="page.html" width="{width}" height="800" style="border: 0"></iframe>'
+    )
+    switches = "--headless --no-sandbox --disable-gpu --window-size=1400,900 --dump-dom"
+    shown = subprocess.run(
+        [CHROMIUM, *switches.split(), f"--user-data-dir={tmp_path / 'u'}", tmp_path / "frame.html"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    (title,) = re.findall("<title>(.*)</title>", shown.stdout)
+    assert title == f"measured {width}: "

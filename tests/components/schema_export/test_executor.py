@@ -17,13 +17,14 @@ from tfx.utils import io_utils
 
 import trainer_utils
 from components import steps
-from components.common.beam import IN_PROCESS_RUNNER
+from components.runtime.beam import IN_PROCESS_RUNNER
 from components.schema.describing import datum_limits
 from components.schema.tfmd import schema_from_features
 from components.schema_export import Executor
-from tests.components.shard_balancer.test_executor import balance
+from tests.components.balancing.test_executor import balance
 from tests.make import write_records
-from trainer_utils.format import DatasetError, Feature
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.format import Feature
 from trainer_utils.format.datum import parse_features
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -193,7 +194,7 @@ def test_given_schema_distinguishes_matrices_from_vectors(stock, tmp_path):
     assert described(tmp_path / "out")["vector"]["shape"] == [2, 1]
 
 
-def test_schema_that_contradicts_the_data_raises_by_feature(kinds, tmp_path):
+def test_schema_that_contradicts_the_data_raises_by_feature(kinds, tmp_path, subtests):
     _, schema = tfx_schema(kinds, tmp_path)
     text = (schema / "schema.pbtxt").read_text()
     for name, change in (
@@ -205,14 +206,15 @@ def test_schema_that_contradicts_the_data_raises_by_feature(kinds, tmp_path):
         ("words", lambda entry: entry.shape.SetInParent()),
         ("text", lambda entry: setattr(entry, "name", "other")),
     ):
-        message = text_format.Parse(text, schema_pb2.Schema())
-        change(next(entry for entry in message.feature if entry.name == name))
-        (schema / "schema.pbtxt").write_text(text_format.MessageToString(message))
-        with pytest.raises(DatasetError, match=f"feature '{name}'|feature 'other'"):
-            export(kinds, tmp_path / "out", schema=schema)
+        with subtests.test(name=name):
+            message = text_format.Parse(text, schema_pb2.Schema())
+            change(next(entry for entry in message.feature if entry.name == name))
+            (schema / "schema.pbtxt").write_text(text_format.MessageToString(message))
+            with pytest.raises(DatasetError, match=f"feature '{name}'|feature 'other'"):
+                export(kinds, tmp_path / "out", schema=schema)
 
 
-def test_statistics_of_other_examples_raise(kinds, tmp_path):
+def test_statistics_of_other_examples_raise(kinds, tmp_path, subtests):
     write_examples(tmp_path / "more", [{"scalar": [n]} for n in range(7)], suffix="")
     write_examples(tmp_path / "kind", [{"scalar": [0.5]}], suffix="")
     write_examples(tmp_path / "name", [{"other": [1]}], suffix="")
@@ -221,9 +223,10 @@ def test_statistics_of_other_examples_raise(kinds, tmp_path):
         ("kind", "feature 'scalar': expected float as the statistics say, got int"),
         ("name", "feature 'other': expected .*, got none"),
     ]:
-        statistics, _ = tfx_schema(tmp_path / folder, tmp_path / f"tfx-{folder}")
-        with pytest.raises(DatasetError, match=message):
-            export(kinds, tmp_path / "out", statistics=statistics)
+        with subtests.test(folder=folder):
+            statistics, _ = tfx_schema(tmp_path / folder, tmp_path / f"tfx-{folder}")
+            with pytest.raises(DatasetError, match=message):
+                export(kinds, tmp_path / "out", statistics=statistics)
 
 
 def test_limits_of_datum_are_reported_with_the_fix(stock, tmp_path):

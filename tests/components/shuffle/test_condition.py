@@ -8,7 +8,7 @@ import pytest
 
 from components.shuffle.condition import parse_condition
 from tests.make import refusing
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 from trainer_utils.format.example_columns import Column
 
 VALUES = {"height": 80, "width": 64, "score": 0.25, "name": "cat/1.jpg", "tags": ["a", "b"]}
@@ -44,7 +44,7 @@ def number(source, depth):
     return form.format(one, other)
 
 
-def test_condition_agrees_with_pythons_eval():
+def test_condition_agrees_with_pythons_eval(subtests):
     source = random.Random(7)
     texts = ["'a' in tags", "'c' not in tags", "'cat' in name", "name in ('x', 'cat/1.jpg')"]
     for _ in range(300):
@@ -56,15 +56,16 @@ def test_condition_agrees_with_pythons_eval():
     known = {**VALUES, "len": len, "min": min, "max": max, "__builtins__": {}}
     answers = set()
     for text in texts:
-        if not any(name in text for name in VALUES):
-            continue
-        with contextlib.suppress(ZeroDivisionError):  # a missing value in a condition
-            answers.add(expected := eval(text, known))
-            assert holds(text) == expected, text
+        with subtests.test(text=text):
+            if not any(name in text for name in VALUES):
+                continue
+            with contextlib.suppress(ZeroDivisionError):  # a missing value in a condition
+                answers.add(expected := eval(text, known))
+                assert holds(text) == expected, text
     assert answers == {True, False}
 
 
-def test_missing_value_equals_none_and_fails_comparisons():
+def test_missing_value_equals_none_and_fails_comparisons(subtests):
     for text, expected in (
         ("missing == None", True),
         ("missing != 3", True),
@@ -78,10 +79,11 @@ def test_missing_value_equals_none_and_fails_comparisons():
         ("feature('image/height') == 5", True),
         ("-height < -79", True),
     ):
-        assert holds(text, {**STORED, "image/height": [5]}) is expected, text
+        with subtests.test(text=text):
+            assert holds(text, {**STORED, "image/height": [5]}) is expected, text
 
 
-def test_class_compares_by_name_to_strings_and_id_to_numbers():
+def test_class_compares_by_name_to_strings_and_id_to_numbers(subtests):
     vocabularies = {"label": ["cat", "dog", "unknown"]}
     for values, text, expected in (
         ([1], "label == 'dog'", True),
@@ -91,12 +93,13 @@ def test_class_compares_by_name_to_strings_and_id_to_numbers():
         ([7], "label != 'dog'", True),
         ([0, 2], "'unknown' in label", True),
     ):
-        assert holds(text, {"label": values}, vocabularies) is expected, text
+        with subtests.test(values=values):
+            assert holds(text, {"label": values}, vocabularies) is expected, text
     with pytest.raises(ConfigError, match=r"Did you mean 'unknown'"):
         parse_condition("label != 'unknwon'").mask({}, vocabularies)
 
 
-def test_unsupported_expression_raises_with_the_setting():
+def test_unsupported_expression_raises_with_the_setting(subtests):
     for text in (
         "__import__('os').system('true')",
         "(lambda: 1)() == height",
@@ -122,11 +125,11 @@ def test_unsupported_expression_raises_with_the_setting():
         None,
         3,
     ):
-        with refusing("where"):
+        with subtests.test(text=text), refusing("where"):
             parse_condition(text)
 
 
-def test_mask_of_many_records_equals_single_results():
+def test_mask_of_many_records_equals_single_results(subtests):
     source = random.Random(3)
     texts = [*"abc", "ab", b"\xff".decode(errors="surrogateescape")]
     rows = [
@@ -137,8 +140,9 @@ def test_mask_of_many_records_equals_single_results():
         for n in range(200)
     ]
     for text in ("'a' in tags", "n % 3 == 0", "len(tags) > n", "n in (1, None)", "not n", "n"):
-        condition = parse_condition(text)
-        columns = {name: column([row[name] for row in rows]) for name in condition.features}
-        mask = condition.mask(columns, {})
-        assert mask.tolist() == [holds(text, row) for row in rows]
-        assert 0 < mask.sum() < 200
+        with subtests.test(text=text):
+            condition = parse_condition(text)
+            columns = {name: column([row[name] for row in rows]) for name in condition.features}
+            mask = condition.mask(columns, {})
+            assert mask.tolist() == [holds(text, row) for row in rows]
+            assert 0 < mask.sum() < 200

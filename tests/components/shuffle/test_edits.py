@@ -11,11 +11,11 @@ from tfx.orchestration.portable.data_types import ExecutionInfo
 from components import ShardBalancer
 from components.shard_balancer import FINGERPRINT, plan
 from components.shuffle.edits import replace_feature
-from tests.components.shard_balancer.test_executor import balance, read
+from tests.components.balancing.test_executor import balance, read
 from tests.make import everything as contents
 from tests.record_names import check_record_names
 from trainer_utils import DatasetWriter
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.core.errors import ConfigError, DatasetError
 
 CLASSES = ["cat", "dog", "unknown"]
 
@@ -102,20 +102,21 @@ def changed(source, tmp_path_factory):
     return folder, balance(source, folder, num_shards=3, **properties(**ALL))
 
 
-def test_combined_edits_equal_pythons_result_and_are_counted(source, changed):
+def test_combined_edits_equal_pythons_result_and_are_counted(source, changed, subtests):
     folder, manifest = changed
     planned = {split.split: split for split in plan(str(source), num_shards=3, **ALL).splits}
     for split in ("train", "eval"):
-        found = examples_of(folder, split)
-        assert len(found) == len(set(found))
-        assert set(found) == expected(changed_rows(), split)
-        said = manifest["splits"][split]
-        assert said["found"] == said["written"] + said["skipped"]
-        assert said["written"] == len(found)
-        assert said["labels"] == collections.Counter(label for _, label, *_ in found)
-        entries = [shard for shard in manifest["shards"] if shard["split"] == split]
-        assert planned[split].shard_records == tuple(shard["records"] for shard in entries)
-        assert planned[split].shard_bytes == tuple(shard["bytes"] for shard in entries)
+        with subtests.test(split=split):
+            found = examples_of(folder, split)
+            assert len(found) == len(set(found))
+            assert set(found) == expected(changed_rows(), split)
+            said = manifest["splits"][split]
+            assert said["found"] == said["written"] + said["skipped"]
+            assert said["written"] == len(found)
+            assert said["labels"] == collections.Counter(label for _, label, *_ in found)
+            entries = [shard for shard in manifest["shards"] if shard["split"] == split]
+            assert planned[split].shard_records == tuple(shard["records"] for shard in entries)
+            assert planned[split].shard_bytes == tuple(shard["bytes"] for shard in entries)
     config = manifest["config"]
     assert (config["exclude"]["names"], config["exclude"]["unmatched"]) == (3, 1)
     assert config["exclude"]["records"] + config["where"]["records"] == manifest["total"]["skipped"]
@@ -138,7 +139,7 @@ def test_bytes_do_not_depend_on_memory_and_runner(source, changed, tmp_path, set
     assert contents(tmp_path / "out") == contents(changed[0])
 
 
-def test_invalid_edits_raise_in_the_plan(source, tmp_path):
+def test_invalid_edits_raise_in_the_plan(source, tmp_path, subtests):
     files = {
         "EMPTY": "\n",
         "ALL": "\n".join(rows(1000)),
@@ -165,9 +166,10 @@ def test_invalid_edits_raise_in_the_plan(source, tmp_path):
         {"exclude": f"{tmp_path}/ALL"},
         {"stratify_by": "labl"},
     ):
-        with pytest.raises(ConfigError) as caught:
-            plan(str(source), **settings)
-        assert caught.value.setting in settings, settings
+        with subtests.test(settings=settings):
+            with pytest.raises(ConfigError) as caught:
+                plan(str(source), **settings)
+            assert caught.value.setting in settings, settings
 
 
 def drive(**properties):
@@ -203,15 +205,18 @@ def test_fingerprint_covers_named_files_and_added_datasets(tmp_path):
     assert drive(num_shards=3, exclude=json.dumps(["a"]), where="height > 3") == {}
 
 
-def test_replace_feature_changes_only_that_feature(serialize):
+def test_replace_feature_changes_only_that_feature(serialize, subtests):
     parse = tf.train.Example.FromString
     for values in ({"label": [7], "image": [b"x" * 300]}, {"image": [b"x"]}, {}):
         for value in (3, -(2**63), 0.5, b"", b"lynx" * 100):
-            changed = replace_feature(serialize(**values), "label", value)
-            assert parse(changed) == parse(serialize(**{**values, "label": [value]}))
-            kind = {int: tf.int64, float: tf.float32}.get(type(value), tf.string)
-            parsed = tf.io.parse_single_example(changed, {"label": tf.io.FixedLenFeature([], kind)})
-            assert parsed["label"].numpy() == value
+            with subtests.test(value=value):
+                changed = replace_feature(serialize(**values), "label", value)
+                assert parse(changed) == parse(serialize(**{**values, "label": [value]}))
+                kind = {int: tf.int64, float: tf.float32}.get(type(value), tf.string)
+                parsed = tf.io.parse_single_example(
+                    changed, {"label": tf.io.FixedLenFeature([], kind)}
+                )
+                assert parsed["label"].numpy() == value
     twice = replace_feature(serialize(label=[1]) + serialize(label=[2], a=[3]), "label", 9)
     assert parse(twice) == parse(serialize(label=[9], a=[3]))
     assert twice.count(b"label") == 1

@@ -7,11 +7,13 @@ import random
 import numpy as np
 import pytest
 
-from components.common.workspace import prepare_workspace
+from components.runtime.workspace import prepare_workspace
 from components.shuffle import external
-from components.shuffle.external import ExternalShuffle, SplitLayout, frames_of, plan_tasks, run_of
+from components.shuffle.external import ExternalShuffle, frames_of, plan_tasks, run_of
+from components.shuffle.split_layout import SplitLayout
 from tests.make import frame_records
-from trainer_utils.format import CorruptShardError, DatasetError, read_blocks
+from trainer_utils.core.errors import CorruptShardError, DatasetError
+from trainer_utils.format import read_blocks
 from trainer_utils.writing.publishing import working_folder
 
 

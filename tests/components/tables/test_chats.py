@@ -9,7 +9,7 @@ import pytest
 import trainer_utils
 from components.tables.chats import ChatError, ChatTemplate, load_template
 from tests.components.plain_runs import convert, read_records, write_files
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 
 CHATML = (
     "{% for message in messages %}"
@@ -163,7 +163,7 @@ def test_chat_that_the_template_rejects_is_a_reject(tmp_path):
     assert (reject["source"], reject["code"]) == ("train.jsonl:2", "BAD_CHAT")
 
 
-def test_packed_chats_count_only_the_assistant(tmp_path):
+def test_packed_chats_count_only_the_assistant(tmp_path, subtests):
     path = make_tokenizer(tmp_path / "a", chat_template__jinja=CHATML)
     data = json.dumps({"messages": CHAT}) + "\n"
     source = write_files(tmp_path / "in", {"train.jsonl": data})
@@ -171,15 +171,16 @@ def test_packed_chats_count_only_the_assistant(tmp_path):
     (record,) = read_records(tmp_path / "out", converted)["train"]
     ids, mask = np.frombuffer(record["tokens"][0], "<u2"), np.array(record["loss_mask"])
     for eos in (None, 259):
-        length = len(ids) + 3
-        pack = trainer_utils.PackOptions(length=length, eos=eos)
-        batches = trainer_utils.iterate(str(tmp_path / "out"), "train", batch_size=1, pack=pack)
-        batch = next(iter(batches))
-        # A weight applies to the target, which is the next token.
-        ends = [0.0] if eos is None else [float(mask[-1]), 0.0]
-        expected = [*mask[1:].astype(float), *ends]
-        assert batch["loss_mask"][0, : len(expected)].tolist() == expected
-        assert not batch["loss_mask"][0, len(expected) :].any()
+        with subtests.test(eos=eos):
+            length = len(ids) + 3
+            pack = trainer_utils.PackOptions(length=length, eos=eos)
+            batches = trainer_utils.iterate(str(tmp_path / "out"), "train", batch_size=1, pack=pack)
+            batch = next(iter(batches))
+            # A weight applies to the target, which is the next token.
+            ends = [0.0] if eos is None else [float(mask[-1]), 0.0]
+            expected = [*mask[1:].astype(float), *ends]
+            assert batch["loss_mask"][0, : len(expected)].tolist() == expected
+            assert not batch["loss_mask"][0, len(expected) :].any()
 
 
 def test_two_columns_of_chats_need_a_choice(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from components.tables.column_roles import TextRules, label_ids, make_vocabularies
 from components.tables.pieces import Rows
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1)
 LABELS = st.lists(TEXTS.map(lambda text: unicodedata.normalize("NFC", text)), min_size=1)

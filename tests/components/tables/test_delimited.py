@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.tables import delimited, pieces
+from components.tables import delimited, row_ends
+from components.tables.cutting import cut_table
 from components.tables.delimited import judge_header
 from components.tables.pieces import Piece, TableOptions
+from components.tables.row_ends import CutLimits
 from tests.components.tables.table_files import in_order
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 NAMES = ("x", "y", "z")
 HEADER = "x,y,z\n"
@@ -50,17 +52,14 @@ def rows_of(
 ) -> list[list[str] | None]:
     """Return the fields of each row, or None for a row with too few or too many."""
 
-    def cut(stream, whole, **given):
-        return pieces.cut(stream, whole, piece_bytes=piece_bytes, **given)
-
     whole = Piece(path="t.csv", source="t.csv", layout="csv")
     options = TableOptions(column_names=NAMES, quoting=quoting)
     found: list[list[str] | None] = []
     with (
-        mock.patch.object(pieces, "_BLOCK_BYTES", block_bytes),
-        mock.patch.object(delimited, "cut", cut),
+        mock.patch.object(row_ends, "_BLOCK_BYTES", block_bytes),
+        mock.patch.object(row_ends, "LIMITS", CutLimits(piece_bytes=piece_bytes)),
     ):
-        for piece in delimited.find_pieces(OneFile(data), whole, delimiter=",", options=options):
+        for piece in cut_table(OneFile(data), options, whole):
             rows = delimited.read(data[piece.start : piece.stop], piece)
             columns = [rows.columns[name].to_pylist() for name in NAMES] if rows.columns else []
             good = iter([list(map(as_text, row)) for row in zip(*columns, strict=True)])
@@ -212,11 +211,13 @@ ROWS = {
 }
 
 
-def test_headers_are_accepted_and_rows_of_values_are_not():
+def test_headers_are_accepted_and_rows_of_values_are_not(subtests):
     for case, (first, rows) in HEADERS.items():
-        assert judge_header(first, rows)[0] is None, case
+        with subtests.test(case=case):
+            assert judge_header(first, rows)[0] is None, case
     for case, (first, rows) in ROWS.items():
-        assert judge_header(first, rows)[0] is not None, case
+        with subtests.test(case=case):
+            assert judge_header(first, rows)[0] is not None, case
 
 
 LINES = ["The film was great,pos\n", "A bore,neg\n", "So so,pos\n"]
@@ -231,25 +232,27 @@ FILES: dict[str, dict[str, bytes | str]] = {
 }
 
 
-def test_table_without_header_asks_for_names_and_keeps_all_rows(convert):
+def test_table_without_header_asks_for_names_and_keeps_all_rows(convert, subtests):
     for files in FILES.values():
-        with pytest.raises(InputError, match=r"column_names=\['text', 'label'\].*header=True"):
-            convert(files)
-        dataset = convert(files, column_names=["text", "label"])
-        assert dataset.counts()["written"] == 3
-        assert len(dataset.vocabulary()) == 2
+        with subtests.test(files=files):
+            with pytest.raises(InputError, match=r"column_names=\['text', 'label'\].*header=True"):
+                convert(files)
+            dataset = convert(files, column_names=["text", "label"])
+            assert dataset.counts()["written"] == 3
+            assert len(dataset.vocabulary()) == 2
 
 
-def test_header_setting_makes_the_first_row_a_header(convert):
+def test_header_setting_makes_the_first_row_a_header(convert, subtests):
     for first, columns in (("text,,label", None), ("a,a,b", None), ("1,2,3", {"1", "2", "3"})):
-        files = {"t.csv": f"{first}\n0,good,pos\n1,bad,neg\n"}
-        with pytest.raises(InputError):
-            convert(files)
-        names = [] if columns else ["number", "text", "label"]
-        given = {"column_names": names} if names else {}
-        dataset = convert(files, header=True, **given)
-        assert dataset.counts()["written"] == 2
-        assert dataset.features.keys() >= {*(columns or names)}
+        with subtests.test(first=first):
+            files = {"t.csv": f"{first}\n0,good,pos\n1,bad,neg\n"}
+            with pytest.raises(InputError):
+                convert(files)
+            names = [] if columns else ["number", "text", "label"]
+            given = {"column_names": names} if names else {}
+            dataset = convert(files, header=True, **given)
+            assert dataset.counts()["written"] == 2
+            assert dataset.features.keys() >= {*(columns or names)}
 
 
 @pytest.mark.parametrize(
@@ -293,9 +296,9 @@ def test_unnamed_pandas_index_is_named_index(convert, frame):
     assert found == [pytest.approx(row) for row in values]
 
 
-def test_first_row_with_empty_first_field_is_not_a_header(convert):
+def test_first_row_with_empty_first_field_is_not_a_header(convert, subtests):
     for row in (",A lovely film,pos\n", ",5,3\n", ",index,5\n"):
-        with pytest.raises(InputError, match=r"header=True"):
+        with subtests.test(row=row), pytest.raises(InputError, match=r"header=True"):
             convert({"t.csv": row + "1,A bore,neg\n2,Nice,pos\n"})
     dataset = convert({"t.csv": ",up,down\n1,0,0\n"}, header=True)
     assert dataset.by_id() == {"t.csv:1": {"index": [1], "up": [0], "down": [0]}}

@@ -9,7 +9,7 @@ import pytest
 from components.tables.hub import class_names
 from tests.components.plain_runs import convert, read_records, write_files
 from tests.components.tables.table_files import parquet_of
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 # From `datasets` 3.6: datasets.Features(...).to_dict() in schema.metadata["huggingface"].
 FEATURES = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -25,45 +25,49 @@ print(json.dumps([rows.found, rows.columns["text"].to_pylist(), [row.line for ro
 
 
 @pytest.mark.e2e
-def test_json_line_that_crashes_arrow_is_rejected():
+def test_json_line_that_crashes_arrow_is_rejected(subtests):
     deep = ['{"a":' * 10**6 + "1" + "}" * 10**6, "[" * 10**6]
     for lines, bad in (
         (["null", '{"text": "a"}', '{"text": "b"}'], [0]),
         (['{"text": "a"}', " null ", *deep, '{"text": "b"}'], [1, 2, 3]),
     ):
-        done = subprocess.run(
-            [sys.executable, "-c", CRASHES],
-            cwd=REPOSITORY,
-            input="".join(f"{line}\n" for line in lines).encode(),
-            capture_output=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-2000:].decode()
-        assert json.loads(done.stdout) == [len(lines), ["a", "b"], bad]
+        with subtests.test(lines=lines):
+            done = subprocess.run(
+                [sys.executable, "-c", CRASHES],
+                cwd=REPOSITORY,
+                input="".join(f"{line}\n" for line in lines).encode(),
+                capture_output=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr[-2000:].decode()
+            assert json.loads(done.stdout) == [len(lines), ["a", "b"], bad]
 
 
-def test_nan_and_infinity_among_strings_raise(convert):
+def test_nan_and_infinity_among_strings_raise(convert, subtests):
     for value in ("NaN", "-Infinity", "[NaN]", '[Infinity, "b"]'):
-        first = '["a"]' if "[" in value else '"a"'
-        data = f'{{"text": "t", "x": {first}}}\n{{"text": "u", "x": {value}}}\n'
-        with pytest.raises(InputError, match=r"column 'x'.*(nan|inf) among texts.*line 2"):
-            convert({"t.jsonl": data})
+        with subtests.test(value=value):
+            first = '["a"]' if "[" in value else '"a"'
+            data = f'{{"text": "t", "x": {first}}}\n{{"text": "u", "x": {value}}}\n'
+            with pytest.raises(InputError, match=r"column 'x'.*(nan|inf) among texts.*line 2"):
+                convert({"t.jsonl": data})
 
 
-def test_a_packed_file_of_json_gives_the_same_rows(convert):
+def test_a_packed_file_of_json_gives_the_same_rows(convert, subtests):
     entries = [{"text": f'a "{n}", {{\\', "label": {"n": n}, "x": [n, n]} for n in range(4)]
     texts = [entry["text"] for entry in entries]
     for value in ({f"k{n},": entry for n, entry in enumerate(entries)}, entries):
-        data = json.dumps(value, indent=1).encode()
-        for name, packed in {"t.json": data, "t.json.gz": gzip.compress(data)}.items():
-            assert sorted(convert({name: packed}).texts().values()) == texts
+        with subtests.test(value=value):
+            data = json.dumps(value, indent=1).encode()
+            for name, packed in {"t.json": data, "t.json.gz": gzip.compress(data)}.items():
+                assert sorted(convert({name: packed}).texts().values()) == texts
 
 
-def test_truncated_json_file_raises(convert):
+def test_truncated_json_file_raises(convert, subtests):
     for end in ("", "}", "]}", "},", ",}", '"', '}, "b": 1 2}'):
-        data = '{"a": {"text": "x", "n": [1]}, "c": {"text": "y"' + end
-        with pytest.raises(InputError, match=r"'t\.json': expected JSON"):
-            convert({"t.json": data})
+        with subtests.test(end=end):
+            data = '{"a": {"text": "x", "n": [1]}, "c": {"text": "y"' + end
+            with pytest.raises(InputError, match=r"'t\.json': expected JSON"):
+                convert({"t.json": data})
 
 
 MIXTURES = {

@@ -8,7 +8,7 @@ import pytest
 from components.tables.json_values import is_chat
 from tests.components.plain_runs import convert, read_records, write_files
 from tests.components.tables.table_files import parquet_of
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 TOOL_CALL = {
     "role": "assistant",

@@ -13,7 +13,7 @@ import pytest
 from components.tables import parquet
 from components.tables.pieces import Piece, TableOptions
 from tests.components.tables.table_files import in_order, parquet_of
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 DAY = datetime.datetime(2020, 1, 2, 3, 4, 5)
 PARQUET_COLUMNS: dict[str, tuple[Any, list[Any]]] = {
@@ -59,15 +59,16 @@ def test_a_column_of_parquet_keeps_its_type(convert, names):
     assert found == {name: expected for name, (_, expected) in columns.items()}
 
 
-def test_null_in_a_list_raises_and_names_the_column(convert):
+def test_null_in_a_list_raises_and_names_the_column(convert, subtests):
     for values in ([[1, None], [2]], [["a"], [None, "b"]]):
         for name, data in {
             "t.jsonl": "".join(json.dumps({"n": 1, "x": value}) + "\n" for value in values),
             "t.parquet": parquet_of({"n": [1, 2], "x": values}),
             "t.json": json.dumps({n: {"label": {"x": value}} for n, value in enumerate(values)}),
         }.items():
-            with pytest.raises(InputError, match="column 'x'"):
-                convert({name: data})
+            with subtests.test(name=name):
+                with pytest.raises(InputError, match="column 'x'"):
+                    convert({name: data})
 
 
 def read(data: bytes, ignored: str = "") -> dict[str, list[Any]]:
@@ -79,16 +80,17 @@ def read(data: bytes, ignored: str = "") -> dict[str, list[Any]]:
 GROUPS = 3
 
 
-def test_inexact_time_raises_and_its_column_can_be_ignored():
+def test_inexact_time_raises_and_its_column_can_be_ignored(subtests):
     for times in (
         pa.array([-(2**50)] * 3, pa.timestamp("ms")),  # before year 1
         pa.array([2**50] * 3, pa.timestamp("ms")),  # after year 9999
         pa.array([1] * 3, pa.time64("ns")),  # one nanosecond
     ):
-        data = parquet_of({"k": [1, 2, 3], "x": times}, row_group_size=1, version="2.6")
-        with pytest.raises(InputError, match=r"column 'x'.*'ignore'"):
-            read(data)
-        assert read(data, "x") == {"k": [1, 2, 3]}
+        with subtests.test(times=times):
+            data = parquet_of({"k": [1, 2, 3], "x": times}, row_group_size=1, version="2.6")
+            with pytest.raises(InputError, match=r"column 'x'.*'ignore'"):
+                read(data)
+            assert read(data, "x") == {"k": [1, 2, 3]}
 
 
 def test_column_name_may_be_a_prefix_of_another():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from components.tables import reading
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 ENCODINGS = {
     "utf-16": "Straße, 東京, 😀",

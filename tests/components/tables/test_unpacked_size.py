@@ -1,14 +1,17 @@
 """Pieces are limited in rows and in unpacked bytes, even for highly compressed files."""
 
 import io
+import random
 from unittest import mock
 
 import pandas as pd
 import pyarrow as pa
 import pytest
 
-from components.tables import parquet, pieces
-from components.tables.pieces import Piece, TableOptions, cut
+from components.tables import parquet, pieces, reading
+from components.tables.pieces import Piece, TableOptions
+from components.tables.reading import PieceReader
+from components.tables.row_ends import CutLimits, cut
 from tests.components.tables.table_files import parquet_of
 
 ROWS = 3000
@@ -66,8 +69,7 @@ def test_repetitive_columns_are_read_in_bounded_pieces(kind, groups):
 
 def test_short_rows_are_cut_by_row_count():
     data = b"a\n" * 1000
-    whole = Piece(path="t", source="t", layout="lines")
-    found = [*cut(io.BytesIO(data), whole, piece_rows=300)]
+    found = [*cut(io.BytesIO(data), limits=CutLimits(piece_rows=300))]
     assert [(piece.start, piece.stop, piece.rows) for piece in found[:3]] == [
         (0, 600, 300),
         (600, 1200, 300),
@@ -88,3 +90,44 @@ def test_row_groups_of_short_rows_are_cut_by_row_count():
         (8, 10, 200),
     ]
     assert pieces.PIECE_ROWS < 1 << 20
+
+
+class CountedFile(io.FileIO):
+    """A file that counts the bytes read from it."""
+
+    num_bytes = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = super().read(size)
+        CountedFile.num_bytes += len(data)
+        return data
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_parts_of_a_row_group_are_read_once(tmp_path, monkeypatch, is_repeated, subtests):
+    """Compare with one reader for each part, which reads the rows before it as well."""
+    monkeypatch.setattr(parquet, "_HELD_BYTES", 400_000)
+    texts = [random.Random(n // 20 if is_repeated else n).randbytes(500).hex() for n in range(4000)]
+    (tmp_path / "t.parquet").write_bytes(
+        parquet_of({"text": texts, "n": [*range(4000)]}, write_batch_size=100)
+    )
+    whole = Piece(path="t.parquet", source="t.parquet", layout="parquet")
+    found = [*parquet.find_pieces(OneFile((tmp_path / "t.parquet").read_bytes()), whole)]
+    assert len(found) > 4
+    monkeypatch.setattr(reading, "open_for_reading", lambda path, root: CountedFile(path))
+    counts, options = [], TableOptions()
+    for is_shared in (False, True):
+        with subtests.test(is_shared=is_shared):
+            CountedFile.num_bytes = 0
+            values = []
+            with PieceReader(str(tmp_path), options) as reader:
+                for piece in found:
+                    alone = PieceReader(str(tmp_path), options)
+                    with alone:
+                        rows = (reader if is_shared else alone).read(piece)
+                    values += zip(
+                        *(rows.columns[n].to_pylist() for n in ("text", "n")), strict=True
+                    )
+            assert values == [*zip(texts, range(4000), strict=True)]
+            counts.append(CountedFile.num_bytes)
+    assert counts[1] < 0.6 * counts[0]

@@ -14,10 +14,11 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
-from components.tables import pieces
+from components.tables import row_ends
+from components.tables.row_ends import CutLimits
 from tests.components.tables.table_files import keyed, parquet_of
 from tests.docs.markdown import REPOSITORY
-from trainer_utils.format import ConfigError, InputError
+from trainer_utils.core.errors import ConfigError, InputError
 
 # A file's name and content, the numbers of its good rows, and for each bad row its code and a
 # part of its detail.
@@ -93,8 +94,8 @@ REJECTED: dict[str, tuple[str, bytes | str, set[int], dict[int, tuple[str, str]]
 def test_bad_row_is_rejected_alone(convert, monkeypatch, case):
     name, data, good, bad = REJECTED[case]
     if name != "t.json":
-        monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)
-        monkeypatch.setattr(pieces, "_BLOCK_BYTES", 3)
+        monkeypatch.setattr(row_ends, "LIMITS", CutLimits(piece_bytes=1))
+        monkeypatch.setattr(row_ends, "_BLOCK_BYTES", 3)
     layout = "json" if name == "t.json" else "auto"
     dataset = convert({name: data}, base=name, layout=layout, max_reject_fraction=0.95)
     assert dataset.by_id().keys() == {f"{name}:{n}" for n in good}
@@ -164,8 +165,8 @@ LONG = "x" * (3 << 20)  # more than Arrow reads at a time
 )
 def test_long_row_is_read_and_a_longer_one_is_rejected(convert, monkeypatch, name, data):
     assert convert({name: data}).texts() == {f"{name}:1": "a", f"{name}:2": LONG}
-    monkeypatch.setitem(pieces.cut.__kwdefaults__, "max_row_bytes", 2 << 20)
-    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 1 << 20)
+    monkeypatch.setattr(row_ends, "LIMITS", CutLimits(max_row_bytes=2 << 20))
+    monkeypatch.setattr(row_ends, "_BLOCK_BYTES", 1 << 20)
     dataset = convert({name: data}, max_reject_fraction=0.5)
     assert dataset.texts() == {f"{name}:1": "a"}
     (reject,) = dataset.rejects
@@ -265,9 +266,9 @@ ERRORS: dict[str, tuple[dict[str, bytes | str], str]] = {
 }
 
 
-def test_malformed_input_raises_with_its_location(convert):
+def test_malformed_input_raises_with_its_location(convert, subtests):
     for files, said in ERRORS.values():
-        with pytest.raises(InputError, match=said):
+        with subtests.test(files=files), pytest.raises(InputError, match=said):
             convert(files)
 
 
@@ -293,16 +294,19 @@ CURES: dict[str, tuple[Any, ...]] = {  # files, the fix, and the setting that ca
 }
 
 
-def test_fix_in_the_error_message_works(convert):
+def test_fix_in_the_error_message_works(convert, subtests):
     for case, (files, settings, *broken) in CURES.items():
-        with pytest.raises((InputError, ConfigError)) as error:
-            convert(files, **(broken or [{}])[0])
-        ((name, value),) = settings.items()
-        assert f"{name}={value!r}" in str(error.value), case
-        dataset = convert(files, **settings)
-        assert (dataset.counts()["written"] >= 1, dataset.counts()["rejected"]) == (True, 0), case
-        ignored = [n for n, kind in settings.get("columns", {}).items() if kind == "ignore"]
-        assert not [f for f in dataset.features for name in ignored if f.startswith(name)]
+        with subtests.test(case=case):
+            with pytest.raises((InputError, ConfigError)) as error:
+                convert(files, **(broken or [{}])[0])
+            ((name, value),) = settings.items()
+            assert f"{name}={value!r}" in str(error.value), case
+            dataset = convert(files, **settings)
+            assert (dataset.counts()["written"] >= 1, dataset.counts()["rejected"]) == (True, 0), (
+                case
+            )
+            ignored = [n for n, kind in settings.get("columns", {}).items() if kind == "ignore"]
+            assert not [f for f in dataset.features for name in ignored if f.startswith(name)]
 
 
 # Settings that do not fit the inputs --------------------------------------------------------------
@@ -311,7 +315,7 @@ ROWS = {"t.csv": "words,n,label\na,1,x\nb,2,y\n"}
 FOLDER, OBJECTS, LINES = {"a/1.txt": "x"}, {"t.jsonl": '{"a": 1}\n'}, {"t.txt": "x\n"}
 
 
-def test_setting_that_does_not_fit_the_inputs_raises(convert):
+def test_setting_that_does_not_fit_the_inputs_raises(convert, subtests):
     for files, settings in (
         (ROWS, {"columns": {"lable": "label"}}),
         (ROWS, {"columns": {"n": "split", "words": "split"}}),
@@ -329,19 +333,21 @@ def test_setting_that_does_not_fit_the_inputs_raises(convert):
         (OBJECTS, {"column_names": ["a"]}),
         (LINES, {"delimiter": ";", "layout": "lines"}),
     ):
-        with pytest.raises((ConfigError, InputError)) as caught:
-            convert(files, **settings)
-        setting = getattr(caught.value, "setting", None)
-        assert not setting or setting.partition("[")[0] in (*settings, "columns"), settings
+        with subtests.test(files=files):
+            with pytest.raises((ConfigError, InputError)) as caught:
+                convert(files, **settings)
+            setting = getattr(caught.value, "setting", None)
+            assert not setting or setting.partition("[")[0] in (*settings, "columns"), settings
 
 
-def test_serialized_tensors_match_their_declared_spec(convert):
+def test_serialized_tensors_match_their_declared_spec(convert, subtests):
     tensors = [tf.io.serialize_tensor(tf.range(size)).numpy() for size in (2, 3)]
     columns = {"text": pa.array(["a", "b"]), "x": pa.array(tensors, pa.binary())}
     files: dict[str, bytes | str] = {"t.parquet": parquet_of(columns)}
     written = convert(files, tensors={"x": "int32[?]"}).features["x"]
     assert written["tensor"] == {"dtype": "int32", "shape": [None]}
     for spec in ("int32[2]", "int64[?]"):
-        with pytest.raises(ConfigError) as caught:
-            convert(files, tensors={"x": spec})
-        assert (caught.value.setting, caught.value.value) == ("tensors", "x")
+        with subtests.test(spec=spec):
+            with pytest.raises(ConfigError) as caught:
+                convert(files, tensors={"x": spec})
+            assert (caught.value.setting, caught.value.value) == ("tensors", "x")

@@ -108,7 +108,7 @@ def test_examples_equal_their_json_entries(texts, read):
         check(read(str(texts.uri), OURS[split]), expected)
 
 
-def test_datum_json_files_match_datums_own_export(texts, tmp_path):
+def test_datum_json_files_match_datums_own_export(texts, tmp_path, subtests):
     from datum.configs import TFRWriteConfigs
     from datum.export import export_to_tfrecord
 
@@ -138,13 +138,14 @@ def test_datum_json_files_match_datums_own_export(texts, tmp_path):
         if described["dense"]:
             assert ours["shape"] == described["shape"], name
     for split in SPLITS:
-        of_theirs = read_with_datum(str(tmp_path / "out"), split)
-        assert len(of_theirs) == counts[split]
-        of_ours = {
-            example["polarity"].item() * 10_000 + int(example["span"][0]): example
-            for example in read_with_datum(str(texts.uri), OURS[split])
-        }
-        for example in of_theirs:
-            twin = of_ours[example["polarity"].item() * 10_000 + int(example["span"][0])]
-            for name, value in example.items():
-                np.testing.assert_array_equal(np.asarray(value), np.asarray(twin[name]), name)
+        with subtests.test(split=split):
+            of_theirs = read_with_datum(str(tmp_path / "out"), split)
+            assert len(of_theirs) == counts[split]
+            of_ours = {
+                example["polarity"].item() * 10_000 + int(example["span"][0]): example
+                for example in read_with_datum(str(texts.uri), OURS[split])
+            }
+            for example in of_theirs:
+                twin = of_ours[example["polarity"].item() * 10_000 + int(example["span"][0])]
+                for name, value in example.items():
+                    np.testing.assert_array_equal(np.asarray(value), np.asarray(twin[name]), name)

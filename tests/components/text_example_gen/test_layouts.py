@@ -11,7 +11,7 @@ import pytest
 
 from tests.components.tables.table_files import numbered, parquet_of
 from tests.make import table
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 COLUMNS: dict[str, list[Any]] = {
     "text": ["good, very", 'a "quote"\nand a line', "bad"],
@@ -54,7 +54,7 @@ def test_table_gives_one_example_per_row(convert, layout, given):
     assert dataset.manifest["split_order"] == ["train", "eval"]
 
 
-def test_nested_objects_become_features_with_dots(convert):
+def test_nested_objects_become_features_with_dots(convert, subtests):
     rows = [
         {"text": "a", "user": {"name": "Ann", "home": {"lat": 1.5, "tags": [1, 2]}}, "n": 1},
         {"text": "b", "user": {"name": "Bob"}, "n": 2},
@@ -81,7 +81,8 @@ def test_nested_objects_become_features_with_dots(convert):
         "t.parquet": parquet_of({name: [row[name] for row in rows] for name in rows[0]}),
     }
     for name, data in files.items():
-        assert convert({name: data}).by_id() == numbered(name, expected), name
+        with subtests.test(name=name):
+            assert convert({name: data}).by_id() == numbered(name, expected), name
 
 
 def test_number_labels_are_kept_and_word_labels_get_an_id(convert):
@@ -108,18 +109,19 @@ def test_lines_are_examples_and_blank_lines_are_skipped(convert):
     assert dataset.manifest["splits"]["train"]["skipped"] == 3
 
 
-def test_single_text_file_is_read_as_lines(convert):
+def test_single_text_file_is_read_as_lines(convert, subtests):
     for name in ("book", "book.log", "book.txt.gz"):
-        files = {name: gzip.compress(b"a\nb\n") if name.endswith(".gz") else b"a\nb\n"}
-        for settings in ({}, {"layout": "lines"}):
-            dataset = convert(files, base=name, **settings)
-            assert dataset.texts() == {f"{name}:1": "a", f"{name}:2": "b"}
+        with subtests.test(name=name):
+            files = {name: gzip.compress(b"a\nb\n") if name.endswith(".gz") else b"a\nb\n"}
+            for settings in ({}, {"layout": "lines"}):
+                dataset = convert(files, base=name, **settings)
+                assert dataset.texts() == {f"{name}:1": "a", f"{name}:2": "b"}
 
 
 ONE = "text,n\na,1\n"
 
 
-def test_files_and_folders_named_like_splits_are_splits(convert):
+def test_files_and_folders_named_like_splits_are_splits(convert, subtests):
     for names, expected in (
         (["Train.csv", "validation-00000-of-00001.csv", "test.csv"], ["train", "eval", "test"]),
         (["train_1.csv", "train 2.csv", "dev.part.csv"], ["train", "train", "eval"]),
@@ -128,12 +130,13 @@ def test_files_and_folders_named_like_splits_are_splits(convert):
         (["test_scores.csv"], ["test"]),
         (["a.csv", "trainings.csv"], None),
     ):
-        dataset = convert(dict.fromkeys(names, ONE))
-        assert dataset.by_id().keys() == {f"{name}:1" for name in names}
-        if expected is None:
-            assert dataset.manifest["split_order"] == ["train", "eval"]
-        else:
-            assert [dataset.split_of()[f"{name}:1"] for name in names] == expected
+        with subtests.test(names=names):
+            dataset = convert(dict.fromkeys(names, ONE))
+            assert dataset.by_id().keys() == {f"{name}:1" for name in names}
+            if expected is None:
+                assert dataset.manifest["split_order"] == ["train", "eval"]
+            else:
+                assert [dataset.split_of()[f"{name}:1"] for name in names] == expected
 
 
 LARGE = 2**53 + 1  # the first integer that is not a double
@@ -177,14 +180,17 @@ AS_NUMBERS = {
 }
 
 
-def test_number_is_rounded_to_the_nearest_value_of_its_type(convert):
+def test_number_is_rounded_to_the_nearest_value_of_its_type(convert, subtests):
     for files, numbers in AS_NUMBERS.values():
-        dataset = convert(files)
-        (name,) = files
-        kind = np.int64 if dataset.features["n"]["type"] == "int" else np.float32
-        rows = dataset.by_id()
-        for number, values in enumerate(numbers, 1):
-            assert rows[f"{name}:{number}"].get("n", []) == [kind(value).item() for value in values]
+        with subtests.test(files=files):
+            dataset = convert(files)
+            (name,) = files
+            kind = np.int64 if dataset.features["n"]["type"] == "int" else np.float32
+            rows = dataset.by_id()
+            for number, values in enumerate(numbers, 1):
+                assert rows[f"{name}:{number}"].get("n", []) == [
+                    kind(value).item() for value in values
+                ]
 
 
 TOO_LARGE = [
@@ -196,10 +202,11 @@ TOO_LARGE = [
 ]
 
 
-def test_number_that_overflows_raises_with_its_row(convert):
+def test_number_that_overflows_raises_with_its_row(convert, subtests):
     for files, row in TOO_LARGE:
-        with pytest.raises(InputError, match=rf"column 'n': expected numbers.*row {row}"):
-            convert(files)
+        with subtests.test(files=files):
+            with pytest.raises(InputError, match=rf"column 'n': expected numbers.*row {row}"):
+                convert(files)
 
 
 FOLDERS = {

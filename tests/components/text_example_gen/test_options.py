@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from components.tables import pieces
+from components.tables import row_ends
+from components.tables.row_ends import CutLimits
 from tests.components.runs import output_config
 from tests.make import everything, write_files
 from tests.record_names import check_record_names
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 LABELS = ["ant", "bee", "cat", "dog", "emu"]
 
@@ -48,14 +49,17 @@ def plain(many, run_text, tmp_path_factory):
 TEXTS = ["ÀÉ ẞ Straße", "e\u0301 A\u030a", "ﬁ ① ﾊﾟ", "İI ΑΣ", ""]
 
 
-def test_only_the_text_column_is_normalized(convert):
+def test_only_the_text_column_is_normalized(convert, subtests):
     lines = "".join(json.dumps({"text": text, "other": text}) + "\n" for text in TEXTS)
     for form in (None, "NFC", "NFKD"):
-        dataset = convert({"t.jsonl": lines}, **({"normalize": form} if form else {}))
-        for number, text in enumerate(TEXTS, 1):
-            row = dataset.by_id()[f"t.jsonl:{number}"]
-            assert row["text"][0].decode() == (unicodedata.normalize(form, text) if form else text)
-            assert row["other"][0].decode() == text
+        with subtests.test(form=form):
+            dataset = convert({"t.jsonl": lines}, **({"normalize": form} if form else {}))
+            for number, text in enumerate(TEXTS, 1):
+                row = dataset.by_id()[f"t.jsonl:{number}"]
+                assert row["text"][0].decode() == (
+                    unicodedata.normalize(form, text) if form else text
+                )
+                assert row["other"][0].decode() == text
 
 
 def test_texts_outside_min_and_max_chars_are_skipped(convert):
@@ -71,8 +75,8 @@ def test_texts_outside_min_and_max_chars_are_skipped(convert):
 
 
 def test_duplicate_text_in_any_file_is_skipped(convert, monkeypatch):
-    monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)
-    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 8)
+    monkeypatch.setattr(row_ends, "LIMITS", CutLimits(piece_bytes=1))
+    monkeypatch.setattr(row_ends, "_BLOCK_BYTES", 8)
     files = {
         "train.csv": "text,n\na,1\nb,2\na,3\nA,4\na ,5\n",
         "test.csv": "text,n\nb,6\nc,7\n",
@@ -157,8 +161,8 @@ def test_bytes_do_not_depend_on_the_input_pieces(run_text, tmp_path, rows, size)
     (tmp_path / "t.csv").write_text(table(rows))
     whole = run_text(tmp_path / "t.csv", tmp_path / "whole", **settings)
     with (
-        mock.patch.dict(pieces.cut.__kwdefaults__, {"piece_bytes": size}),
-        mock.patch.object(pieces, "_BLOCK_BYTES", max(16, size // 4)),
+        mock.patch.object(row_ends, "LIMITS", CutLimits(piece_bytes=size)),
+        mock.patch.object(row_ends, "_BLOCK_BYTES", max(16, size // 4)),
     ):
         parts = run_text(tmp_path / "t.csv", tmp_path / "parts", **settings)
     assert contents(parts.uri) == contents(whole.uri)

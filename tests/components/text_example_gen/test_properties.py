@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.layouts import texts
-from components.tables import parquet, pieces
+from components.tables import parquet, pieces, row_ends
+from components.tables.row_ends import CutLimits
 
 NAMES = ["a", "x.y", 'say "b", c', "größe", "A", "d e"]
 INTS = st.integers(-(2**63), 2**63 - 1)
@@ -106,11 +107,10 @@ def cut_into(piece_bytes: int) -> Iterator[None]:
         for module in (pieces, parquet, texts):
             stack.enter_context(mock.patch.object(module, "PIECE_BYTES", piece_bytes))
         stack.enter_context(mock.patch.object(parquet, "_HELD_BYTES", 4 * piece_bytes))
-        if piece_bytes < pieces._BLOCK_BYTES:
-            stack.enter_context(mock.patch.object(pieces, "_BLOCK_BYTES", piece_bytes))
-        stack.enter_context(
-            mock.patch.dict(pieces.cut.__kwdefaults__, {"piece_bytes": piece_bytes})
-        )
+        if piece_bytes < row_ends._BLOCK_BYTES:
+            stack.enter_context(mock.patch.object(row_ends, "_BLOCK_BYTES", piece_bytes))
+        limits = CutLimits(piece_bytes=piece_bytes)
+        stack.enter_context(mock.patch.object(row_ends, "LIMITS", limits))
         yield
 
 

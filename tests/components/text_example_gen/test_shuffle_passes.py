@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-import components.text_conversion
+import components.example_gen.text_conversion
 from components import steps
-from components.common.tasks import Runner
 from components.example_gen.settings import TextSettings
+from components.runtime.runners import Runner
 from components.shuffle import external
 
 
@@ -30,8 +30,8 @@ def table(tmp_path):
 
 def test_number_of_shuffle_passes_does_not_change_bytes(monkeypatch, tmp_path, table):
     expected = convert_table(tmp_path / "one", table)
-    monkeypatch.setattr(components.text_conversion, "BUCKET_BYTES", 2_000)
-    monkeypatch.setattr(components.text_conversion, "PIECE_BYTES", 2_000)
+    monkeypatch.setattr(components.example_gen.text_conversion, "BUCKET_BYTES", 2_000)
+    monkeypatch.setattr(components.example_gen.text_conversion, "PIECE_BYTES", 2_000)
     divided = []
     divide = external.ExternalShuffle.divide
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import trainer_utils
+from trainer_utils.core.errors import ConfigError, TfxShardsError
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format import ConfigError, TfxShardsError
 
 TEXTS = [
     *filter(None, map(str.strip, (pydoc.__doc__ or "").split("\n"))),
@@ -62,17 +62,18 @@ def own_tokens(path: Path) -> dict[str, list[int]]:
 @pytest.mark.parametrize(
     ("name", "dtype", "keep_text"), [(NAME, "<u2", True), ("large.json", "<u4", False)]
 )
-def test_tokens_equal_the_librarys_tokens(convert, files, name, dtype, keep_text):
+def test_tokens_equal_the_librarys_tokens(convert, files, name, dtype, keep_text, subtests):
     path = files / name
     dataset = convert({"t.jsonl": lines(TEXTS)}, tokenizer=str(path), keep_text=keep_text)
     expected = own_tokens(path)
     rows = dataset.by_id()
     assert len(rows) == len(TEXTS)
     for number, text in enumerate(TEXTS, 1):
-        row = rows[f"t.jsonl:{number}"]
-        assert np.frombuffer(row["tokens"][0], dtype).tolist() == expected[text]
-        assert ("text" in row) is keep_text
-        assert row["stars"] == [3]
+        with subtests.test(number=number):
+            row = rows[f"t.jsonl:{number}"]
+            assert np.frombuffer(row["tokens"][0], dtype).tolist() == expected[text]
+            assert ("text" in row) is keep_text
+            assert row["stars"] == [3]
 
 
 def test_dataset_names_its_tokenizer_and_reads_as_integers(convert, files):
@@ -134,7 +135,7 @@ def test_changed_tokenizer_changes_the_dataset_digest(convert, files, tmp_path):
     assert next(iter(trainer_utils.iterate(uris, "train", features="text"))).size
 
 
-def test_sentencepiece_tokens_equal_the_librarys_tokens(convert, tmp_path):
+def test_sentencepiece_tokens_equal_the_librarys_tokens(convert, tmp_path, subtests):
     sentencepiece = pytest.importorskip("sentencepiece")
     (tmp_path / "corpus.txt").write_text("\n".join(TEXTS))
     sentencepiece.SentencePieceTrainer.train(
@@ -148,8 +149,9 @@ def test_sentencepiece_tokens_equal_the_librarys_tokens(convert, tmp_path):
     dataset = convert({"t.jsonl": lines(TEXTS)}, tokenizer=str(path))
     found = sentencepiece.SentencePieceProcessor(model_file=str(path))
     for number, text in enumerate(TEXTS, 1):
-        tokens = dataset.by_id()[f"t.jsonl:{number}"]["tokens"][0]
-        assert np.frombuffer(tokens, "<u2").tolist() == found.encode(text)
+        with subtests.test(number=number):
+            tokens = dataset.by_id()[f"t.jsonl:{number}"]["tokens"][0]
+            assert np.frombuffer(tokens, "<u2").tolist() == found.encode(text)
 
 
 RANKS = "".join(f"{bytes([n]).hex()} {n}\n" for n in range(256))
@@ -177,7 +179,7 @@ def tiny(monkeypatch, tmp_path) -> str:
     return url
 
 
-def test_tiktoken_reads_cache_or_file_and_never_downloads(tiny, tmp_path):
+def test_tiktoken_reads_cache_or_file_and_never_downloads(tiny, tmp_path, subtests):
     import pyarrow as pa
 
     from components.tables.tokenizing import load_tokenizer
@@ -190,10 +192,11 @@ def test_tiktoken_reads_cache_or_file_and_never_downloads(tiny, tmp_path):
     (tmp_path / "kept" / hashlib.sha1(tiny.encode()).hexdigest()).write_text(RANKS)
     specs = []
     for place in (str(path), "tiny"):
-        tokenizer = load_tokenizer(place)
-        specs.append(tokenizer.spec)
-        (made,) = tokenizer.encode(pa.array(["a <|end|> é"])).to_pylist()
-        assert np.frombuffer(made, "<u2").tolist() == list("a <|end|> é".encode())
+        with subtests.test(place=place):
+            tokenizer = load_tokenizer(place)
+            specs.append(tokenizer.spec)
+            (made,) = tokenizer.encode(pa.array(["a <|end|> é"])).to_pylist()
+            assert np.frombuffer(made, "<u2").tolist() == list("a <|end|> é".encode())
     assert specs[0] == specs[1]
     assert specs[0].tokenizer == hashlib.sha256(RANKS.encode()).hexdigest()
     assert specs[0].vocabulary_size == 257
@@ -202,7 +205,7 @@ def test_tiktoken_reads_cache_or_file_and_never_downloads(tiny, tmp_path):
         load_tokenizer(str(path))
 
 
-def test_missing_tokenizer_or_text_column_raises(convert, files, tmp_path):
+def test_missing_tokenizer_or_text_column_raises(convert, files, tmp_path, subtests):
     pytest.importorskip("tiktoken")
     pytest.importorskip("sentencepiece")
     for bad in ("bad.json", "bad.model"):
@@ -213,10 +216,12 @@ def test_missing_tokenizer_or_text_column_raises(convert, files, tmp_path):
         {"keep_text": False},
     ]
     for settings in cases:
-        with pytest.raises(ConfigError) as caught:
-            convert({"t.jsonl": lines(TEXTS)}, **settings)
-        assert caught.value.setting == next(iter(settings)), settings
+        with subtests.test(settings=settings):
+            with pytest.raises(ConfigError) as caught:
+                convert({"t.jsonl": lines(TEXTS)}, **settings)
+            assert caught.value.setting == next(iter(settings)), settings
     for row in ({"stars": 3}, {"text": "a", "tokens": "b"}):
-        with pytest.raises(ConfigError) as caught:
-            convert({"t.jsonl": json.dumps(row) + "\n"}, tokenizer=str(files / NAME))
-        assert caught.value.setting == "tokenizer"
+        with subtests.test(row=row):
+            with pytest.raises(ConfigError) as caught:
+                convert({"t.jsonl": json.dumps(row) + "\n"}, tokenizer=str(files / NAME))
+            assert caught.value.setting == "tokenizer"

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 import trainer_utils
-from components.common.rejects import remedy
+from components.inputs.rejects import remedy
 from pipelines.cli.app import COMMANDS, app
 from tests.make import write_rows
 
@@ -24,14 +24,15 @@ def json_of(result):
     return json.loads(result.stdout)
 
 
-def test_each_command_has_help_with_an_example(invoke):
+def test_each_command_has_help_with_an_example(invoke, subtests):
     for command in COMMANDS:
-        result = invoke(command, "--help")
-        assert result.exit_code == 0
-        assert f"\n  tfx-shards {command}" in result.stdout
+        with subtests.test(command=command):
+            result = invoke(command, "--help")
+            assert result.exit_code == 0
+            assert f"\n  tfx-shards {command}" in result.stdout
 
 
-def test_bad_usage_exits_2(invoke, whole_dataset):
+def test_bad_usage_exits_2(invoke, whole_dataset, subtests):
     pytest.importorskip("tfx")
     for arguments in (
         "inspect",
@@ -48,8 +49,9 @@ def test_bad_usage_exits_2(invoke, whole_dataset):
         "convert a b --column x",
         "convert a b --seed 1 --set seed=2",
     ):
-        result = invoke(*arguments.replace("DATASET", str(whole_dataset)).split())
-        assert (result.exit_code, result.stdout) == (2, ""), (arguments, result.output)
+        with subtests.test(arguments=arguments):
+            result = invoke(*arguments.replace("DATASET", str(whole_dataset)).split())
+            assert (result.exit_code, result.stdout) == (2, ""), (arguments, result.output)
 
 
 def test_inspect_shows_the_content_of_a_dataset(invoke, whole_dataset):
@@ -93,7 +95,9 @@ def test_report_shows_a_damaged_dataset_and_exits_1(invoke, dataset, tmp_path):
     assert "Split-eval" in page.read_text()
 
 
-def test_missing_data_exits_1_and_invalid_setting_exits_2(invoke, whole_dataset, tmp_path):
+def test_missing_data_exits_1_and_invalid_setting_exits_2(
+    invoke, whole_dataset, tmp_path, subtests
+):
     places = {"URI": whole_dataset, "none": tmp_path / "none"}
     for arguments, status in (
         (["show", "URI", "--split", "nonsense"], 1),
@@ -106,10 +110,11 @@ def test_missing_data_exits_1_and_invalid_setting_exits_2(invoke, whole_dataset,
         (["forget", "--in", "URI"], 2),
         *(([command, ""], 2) for command in ("inspect", "show", "verify", "plan", "lineage")),
     ):
-        result = invoke(*(places.get(argument, argument) for argument in arguments))
-        assert (result.exit_code, result.stdout) == (status, ""), (arguments, result.stderr)
-        (line,) = [one for one in result.stderr.splitlines() if one.startswith("Error: ")]
-        assert "unexpected" not in line
+        with subtests.test(arguments=arguments):
+            result = invoke(*(places.get(argument, argument) for argument in arguments))
+            assert (result.exit_code, result.stdout) == (status, ""), (arguments, result.stderr)
+            (line,) = [one for one in result.stderr.splitlines() if one.startswith("Error: ")]
+            assert "unexpected" not in line
 
 
 def test_plan_equals_the_plan_of_trainer_utils(invoke, whole_dataset):
@@ -156,20 +161,23 @@ def test_audit_exit_status_depends_on_findings(invoke, whole_dataset):
     assert invoke("audit", whole_dataset, "--fail-on", "dark").exit_code == 0
 
 
-def test_show_finds_records_by_name(invoke, tmp_path):
+def test_show_finds_records_by_name(invoke, tmp_path, subtests):
     with trainer_utils.DatasetWriter(str(tmp_path / "out"), num_shards=2) as writer:
         for number in range(40):
             name, split = f"{number % 10}.jpg", "train" if number < 30 else "eval"
             writer.write(split, {"filename": name, "n": number})
     of_name = [("train", 7), ("train", 17), ("train", 27), ("eval", 37)]
     for count in (20, 3):
-        arguments = ["show", tmp_path / "out", "--record", "7.jpg", "-n", count, "--json"]
-        found = json_of(invoke(*arguments))
-        assert {each["values"]["filename"] for each in found} == {"7.jpg"}
-        shown = {(each["split"], each["values"]["n"]) for each in found}
-        assert len(found) == len(shown) == min(count, 4)
-        assert shown <= {*of_name}
-        assert [each["split"] for each in found] == [split for split, _ in of_name][: len(found)]
+        with subtests.test(count=count):
+            arguments = ["show", tmp_path / "out", "--record", "7.jpg", "-n", count, "--json"]
+            found = json_of(invoke(*arguments))
+            assert {each["values"]["filename"] for each in found} == {"7.jpg"}
+            shown = {(each["split"], each["values"]["n"]) for each in found}
+            assert len(found) == len(shown) == min(count, 4)
+            assert shown <= {*of_name}
+            assert [each["split"] for each in found] == [split for split, _ in of_name][
+                : len(found)
+            ]
 
 
 def test_show_refuses_unknown_name_and_split_with_name(invoke, tmp_path):

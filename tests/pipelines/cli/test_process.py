@@ -69,7 +69,7 @@ def test_closed_pipe_is_not_an_error(whole_dataset):
 PROGRESS = """
 import sys, time
 from pipelines.cli import terminal
-from trainer_utils import step_display
+from trainer_utils.core import step_display
 step_display.PATIENCE_SECONDS = {patience}
 terminal._LINE_SECONDS = {line}
 with terminal.show_progress("Verifying") as advance:
@@ -81,10 +81,11 @@ print("done")
 """
 
 
-def test_long_work_shows_a_bar_on_a_terminal():
+def test_long_work_shows_a_bar_on_a_terminal(subtests):
     for patience, is_shown in ((0, True), (60, False)):
-        program = PROGRESS.format(patience=patience, line=60)
-        status, printed = on_a_terminal(sys.executable, "-c", program)
-        assert status == 0
-        assert ("Verifying" in printed) == ("100%" in printed) == is_shown
-        assert printed.rstrip().endswith("done")
+        with subtests.test(patience=patience):
+            program = PROGRESS.format(patience=patience, line=60)
+            status, printed = on_a_terminal(sys.executable, "-c", program)
+            assert status == 0
+            assert ("Verifying" in printed) == ("100%" in printed) == is_shown
+            assert printed.rstrip().endswith("done")

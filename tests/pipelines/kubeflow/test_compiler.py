@@ -14,7 +14,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from pipelines.kubeflow import compile_pipeline
 from tests.e2e.kubeflow import launcher
 from tests.make import run_python
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 
 OTHERS = str(launcher.REPOSITORY / "tests/e2e/kubeflow/pipelines_of_others.py")
 USUAL = {"image": "example/it:1", "pipeline_root": "minio://mlpipeline/v2"}
@@ -118,7 +118,7 @@ BAD_FILES = {
 }
 
 
-def test_error_names_what_cannot_be_compiled(tmp_path, monkeypatch):
+def test_error_names_what_cannot_be_compiled(tmp_path, monkeypatch, subtests):
     monkeypatch.chdir(tmp_path)
     for name, text in BAD_FILES.items():
         (tmp_path / name).write_text(text)
@@ -143,16 +143,17 @@ def test_error_names_what_cannot_be_compiled(tmp_path, monkeypatch):
         ("image", {"input_fingerprint": "all"}, "input_fingerprint"),
         ("image", {"volumes": {"raw": "mnt"}}, "volumes"),
     ):
-        with pytest.raises(ConfigError) as refused:
-            compiled(tmp_path, pipeline, **options)
-        assert setting in refused.value.setting, pipeline
+        with subtests.test(pipeline=pipeline):
+            with pytest.raises(ConfigError) as refused:
+                compiled(tmp_path, pipeline, **options)
+            assert setting in refused.value.setting, pipeline
     assert (tmp_path / "pipeline.yaml").read_text() == "what was there"
     left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
     assert len(left) == len(BAD_FILES) + 1
 
 
 OWN_ERRORS = {
-    "native.py": "the function is missing. Name it after a colon: native.py:make. "
+    "native.py": ":FUNCTION is missing. Name it after a colon: native.py:make. "
     "The file defines make, needs_more",
     "native.py:make": "native.py, line 4 (return settings['example']) raised KeyError: 'example'",
     "native.py:maek": "'native.py' has no function 'maek'. Did you mean 'make'?",

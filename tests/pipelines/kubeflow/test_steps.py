@@ -102,15 +102,16 @@ def folders(*sizes: tuple[str, str]) -> list[dict[str, str]]:
         ),
     ],
 )
-def test_options_apply_to_all_steps_or_to_one(options, of_all, of_trainer):
+def test_options_apply_to_all_steps_or_to_one(options, of_all, of_trainer, subtests):
     steps = applied(**options)
     for name in ("gen", "gen-2", "Tfx"):
-        assert steps[name]["config"] == of_all
+        with subtests.test(name=name):
+            assert steps[name]["config"] == of_all
     assert steps["Trainer"]["config"] == of_trainer
     assert steps["import"]["config"] == {}
 
 
-def test_invalid_options_are_refused():
+def test_invalid_options_are_refused(subtests):
     for option, value in (
         ("gpu", -1),
         ("gpu", {"Trainr": 1}),
@@ -127,5 +128,5 @@ def test_invalid_options_are_refused():
         ("scratch", "//"),
         ("scratch", "/tmp:0"),
     ):
-        with refusing(option):
+        with subtests.test(option=option), refusing(option):
             applied(**{option: value})

@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.lineage import describe_artifact
 from pipelines.lineage.datasets import load_datasets
-from trainer_utils.format import DatasetError, InputError
+from trainer_utils.core.errors import DatasetError, InputError
 
 NEWEST = "artifacts/Trim/trimmed/3"
 

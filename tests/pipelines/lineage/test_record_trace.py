@@ -65,13 +65,14 @@ def test_rejected_file_is_reported_as_rejected(chain):
     assert "split train: EMPTY_FILE (0 bytes)" in str(lineage)
 
 
-def test_damaged_dataset_is_unknown_and_others_are_traced(chain):
+def test_damaged_dataset_is_unknown_and_others_are_traced(chain, subtests):
     for damage in (
         lambda uri: (uri / "rejects.jsonl").write_text("{"),
         lambda uri: next(uri.rglob("data_*")).write_bytes(b"x"),
         lambda uri: (uri / "manifest.json").write_text("{"),
         lambda uri: shutil.rmtree(uri),
     ):
-        damage(chain / "raw")
-        step, other = record_of(chain, "balanced", "cat/1.jpg")["steps"]
-        assert (step["outcome"], other["outcome"]) == ("unknown", "found")
+        with subtests.test(damage=damage):
+            damage(chain / "raw")
+            step, other = record_of(chain, "balanced", "cat/1.jpg")["steps"]
+            assert (step["outcome"], other["outcome"]) == ("unknown", "found")

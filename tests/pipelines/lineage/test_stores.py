@@ -10,7 +10,7 @@ from ml_metadata.proto import metadata_store_pb2 as mlmd
 from pipelines.lineage import describe_artifact, list_runs
 from pipelines.lineage.lookup import stores_above
 from pipelines.lineage.store import open_store
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 BALANCED = "ShardBalancer/balanced_examples/2"
 
@@ -119,7 +119,9 @@ def test_state_of_a_run_combines_its_components(tmp_path, make_store):
     assert {run["run"]: run["state"] for run in runs} == expected
 
 
-def test_artifact_is_found_by_any_spelling_or_a_file_in_it(like_tfx, tmp_path, monkeypatch):
+def test_artifact_is_found_by_any_spelling_or_a_file_in_it(
+    like_tfx, tmp_path, monkeypatch, subtests
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / BALANCED / "Split-train").mkdir(parents=True)
     (tmp_path / BALANCED / "manifest.json").write_text("{}")
@@ -130,7 +132,8 @@ def test_artifact_is_found_by_any_spelling_or_a_file_in_it(like_tfx, tmp_path, m
         f"{BALANCED}/Split-train/data_tfrecord-00000-of-00001",
         f"{tmp_path / BALANCED}/manifest.json",
     ):
-        assert describe_artifact(spelling).artifact.id == like_tfx["balanced"], spelling
+        with subtests.test(spelling=spelling):
+            assert describe_artifact(spelling).artifact.id == like_tfx["balanced"], spelling
 
 
 def test_remote_datasets_are_searched(tmp_path, make_store, write_dataset, in_memory):

@@ -11,6 +11,7 @@ import urllib.request
 import pytest
 from PIL import Image
 
+from pipelines.tools import browse
 from pipelines.tools.browse import BrowseServer
 from trainer_utils.format import Feature
 
@@ -76,6 +77,53 @@ def test_the_list_links_to_records_and_their_files(get, photos):
     assert Image.open(io.BytesIO(data)).tobytes() == photos[91 % 30].tobytes()
 
 
+def numbers_in(page: str) -> list[int]:
+    return [int(number) for number in re.findall(r'href="/record[^"]*number=(\d+)', page)]
+
+
+def test_records_of_a_class_are_listed(get):
+    page = get("/", split="eval", label="dog")[0].decode()
+    assert numbers_in(page) == [1, 3, 5, 7, 9]
+    assert "5 found in records 0 to 10 of 10" in page
+    assert '<option value="dog" selected>' in page
+    assert numbers_in(get("/", split="eval", label="1")[0].decode()) == [1, 3, 5, 7, 9]
+
+
+@pytest.mark.parametrize(
+    ("fields", "numbers"),
+    [
+        ({"text": "DOG/009"}, [1, 3, 5, 7, 9]),
+        ({"text": "0094.png"}, [4]),
+        ({"text": "<SCRIPT>"}, [*range(10)]),
+        ({"text": "009", "label": "cat"}, [0, 2, 4, 6, 8]),
+        ({"text": "nowhere"}, []),
+        ({"text": "", "label": ""}, [*range(10)]),
+    ],
+)
+def test_records_that_contain_a_string_are_listed(get, fields, numbers):
+    assert numbers_in(get("/", split="eval", **fields)[0].decode()) == numbers
+
+
+def test_search_continues_where_a_page_ends(get, monkeypatch):
+    monkeypatch.setattr(browse, "_MAX_SEARCHED", 40)
+    monkeypatch.setattr(browse, "_PAGE_RECORDS", 8)
+    path, found, pages = "/?split=train&label=cat&text=png", [], 0
+    while path:
+        page = get(path)[0].decode()
+        found += numbers_in(page)
+        links = re.findall(r'<p><a href="([^"]*)">', page)
+        path, pages = (links[0].replace("&amp;", "&") if links else ""), pages + 1
+    assert found == [*range(0, 90, 2)]
+    assert pages == 6  # eight records each
+
+
+def test_search_without_a_hit_says_how_far_it_went(get, monkeypatch):
+    monkeypatch.setattr(browse, "_MAX_SEARCHED", 40)
+    page = get("/", split="train", text="nowhere")[0].decode()
+    assert "0 found in records 0 to 40 of 90" in page
+    assert "Search on" in page
+
+
 def test_hostile_strings_are_escaped(get):
     page, headers = get("/record", split="train", number=3)
     text = page.decode()
@@ -87,7 +135,7 @@ def test_hostile_strings_are_escaped(get):
     assert "script" not in headers["Content-Security-Policy"]
 
 
-def test_unknown_pages_are_not_found(get):
+def test_unknown_pages_are_not_found(get, subtests):
     for path, status in (
         ("/nothing", 404),
         ("/record?split=train&number=90", 404),
@@ -98,10 +146,11 @@ def test_unknown_pages_are_not_found(get):
         ("/?name=nobody", 500),
         ("/../../etc/passwd", 404),
     ):
-        with pytest.raises(urllib.error.HTTPError) as raised:
-            get(path)
-        assert raised.value.code == status, path
-        raised.value.close()
+        with subtests.test(path=path):
+            with pytest.raises(urllib.error.HTTPError) as raised:
+                get(path)
+            assert raised.value.code == status, path
+            raised.value.close()
 
 
 @pytest.mark.parametrize("host", ["evil.example:80", "127.0.0.1:1"])

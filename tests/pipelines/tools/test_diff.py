@@ -136,9 +136,7 @@ def without_names(uri, to):
         index = Path(to) / index_file(shard.path)
         lengths = RecordIndex.from_bytes(index.read_bytes(), path="x").lengths
         index.write_bytes(RecordIndex(lengths).to_bytes())
-        shards.append(
-            dataclasses.replace(shard, index_crc32c=google_crc32c.value(index.read_bytes()))
-        )
+        shards.append(shard._replace(index_crc32c=google_crc32c.value(index.read_bytes())))
     path.write_text(dataclasses.replace(manifest, shards=tuple(shards), format_version=2).to_json())
     return str(to)
 

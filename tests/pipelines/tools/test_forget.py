@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import shutil
+import tarfile
 from pathlib import Path
 from unittest import mock
 
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 
 import trainer_utils
 from components import steps
-from components.example_gen.settings import ImageSettings
+from components.example_gen.settings import ImageSettings, TextSettings
 from pipelines.cli import commands
 from pipelines.cli.app import app
 from pipelines.tools import forget
@@ -111,6 +112,39 @@ def test_remaining_occurrences_of_the_name_are_reported(tmp_path):
     assert state_of(named) == "new"
 
 
+def test_raw_inputs_outside_the_folder_are_listed(tmp_path):
+    photos = write_files(tmp_path / "photos", {f"{'ab'[n % 2]}/{n}.jpg": jpeg(n) for n in range(6)})
+    steps.convert(str(photos), str(tmp_path / "runs/data"), ImageSettings())
+    done = take_out(["a/2.jpg"], [tmp_path / "runs"])
+    assert [each["path"] for each in done["remains"]] == [str(photos / "a/2.jpg")]
+    assert not done["complete"]
+    (photos / "a/4.jpg").unlink()
+    assert take_out(["a/4.jpg"], [tmp_path / "runs"], output=f"{tmp_path}/4.json")["complete"]
+
+
+def test_table_and_archive_of_a_record_are_listed(tmp_path):
+    table = tmp_path / "in/reviews.csv"
+    table.parent.mkdir()
+    table.write_text("text,label\n" + "".join(f"text {n},{'ab'[n % 2]}\n" for n in range(30)))
+    archive = tmp_path / "archived/one.tar"
+    archive.parent.mkdir()
+    with tarfile.open(archive, "w") as tar:
+        for path in write_files(tmp_path / "x", {f"{n}.jpg": jpeg(n) for n in range(6)}).iterdir():
+            tar.add(path, f"photos/{path.name}")
+    for source, settings, holder in (
+        (table, TextSettings(), table),
+        (table.parent, TextSettings(), table),
+        (archive.parent, ImageSettings(), archive),
+    ):
+        uri = str(tmp_path / f"runs-{len(os.listdir(tmp_path))}/data")
+        steps.convert(str(source), uri, settings)
+        names = trainer_utils.iterate(uri, batch_size=1, shuffle=False, image_size=None)
+        first = next(iter(names))
+        name = first["filename" if "filename" in first else "id"][0].decode()
+        done = take_out([name], [os.path.dirname(uri)])
+        assert [each["path"] for each in done["remains"]] == [str(holder)], name
+
+
 def in_a_child(work, *, calls: int) -> bool:
     """Run `work` in a process that exits before its n-th file change; return if it finished."""
     child = os.fork()
@@ -196,10 +230,23 @@ def test_copies_read_by_another_address_are_removed(tmp_path, monkeypatch):
     assert not any(SECRET in path.read_bytes() for path in (cache / "shards").iterdir())
 
 
-def test_invalid_cache_folder_is_refused(tmp_path):
+def test_unpacked_copies_of_gzip_shards_are_removed(tmp_path):
+    cache = tmp_path / "cache"
+    uri = write(tmp_path / "data", compression="gzip")
+    list(trainer_utils.iterate(uri, batch_size=2, cache=str(cache)))
+    copies = [*(cache / "shards").glob("*-data_tfrecord-*")]
+    assert any(SECRET in path.read_bytes() for path in copies)
+    done = take_out([NAME], [tmp_path], caches=[str(cache)])
+    assert len(done["removed"]) == 1
+    left = [*(cache / "shards").glob("*-data_tfrecord-*")]
+    assert len(left) == len(copies) - 1
+    assert not any(SECRET in path.read_bytes() for path in left)
+
+
+def test_invalid_cache_folder_is_refused(tmp_path, subtests):
     uri = write(tmp_path / "data")
     for wrong in (tmp_path / "none", uri):
-        with pytest.raises(ConfigError):
+        with subtests.test(wrong=wrong), pytest.raises(ConfigError):
             take_out([NAME], [tmp_path], caches=[str(wrong)])
     assert state_of(uri) == "old"
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from components.layouts.registry import all_layouts
 from pipelines.cli import app
 from tests.make import jpeg, write_files
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 
 
 def run(*arguments):

@@ -65,7 +65,7 @@ def test_moved_dataset_is_found_with_the_dataset_flag(run, tmp_path, write_datas
     assert invoke(run, "--step", "0", "--dataset", moved, "--dataset", moved).exit_code == 2
 
 
-def test_unknown_records_and_steps_are_errors(run):
+def test_unknown_records_and_steps_are_errors(run, subtests):
     for arguments, code in (
         (["--step", "5"], 2),
         (["--place", "train:20"], 2),
@@ -73,7 +73,8 @@ def test_unknown_records_and_steps_are_errors(run):
         (["--record", "dog.jpg"], 1),
         (["--record", "x", "--step", "1"], 2),
     ):
-        assert invoke(run, *arguments).exit_code == code, arguments
+        with subtests.test(arguments=arguments):
+            assert invoke(run, *arguments).exit_code == code, arguments
 
 
 def test_damaged_record_has_no_name(run, tmp_path):

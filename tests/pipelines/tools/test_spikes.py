@@ -15,7 +15,7 @@ from pipelines.tools.ledger import RunLedger
 from pipelines.tools.spikes import find_suspects
 from tests.make import write_rows
 from trainer_utils import ConfigError, DatasetError, Part, Recipe
-from trainer_utils.recording import InputRecorder, LossLog, read_losses
+from trainer_utils.ledger.recorder import InputRecorder, LossLog, read_losses
 
 
 def write(uri: Path, count: int) -> str:
@@ -176,7 +176,7 @@ def test_nan_loss_is_the_worst_and_large_loss_is_kept(tmp_path):
     assert json.dumps(found.to_json(), allow_nan=False)
 
 
-def test_invalid_losses_are_refused(tmp_path):
+def test_invalid_losses_are_refused(tmp_path, subtests):
     with pytest.raises(ConfigError):
         InputRecorder(losses=True)
     with pytest.raises(ConfigError):
@@ -189,22 +189,24 @@ def test_invalid_losses_are_refused(tmp_path):
         log.save()
     uri, run = write(tmp_path / "data", 640), str(tmp_path / "run")
     for rows in (5, 17):
-        recorder = InputRecorder(str(tmp_path / "c"), losses=True)
-        recorder.begin(trainer_utils.iterate(uri, "train", batch_size=16))
-        recorder.count_steps()
-        recorder.keep_losses(np.zeros(rows))
-        with pytest.raises(ConfigError):
-            recorder.save()
+        with subtests.test(rows=rows):
+            recorder = InputRecorder(str(tmp_path / "c"), losses=True)
+            recorder.begin(trainer_utils.iterate(uri, "train", batch_size=16))
+            recorder.count_steps()
+            recorder.keep_losses(np.zeros(rows))
+            with pytest.raises(ConfigError):
+                recorder.save()
     steps = train_simulated(uri, run, set())
     with pytest.raises(ConfigError):
         find_suspects(run, step=steps + 300, window=10)
     (path,) = Path(run).glob("losses-*.npz")
     whole = path.read_bytes()
     for damaged in (b"", whole[:-30], whole[: len(whole) // 2], b"x" * 99):
-        path.write_bytes(damaged)
-        with pytest.raises(DatasetError) as caught:
-            read_losses(run)
-        assert caught.value.path == str(path)
+        with subtests.test(damaged=damaged):
+            path.write_bytes(damaged)
+            with pytest.raises(DatasetError) as caught:
+                read_losses(run)
+            assert caught.value.path == str(path)
 
 
 @pytest.mark.parametrize(("times", "spike"), [(5, 70), (20, 51), (np.nan, 59)])
@@ -225,13 +227,16 @@ def test_records_before_a_diverged_loss_are_found(tmp_path, times, spike):
     assert all(one.step <= 50 for one in found)
 
 
-def test_ambiguous_names_are_not_written(tmp_path):
+def test_ambiguous_names_are_not_written(tmp_path, subtests):
     run, listed = str(tmp_path / "run"), tmp_path / "suspects.txt"
     for name, given in (("none", {}), ("lines", {"id": "row\n1"})):
-        uri = write_rows(tmp_path / name, ({"n": n, **given} for n in range(8)), num_shards=1)
-        record(run, trainer_utils.iterate(uri, batch_size=8), lambda step, batch: np.arange(8.0))
-        with pytest.raises(ConfigError):
-            find_suspects(run, step=0).write(str(listed))
-        assert not listed.exists()
-        for path in Path(run).iterdir():
-            path.unlink()
+        with subtests.test(name=name):
+            uri = write_rows(tmp_path / name, ({"n": n, **given} for n in range(8)), num_shards=1)
+            record(
+                run, trainer_utils.iterate(uri, batch_size=8), lambda step, batch: np.arange(8.0)
+            )
+            with pytest.raises(ConfigError):
+                find_suspects(run, step=0).write(str(listed))
+            assert not listed.exists()
+            for path in Path(run).iterdir():
+                path.unlink()

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.make import frame_records
+from trainer_utils.core.errors import DatasetError
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
-from trainer_utils.format import DatasetError, Feature, RecordBlock, read_blocks
+from trainer_utils.format import Feature, RecordBlock, read_blocks
 
 LISTS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
 PNG = tf.io.encode_png(tf.zeros((3, 5, 3), tf.uint8)).numpy()
@@ -59,11 +60,14 @@ def test_merged_facts_of_parts_match_the_whole(examples, cut):
     assert facts_of(*map(block, parts)) == together
 
 
-def test_companion_feature_determines_the_shape_if_valid():
+def test_companion_feature_determines_the_shape_if_valid(subtests):
     for shape, expected in (([2, 3], (2, 3)), ([-1, 2], (6,)), ([1] * 9, (6,)), ([2], (6,))):
-        examples = [{"x": ("float", [0.5] * count), "x_shape": ("int", shape)} for count in (6, 4)]
-        found = features_of_facts(facts_of(block(examples)))["x"]
-        assert found == Feature(type="float", shape=expected, dense=False)
+        with subtests.test(shape=shape):
+            examples = [
+                {"x": ("float", [0.5] * count), "x_shape": ("int", shape)} for count in (6, 4)
+            ]
+            found = features_of_facts(facts_of(block(examples)))["x"]
+            assert found == Feature(type="float", shape=expected, dense=False)
 
 
 def test_two_types_of_a_feature_raise_with_the_location():

@@ -8,9 +8,10 @@ import tensorflow as tf
 
 import trainer_utils
 from tests.make import write_records
+from trainer_utils.core.errors import DatasetError
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.location import find_named_files, newest_dataset, uri_and_split
-from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format import Feature
 
 NUM_FILES = {"train": 4, "validation": 2}
 RECORDS = 5  # in each file
@@ -87,7 +88,7 @@ def test_files_with_other_names_and_places_are_read(tmp_path, imagenet, in_memor
 
 
 @pytest.mark.parametrize("name", ["run[3]", "a*b", "[", "x[0-9]/y*"])
-def test_folder_with_wildcards_in_its_name_is_read(tmp_path, write_dataset, name):
+def test_folder_with_wildcards_in_its_name_is_read(tmp_path, write_dataset, name, subtests):
     write_dataset(
         tmp_path / name, {"train": [[{"id": [1]}], [{"id": [2]}]]}, {"id": Feature(type="int")}
     )
@@ -95,8 +96,9 @@ def test_folder_with_wildcards_in_its_name_is_read(tmp_path, write_dataset, name
     folder = tmp_path / name
     shards = "Split-train/data_tfrecord-*"
     for given in (folder, f"{folder}/", f"file://{folder}", f"{folder}/{shards}", [str(folder)]):
-        batches = trainer_utils.iterate(given, "train", shuffle=False, batch_size=4)
-        assert [batch["id"].tolist() for batch in batches] == [[1, 2]]
+        with subtests.test(given=given):
+            batches = trainer_utils.iterate(given, "train", shuffle=False, batch_size=4)
+            assert [batch["id"].tolist() for batch in batches] == [[1, 2]]
     assert find_named_files([f"{folder}/{shards}1-*"])[0][0].endswith("00001-of-00002")
     both = trainer_utils.iterate([str(folder), str(tmp_path / "run3")], shuffle=False)
     assert [batch["id"].tolist() for batch in both] == [[1, 2, 9]]
@@ -118,11 +120,12 @@ def test_files_of_a_dataset_keep_its_metadata(tmp_path, write_dataset):
         list(trainer_utils.input_fn(first))
 
 
-def test_missing_files_raise_with_their_path(imagenet):
+def test_missing_files_raise_with_their_path(imagenet, subtests):
     for name in ("tran-*", "train-00004-of-00004", "nowhere/train-00000-of-00001", "*.txt"):
-        with pytest.raises(DatasetError) as caught:
-            open_dataset(f"{imagenet}/{name}")
-        assert f"{imagenet}/{name}" in str(caught.value)
+        with subtests.test(name=name):
+            with pytest.raises(DatasetError) as caught:
+                open_dataset(f"{imagenet}/{name}")
+            assert f"{imagenet}/{name}" in str(caught.value)
 
 
 def test_missing_shard_that_the_pattern_matches_raises(imagenet, tmp_path):
@@ -136,7 +139,7 @@ def test_missing_shard_that_the_pattern_matches_raises(imagenet, tmp_path):
         find_named_files([f"{tmp_path}/x-*"])
 
 
-def test_dataset_and_split_are_parsed_from_tfx_patterns():
+def test_dataset_and_split_are_parsed_from_tfx_patterns(subtests):
     uri = "gs://bucket/Split-up/7"  # a parent folder is named like a split
     for tail, split in {
         "": None,
@@ -145,7 +148,8 @@ def test_dataset_and_split_are_parsed_from_tfx_patterns():
         "/Split-train/*": "train",
         "/Split-eval/data_tfrecord-*": "eval",
     }.items():
-        assert uri_and_split(uri + tail) == (uri, split)
+        with subtests.test(tail=tail):
+            assert uri_and_split(uri + tail) == (uri, split)
 
 
 def test_newest_dataset_is_the_target_of_the_link(tmp_path):

@@ -5,8 +5,8 @@ import collections
 import pytest
 
 import trainer_utils
+from trainer_utils.core.errors import DatasetError
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format import DatasetError
 from trainer_utils.format.example import encode_example
 from trainer_utils.format.tfrecord import frame_parts
 

@@ -14,16 +14,10 @@ import tensorflow as tf
 import trainer_utils
 from tests.make import run_python, write_anywhere, write_records
 from trainer_utils import DatasetWriter, storage
+from trainer_utils.core.errors import ConfigError, CorruptShardError, DatasetError
 from trainer_utils.dataset import open_dataset, read_shard_blocks
 from trainer_utils.dataset.location import list_dataset
-from trainer_utils.format import (
-    ConfigError,
-    CorruptShardError,
-    DatasetError,
-    Feature,
-    SplitRange,
-    encode_example,
-)
+from trainer_utils.format import Feature, SplitRange, encode_example
 from trainer_utils.format.datum import render_features
 from trainer_utils.format.naming import WORKING_FOLDER
 
@@ -146,7 +140,9 @@ def test_features_of_a_stock_example_gen_are_inferred(tmp_path, serialize, value
 
 
 @pytest.mark.parametrize("name", ["ours", "stock"])
-def test_remote_dataset_is_opened_like_a_local_one(request, in_memory, monkeypatch, tmp_path, name):
+def test_remote_dataset_is_opened_like_a_local_one(
+    request, in_memory, monkeypatch, tmp_path, name, subtests
+):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # for copies that TensorFlow reads
     local: Path = request.getfixturevalue(name)
     remote = in_memory(local, f"{local.parent.name}/{name}")
@@ -154,9 +150,10 @@ def test_remote_dataset_is_opened_like_a_local_one(request, in_memory, monkeypat
     assert dataset.records == {"train": 10, "eval": 3}
     assert dataset.features == FEATURES
     for shuffle in (False, True, *(["global"] if name == "ours" else [])):  # not for gzip files
-        read = trainer_utils.input_fn(remote, batch_size=None, features="id", shuffle=shuffle)
-        ids = list(read.as_numpy_iterator())
-        assert (sorted(ids) if shuffle else ids) == list(range(10))
+        with subtests.test(shuffle=shuffle):
+            read = trainer_utils.input_fn(remote, batch_size=None, features="id", shuffle=shuffle)
+            ids = list(read.as_numpy_iterator())
+            assert (sorted(ids) if shuffle else ids) == list(range(10))
 
 
 def test_tfx_artifact_is_opened_at_its_uri(ours):
@@ -165,25 +162,28 @@ def test_tfx_artifact_is_opened_at_its_uri(ours):
     assert open_dataset(artifact).records == {"train": 10, "eval": 3}
 
 
-def test_invalid_uri_raises_with_its_value():
+def test_invalid_uri_raises_with_its_value(subtests):
     for value in (None, "", 5, b"bytes", types.SimpleNamespace(uri=None)):
-        with pytest.raises(ConfigError) as caught:
-            open_dataset(value)
-        assert (caught.value.setting, caught.value.value) == ("artifact_uri", value)
+        with subtests.test(value=value):
+            with pytest.raises(ConfigError) as caught:
+                open_dataset(value)
+            assert (caught.value.setting, caught.value.value) == ("artifact_uri", value)
 
 
-def test_output_folder_of_convert_opens_its_newest_dataset(ours, tmp_path):
+def test_output_folder_of_convert_opens_its_newest_dataset(ours, tmp_path, subtests):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/latest").symlink_to(ours, target_is_directory=True)
     for spelling in ("out", "out/", "out/latest", "out/latest/Split-train/*"):
-        assert open_dataset(f"{tmp_path}/{spelling}").records["train"] == 10
+        with subtests.test(spelling=spelling):
+            assert open_dataset(f"{tmp_path}/{spelling}").records["train"] == 10
 
 
-def test_missing_or_empty_folder_raises_with_its_path(tmp_path):
+def test_missing_or_empty_folder_raises_with_its_path(tmp_path, subtests):
     (tmp_path / "empty").mkdir()
     (tmp_path / "others/Split-train").mkdir(parents=True)
     for name in ("gone", "empty", "others"):
-        assert str(tmp_path / name) in refusal(tmp_path / name)
+        with subtests.test(name=name):
+            assert str(tmp_path / name) in refusal(tmp_path / name)
 
 
 def test_missing_shard_or_unfinished_dataset_raises(ours):
@@ -204,17 +204,18 @@ def test_truncated_stock_shard_raises_with_path_and_offset(tmp_path, serialize):
     assert f"(record 2, byte {len(records[0]) + len(records[1]) + 2 * 16})" in message
 
 
-def test_damaged_gzip_shard_raises_with_its_path(stock):
+def test_damaged_gzip_shard_raises_with_its_path(stock, subtests):
     path = stock / f"{SHARD}.gz"
     data = path.read_bytes()
     bad_sum = data[:-6] + bytes([data[-6] ^ 1]) + data[-5:]
     bad_code = data[:30] + bytes([data[30] ^ 255]) + data[31:]
     for damaged in (data[:-12], data[: len(data) // 2], bad_sum, bad_code, b"These are notes."):
-        path.write_bytes(damaged)
-        assert str(path) in refusal(stock)
-        with pytest.raises(CorruptShardError) as caught:
-            list(read_shard_blocks(str(path)))
-        assert caught.value.path == str(path)
+        with subtests.test(damaged=damaged):
+            path.write_bytes(damaged)
+            assert str(path) in refusal(stock)
+            with pytest.raises(CorruptShardError) as caught:
+                list(read_shard_blocks(str(path)))
+            assert caught.value.path == str(path)
 
 
 def test_records_that_are_not_examples_raise_with_the_path(tmp_path):
@@ -224,10 +225,11 @@ def test_records_that_are_not_examples_raise_with_the_path(tmp_path):
     assert "tf.train.Example" in message
 
 
-def test_unknown_feature_raises_with_the_known_ones(ours):
+def test_unknown_feature_raises_with_the_known_ones(ours, subtests):
     for options in ({"features": "pixels"}, {"features": ["id", "pixels"]}, {"label": "pixels"}):
-        said = f"feature 'pixels': expected one of id, text ({ours})"
-        assert refusal(ours, **options) == said
+        with subtests.test(options=options):
+            said = f"feature 'pixels': expected one of id, text ({ours})"
+            assert refusal(ours, **options) == said
 
 
 def test_unchanged_dataset_is_inspected_once(stock, serialize, monkeypatch):
@@ -290,7 +292,7 @@ def test_several_datasets_below_a_root_raise_newest_first(tmp_path):
     assert 0 < message.index(str(places[1])) < message.index(str(places[0]))
 
 
-@pytest.mark.parametrize("name", ["1.jpg", "train/cat/1.jpg", "notes.txt"])
+@pytest.mark.parametrize("name", ["notes.txt", "train/notes.txt"])
 def test_raw_files_raise_with_the_convert_command(tmp_path, name):
     path = tmp_path / "raw" / name
     path.parent.mkdir(parents=True)
@@ -310,13 +312,14 @@ def test_raw_files_raise_with_the_convert_command(tmp_path, name):
     ],
 )
 def test_gzip_is_detected_by_its_first_bytes(
-    tmp_path, serialize, read_by, name, is_packed, shuffle
+    tmp_path, serialize, read_by, name, is_packed, shuffle, subtests
 ):
     path = tmp_path / name
     records = [serialize(id=[number]) for number in range(RECORDS)]
     write_records(path, records, "GZIP" if is_packed else "")
     for place in (str(path), str(tmp_path)):
-        assert ids_read(read_by, place, shuffle=shuffle) == list(range(RECORDS))
+        with subtests.test(place=place):
+            assert ids_read(read_by, place, shuffle=shuffle) == list(range(RECORDS))
     path.write_bytes(path.read_bytes()[: RECORDS * 8])
     with pytest.raises((DatasetError, tf.errors.OpError), match=name):
         ids_read(read_by, str(path), shuffle=shuffle)
@@ -341,14 +344,15 @@ def test_record_with_a_length_like_gzip_is_read(tmp_path):
     assert ids_read(trainer_utils.iterate, str(tmp_path)) == [7]
 
 
-def test_files_of_two_buckets_are_one_input(tmp_path, serialize):
+def test_files_of_two_buckets_are_one_input(tmp_path, serialize, subtests):
     places = [f"memory://{tmp_path.name}-{n}/x/data.tfrecord" for n in "ab"]
     local = tmp_path / "x/data.tfrecord"  # the folder's own name has the word "test"
     for number, place in enumerate(places):
         write_records(local, [serialize(id=[number])])
         write_anywhere(place, local.read_bytes())
     for files in (places, [places[0], str(local)]):
-        assert sorted(ids_read(trainer_utils.iterate, tuple(files))) == [0, 1]
+        with subtests.test(files=files):
+            assert sorted(ids_read(trainer_utils.iterate, tuple(files))) == [0, 1]
 
 
 def test_missing_vocabulary_of_the_manifest_raises(tmp_path):

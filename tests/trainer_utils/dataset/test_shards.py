@@ -8,15 +8,13 @@ import pytest
 import trainer_utils
 from tests.make import frame_records, write_records
 from trainer_utils.dataset import open_dataset
-from trainer_utils.dataset.opening import (
+from trainer_utils.dataset.compression import (
     compression_of,
     content_bytes,
-    find_numbers,
-    index_with_checksums,
-    load_index_or_none,
     open_records,
     read_shard_blocks,
 )
+from trainer_utils.dataset.opening import find_numbers, index_with_checksums, load_index_or_none
 from trainer_utils.format import RecordIndex
 from trainer_utils.format.layouts import ShardFile
 from trainer_utils.format.naming import index_file

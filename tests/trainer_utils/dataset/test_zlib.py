@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
+from trainer_utils.core.errors import CorruptShardError
 from trainer_utils.dataset import open_dataset
-from trainer_utils.dataset.opening import compression_of, content_bytes, read_shard_blocks
-from trainer_utils.format import CorruptShardError, read_blocks
+from trainer_utils.dataset.compression import compression_of, content_bytes, read_shard_blocks
+from trainer_utils.format import read_blocks
 from trainer_utils.format.tfrecord import begins_with_zlib
 
 RECORDS = 300

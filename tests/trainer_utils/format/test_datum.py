@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from trainer_utils.format import DatasetError, Feature, parse_shard_info
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.format import Feature, parse_shard_info
 from trainer_utils.format.datum import (
     parse_features,
     render_features,
@@ -40,16 +41,17 @@ def test_datum_reads_the_features(tmp_path):
     }
 
 
-def test_invalid_features_and_shards_raise_with_the_path():
+def test_invalid_features_and_shards_raise_with_the_path(subtests):
     good = {"type": "int", "shape": [], "dense": True}
     wrong = [3, {}, {"type": "int", "shape": [], "dens": True}]
     wrong += [{**good, **change} for change in ({"type": "double"}, {"shape": 3}, {"shape": ["a"]})]
     features = ([], None, *({"x": one} for one in wrong))
     shards = ([], {"train": 3}, {"train": {"a": "3"}}, {"train": {"a": -1}})
     for parse, values in ((parse_features, features), (parse_shard_info, shards)):
-        for value in values:
-            with pytest.raises(DatasetError, match="some/path"):
-                parse(json.dumps(value), path="some/path")
+        with subtests.test(parse=parse):
+            for value in values:
+                with pytest.raises(DatasetError, match="some/path"):
+                    parse(json.dumps(value), path="some/path")
 
 
 def test_protobuf_and_transform_parse_the_schema():

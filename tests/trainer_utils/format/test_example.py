@@ -9,7 +9,8 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_utils.format import DatasetError, encode_example
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.format import encode_example
 from trainer_utils.format.example import decode_example
 
 INTS = st.integers(-(2**63), 2**63 - 1)
@@ -42,10 +43,11 @@ def test_encoding_matches_the_protocol_buffer_library(features):
         assert encoded == expected
 
 
-def test_lengths_of_every_varint_size_are_encoded():
+def test_lengths_of_every_varint_size_are_encoded(subtests):
     for size in (0, 1, 127, 128, 16_383, 16_384, 2_097_152):
-        features = {"image": bytes(size), "label": size}
-        assert b"".join(encode_example(features)) == by_protobuf(features)
+        with subtests.test(size=size):
+            features = {"image": bytes(size), "label": size}
+            assert b"".join(encode_example(features)) == by_protobuf(features)
 
 
 def test_large_value_is_not_copied():

@@ -8,7 +8,8 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_utils.format import DatasetError, example_columns
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.format import example_columns
 from trainer_utils.format.example_columns import parse_examples, parse_feature_lists
 
 LISTS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
@@ -107,10 +108,11 @@ UNUSUAL = {
 }
 
 
-def test_unusual_encodings_match_tensorflow():
+def test_unusual_encodings_match_tensorflow(subtests):
     usual = example_of({"n": [1, 2, 3]})
     for what, record in UNUSUAL.items():
-        assert found([usual, record, usual]) == by_tensorflow([usual, record, usual]), what
+        with subtests.test(what=what):
+            assert found([usual, record, usual]) == by_tensorflow([usual, record, usual]), what
 
 
 def test_damaged_examples_raise_or_match_tensorflow():

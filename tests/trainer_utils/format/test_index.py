@@ -1,6 +1,5 @@
 """Test shards and record indices against TensorFlow's reader and writer, gzip, and damage."""
 
-import dataclasses
 import gzip
 import io
 import random
@@ -11,14 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tests.make import frame_records, write_records
-from trainer_utils.format import (
-    CorruptShardError,
-    RecordIndex,
-    Shard,
-    ShardWriter,
-    read_blocks,
-    scan_lengths,
-)
+from trainer_utils.core.errors import CorruptShardError
+from trainer_utils.format import RecordIndex, Shard, ShardWriter, read_blocks, scan_lengths
 from trainer_utils.format.tfrecord import extend_crc32c, mask_crc32c
 
 PATH = "Split-train/data_tfrecord-00000-of-00001"
@@ -84,13 +77,13 @@ def shard_of(data: bytes, records: int, index: bytes | None = None) -> Shard:
     )
 
 
-def test_any_record_is_read_by_its_index(written):
+def test_any_record_is_read_by_its_index(written, subtests):
     data, records = written
     index, stream = index_of(data), io.BytesIO(data)
     order = random.Random(1).sample(range(500), 500)
     assert [index.read(stream, i, path=PATH) for i in order] == [records[i] for i in order]
     for number in (-1, 500):
-        with pytest.raises(IndexError):
+        with subtests.test(number=number), pytest.raises(IndexError):
             index.read(stream, number, path=PATH)
 
 
@@ -113,7 +106,7 @@ def test_writer_index_matches_the_written_records(written):
     assert again.index.to_bytes() == writer.index.to_bytes()
 
 
-def test_names_are_given_or_found_in_records(serialize):
+def test_names_are_given_or_found_in_records(serialize, subtests):
     count = 40
     features = [
         {"filename": [b"a/b.jpg"], "label": [3]},
@@ -132,32 +125,35 @@ def test_names_are_given_or_found_in_records(serialize):
     framed.write_framed(block.data, block.lengths, block.payload_crcs)
     expected = [0 if name is None else google_crc32c.value(name) for name in [*names, None]]
     for writer in (told, found, framed):
-        assert writer.index.name_crcs.tolist() == expected
+        with subtests.test(writer=writer):
+            assert writer.index.name_crcs.tolist() == expected
 
 
-def test_lengths_are_stored_in_the_smallest_integer_type(written):
+def test_lengths_are_stored_in_the_smallest_integer_type(written, subtests):
     index = index_of(written[0])
     array = np.load(io.BytesIO(index.to_bytes()))
     assert array.dtype == np.uint16
     assert array.tolist() == [len(record) for record in written[1]]
     for length, dtype in ((0xFFFF, "u2"), (0x10000, "u4"), (0xFFFFFFFF, "u4"), (1 << 32, "u8")):
-        made = RecordIndex(np.array([length, 3], np.int64))
-        assert np.load(io.BytesIO(made.to_bytes())).dtype == dtype
-        assert RecordIndex.from_bytes(made.to_bytes(), path="x").lengths.tolist() == [length, 3]
+        with subtests.test(length=length):
+            made = RecordIndex(np.array([length, 3], np.int64))
+            assert np.load(io.BytesIO(made.to_bytes())).dtype == dtype
+            assert RecordIndex.from_bytes(made.to_bytes(), path="x").lengths.tolist() == [length, 3]
 
 
-def test_damaged_record_raises_with_its_offset(written):
+def test_damaged_record_raises_with_its_offset(written, subtests):
     data, _ = written
     index = index_of(data)
     number = int(index.lengths.argmax())
     for within in (0, 9, 20, int(index.lengths[number]) + 13):  # length, its CRC, payload, its CRC
-        bad = bytearray(data)
-        bad[index.offsets[number] + within] ^= 1
-        with pytest.raises(CorruptShardError, match=rf"byte {index.offsets[number]}\)"):
-            index.read(io.BytesIO(bad), number, path=PATH)
+        with subtests.test(within=within):
+            bad = bytearray(data)
+            bad[index.offsets[number] + within] ^= 1
+            with pytest.raises(CorruptShardError, match=rf"byte {index.offsets[number]}\)"):
+                index.read(io.BytesIO(bad), number, path=PATH)
 
 
-def test_index_of_another_shard_raises(written):
+def test_index_of_another_shard_raises(written, subtests):
     data, _ = written
     index = index_of(data)
     good = index.to_bytes()
@@ -181,13 +177,14 @@ def test_index_of_another_shard_raises(written):
         "half of the sums": summed.to_bytes()[: -len(summed.to_bytes()) // 3],
     }
     for what, other in others.items():
-        with pytest.raises(CorruptShardError, match=what):
-            RecordIndex.from_bytes(other, path=what, shard=shard)
-        if "exchanged" not in what and what != "fewer":
+        with subtests.test(what=what):
             with pytest.raises(CorruptShardError, match=what):
-                RecordIndex.from_bytes(other, path=what)
-    without_sum = dataclasses.replace(shard, index_crc32c=None, records=499)
+                RecordIndex.from_bytes(other, path=what, shard=shard)
+            if "exchanged" not in what and what != "fewer":
+                with pytest.raises(CorruptShardError, match=what):
+                    RecordIndex.from_bytes(other, path=what)
+    without_sum = shard._replace(index_crc32c=None, records=499)
     with pytest.raises(CorruptShardError, match="499"):
         RecordIndex.from_bytes(good, path="x", shard=without_sum)
-    zipped = dataclasses.replace(shard, path=PATH + ".gz", bytes=5)  # its compressed size
+    zipped = shard._replace(path=PATH + ".gz", bytes=5)  # its compressed size
     assert len(RecordIndex.from_bytes(good, path="x", shard=zipped)) == 500

@@ -5,10 +5,11 @@ import json
 import pytest
 
 from tests.trainer_utils.format.test_manifest import MANIFEST
-from trainer_utils.format import DatasetError, Manifest
-from trainer_utils.format.json_text import seal
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.format import Manifest
 from trainer_utils.format.layouts import find_layout
 from trainer_utils.format.manifest import FileDigest
+from trainer_utils.format.sealing import seal
 
 
 def found(*paths: str, **texts: str) -> dict[str, list[str]]:
@@ -36,9 +37,9 @@ def test_splits_come_from_names(paths, splits):
     assert {split: len(shards) for split, shards in found(*paths).items()} == splits
 
 
-def test_gap_in_numbered_files_raises():
+def test_gap_in_numbered_files_raises(subtests):
     for name in ("train-0000{}-of-00003.tfrecord", "Split-train/data-0000{}-of-00003.gz"):
-        with pytest.raises(DatasetError, match="00001-of-00003"):
+        with subtests.test(name=name), pytest.raises(DatasetError, match="00001-of-00003"):
             found(name.format(0), name.format(2))
 
 

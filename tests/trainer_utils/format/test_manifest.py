@@ -9,8 +9,9 @@ import re
 import google_crc32c
 import pytest
 
-from trainer_utils.format import Accounting, DatasetError, Manifest, Shard
-from trainer_utils.format.json_text import render_json, seal
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.core.json_text import render_json
+from trainer_utils.format import Accounting, Manifest, Shard
 from trainer_utils.format.manifest import (
     Ancestor,
     DatasetInput,
@@ -19,6 +20,7 @@ from trainer_utils.format.manifest import (
     Origin,
     Step,
 )
+from trainer_utils.format.sealing import seal
 
 SHARDS = tuple(
     Shard(path=f"Split-train/{n}", split="train", records=3, bytes=100 + n, crc32c=n)
@@ -62,11 +64,12 @@ def test_manifest_survives_a_round_trip(version):
     }
 
 
-def test_unknown_format_version_raises():
+def test_unknown_format_version_raises(subtests):
     for version in (1, 5):
-        value = {"format_version": version, "checksum": "anything"}
-        with pytest.raises(DatasetError, match=f"format version .*got {version}"):
-            Manifest.from_json(json.dumps(value), path="x")
+        with subtests.test(version=version):
+            value = {"format_version": version, "checksum": "anything"}
+            with pytest.raises(DatasetError, match=f"format version .*got {version}"):
+                Manifest.from_json(json.dumps(value), path="x")
 
 
 def test_digest_is_the_hash_of_the_text():
@@ -79,25 +82,27 @@ def test_digest_is_the_hash_of_the_text():
     assert changed.digest == digest(changed.to_json()) != read.digest
 
 
-def test_checksum_is_the_crc_of_the_zeroed_text():
+def test_checksum_is_the_crc_of_the_zeroed_text(subtests):
     said = json.loads(TEXT)["checksum"]
     zeroed = TEXT.replace(f'"checksum": "{said}"', '"checksum": "00000000"')
     assert f"{google_crc32c.value(zeroed.encode()):08x}" == said
     assert seal(zeroed) == TEXT == seal(TEXT)
     line = f'  "checksum": "{said}",\n'
     for bad, count in ((TEXT.replace(line, line * 2), 2), (TEXT.replace(line, ""), 0)):
-        with pytest.raises(ValueError, match=f"expected a line with its checksum, got {count}"):
-            seal(bad)
+        with subtests.test(bad=bad):
+            with pytest.raises(ValueError, match=f"expected a line with its checksum, got {count}"):
+                seal(bad)
     forged = '\n  "checksum": "12345678"'  # not a separate line, since it is in a JSON string
     manifest = dataclasses.replace(SEALED, config={"a": forged, "checksum": "12345678"})
     assert Manifest.from_json(manifest.to_json(), path="x") == manifest
 
 
-def test_changed_manifest_raises_if_checked():
+def test_changed_manifest_raises_if_checked(subtests):
     for old, new in (("abc", "abd"), ("}\n", "}\n\n"), ('"records": 3', '"records": 4')):
-        assert old in TEXT
-        with pytest.raises(DatasetError, match="own checksum does not agree"):
-            Manifest.from_json(TEXT.replace(old, new), path="x")
+        with subtests.test(old=old):
+            assert old in TEXT
+            with pytest.raises(DatasetError, match="own checksum does not agree"):
+                Manifest.from_json(TEXT.replace(old, new), path="x")
     text = TEXT.replace("EMPTY_FILE", "FULL_FILE")
     assert Manifest.from_json(text, path="x", is_checked=False).reject_counts == {"FULL_FILE": 1}
 
@@ -112,14 +117,14 @@ def test_numbers_beyond_64_bits_raise_despite_a_checksum(name):
     assert caught.value.path == "x"
 
 
-def test_accounting_that_does_not_add_up_raises():
+def test_accounting_that_does_not_add_up_raises(subtests):
     right = Accounting(found=8, written=6, rejected=1, skipped=1)
     for field in ("found", "written", "rejected", "skipped"):
-        with pytest.raises(DatasetError):
+        with subtests.test(field=field), pytest.raises(DatasetError):
             dataclasses.replace(right, **{field: getattr(right, field) + 1})
 
 
-def test_files_that_differ_from_the_manifest_raise():
+def test_files_that_differ_from_the_manifest_raise(subtests):
     right = {shard.path: shard.bytes for shard in SHARDS}
     MANIFEST.check_files(right)
     for sizes, name in (
@@ -127,7 +132,7 @@ def test_files_that_differ_from_the_manifest_raise():
         ({"Split-train/1": 101}, "Split-train/0"),
         ({**right, "Split-train/9": 1}, "Split-train/9"),
     ):
-        with pytest.raises(DatasetError, match=f"'{name}'"):
+        with subtests.test(sizes=sizes), pytest.raises(DatasetError, match=f"'{name}'"):
             MANIFEST.check_files(sizes)
 
 
@@ -145,20 +150,23 @@ def hostile() -> list[str]:
     return texts
 
 
-def test_invalid_manifest_raises_with_its_path():
+def test_invalid_manifest_raises_with_its_path(subtests):
     for text, is_checked in itertools.product(hostile(), (True, False)):
-        with pytest.raises(DatasetError, match="some/manifest"):
+        with subtests.test(text=text), pytest.raises(DatasetError, match="some/manifest"):
             Manifest.from_json(text, path="some/manifest.json", is_checked=is_checked)
 
 
-def test_small_file_is_checked_against_its_digest():
+def test_small_file_is_checked_against_its_digest(subtests):
     SEALED.check_text("vocab/label.txt", "cat\n", path="x/vocab/label.txt")
     SEALED.check_text("unknown", "anything", path="x")
     MANIFEST.check_text("vocab/label.txt", "anything", path="x")
     for other in ("cat", "bat\n", "", "cat\n\n"):
-        with pytest.raises(DatasetError, match=r"'x/vocab/label\.txt': expected 4 bytes") as caught:
-            SEALED.check_text("vocab/label.txt", other, path="x/vocab/label.txt")
-        assert caught.value.path == "x/vocab/label.txt"
+        with subtests.test(other=other):
+            with pytest.raises(
+                DatasetError, match=r"'x/vocab/label\.txt': expected 4 bytes"
+            ) as caught:
+                SEALED.check_text("vocab/label.txt", other, path="x/vocab/label.txt")
+            assert caught.value.path == "x/vocab/label.txt"
 
 
 def test_summary_covers_the_whole_dataset():
@@ -196,6 +204,16 @@ ORIGIN = Origin(
         ),
     ),
 )
+
+
+def test_unknown_key_of_a_shard_raises():
+    value = json.loads(SEALED.to_json())
+    value["shards"][0]["index_crc"] = "00000000"
+    with pytest.raises(DatasetError, match=r"shards\[0\]: expected only path, .*, got 'index_crc'"):
+        Manifest.from_json(seal(render_json(value)), path="x")
+    value = json.loads(SEALED.to_json())
+    value["owner"] = "me"
+    assert Manifest.from_json(seal(render_json(value)), path="x") == SEALED
 
 
 def test_lineage_round_trip_ignores_unknown_keys():

@@ -17,7 +17,7 @@ from PIL import Image
 
 from tests.components.media.variants import variants
 from tests.make import jpeg, photo
-from trainer_utils.format import DatasetError
+from trainer_utils.core.errors import DatasetError
 from trainer_utils.format.media_formats import (
     BASELINE,
     EXTENSIONS,
@@ -44,13 +44,15 @@ def sound_file(name: str) -> bytes:
     return stream.getvalue()
 
 
-def test_formats_are_detected_from_12_bytes():
+def test_formats_are_detected_from_12_bytes(subtests):
     for name in IMAGES:
-        found = format_of(photo(kind=name)[:12])
-        assert (found.name, found.kind) == (name, "image")
+        with subtests.test(name=name):
+            found = format_of(photo(kind=name)[:12])
+            assert (found.name, found.kind) == (name, "image")
     for name in (*SOUNDS, *OTHER_NAMES):
-        found = format_of(sound_file(name)[:12])
-        assert (found.name, found.kind) == (OTHER_NAMES.get(name, name), "audio")
+        with subtests.test(name=name):
+            found = format_of(sound_file(name)[:12])
+            assert (found.name, found.kind) == (OTHER_NAMES.get(name, name), "audio")
 
 
 def test_heif_is_detected_from_12_bytes():
@@ -70,29 +72,32 @@ def test_supported_variants_match_pillow():
         assert format_of(data).name == name, what
 
 
-def test_unsupported_images_are_recognized():
+def test_unsupported_images_are_recognized(subtests):
     for name in ("PPM", "JPEG2000", "ICO", "EPS"):
-        assert is_other_image(photo(kind=name))
-        assert format_of(photo(kind=name)) is None
+        with subtests.test(name=name):
+            assert is_other_image(photo(kind=name))
+            assert format_of(photo(kind=name)) is None
 
 
-def test_extensions_are_unique_and_match_pillow():
+def test_extensions_are_unique_and_match_pillow(subtests):
     endings = [ending for known in FORMATS for ending in known.extensions]
     assert len(endings) == len(set(endings))
     assert set(endings) == EXTENSIONS["image"] | EXTENSIONS["audio"]
     theirs = Image.registered_extensions() | {".dib": "BMP"}  # a BMP without its first 14 bytes
     for known in FORMATS:
-        if known.name in IMAGES:
-            assert {theirs[ending] for ending in known.extensions} == {known.name}
+        with subtests.test(known=known):
+            if known.name in IMAGES:
+                assert {theirs[ending] for ending in known.extensions} == {known.name}
 
 
-def test_packed_files_are_described():
+def test_packed_files_are_described(subtests):
     zipped = io.BytesIO()
     with zipfile.ZipFile(zipped, "w") as archive:
         archive.writestr("cat/1.jpg", b"\xff\xd8\xff")
     packed = {"gzip": gzip.compress(b"x"), "bzip2": bz2.compress(b"x"), "xz": lzma.compress(b"x")}
     for name, data in {"ZIP": zipped.getvalue(), **packed}.items():
-        assert name in packing_of(data)
+        with subtests.test(name=name):
+            assert name in packing_of(data)
 
 
 BITMAPS = {name: data for name, data in variants().items() if data.startswith(b"BM")}
@@ -111,25 +116,28 @@ def test_bmp_size_matches_tensorflow(name):
     assert (found and [found.height, found.width, found.channels]) == shape
 
 
-def test_bmp_header_file_size_is_ignored():
+def test_bmp_header_file_size_is_ignored(subtests):
     for name, size in itertools.product(["BMP 24", "BMP 8"], [0, 1, 77, 2**31, 2**32 - 1]):
-        data = BITMAPS[name][:2] + size.to_bytes(4, "little") + BITMAPS[name][6:]
-        found = image_size(data)
-        assert (found.width, found.height) == Image.open(io.BytesIO(data)).size
+        with subtests.test(name=name):
+            data = BITMAPS[name][:2] + size.to_bytes(4, "little") + BITMAPS[name][6:]
+            found = image_size(data)
+            assert (found.width, found.height) == Image.open(io.BytesIO(data)).size
     for text in (b"BM", b"BMW " * 40, b"BMI: 22.5\n" * 9, b"BM\0\0" + bytes(90)):
-        assert image_size(text) is None
+        with subtests.test(text=text):
+            assert image_size(text) is None
 
 
 SIZE = (123, 77)
 
 
-def test_jpeg_frame_has_the_size_of_the_photo():
+def test_jpeg_frame_has_the_size_of_the_photo(subtests):
     for progressive in (False, True):
-        data = jpeg(size=SIZE, progressive=progressive)
-        frame = read_jpeg_frame(data)
-        assert (frame.height, frame.width, frame.components, frame.precision) == (77, 123, 3, 8)
-        assert frame.process == (PROGRESSIVE if progressive else BASELINE)
-        assert int.from_bytes(data[frame.height_offset :][:2], "big") == 77
+        with subtests.test(progressive=progressive):
+            data = jpeg(size=SIZE, progressive=progressive)
+            frame = read_jpeg_frame(data)
+            assert (frame.height, frame.width, frame.components, frame.precision) == (77, 123, 3, 8)
+            assert frame.process == (PROGRESSIVE if progressive else BASELINE)
+            assert int.from_bytes(data[frame.height_offset :][:2], "big") == 77
 
 
 @pytest.mark.parametrize("between", [b"\xff", b"\xff\xff\xff", b"\xff\x01", b"junk"])

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_utils.format import ConfigError, DatasetError, InputError, ShardName, canonical_split
+from trainer_utils.core.errors import ConfigError, DatasetError, InputError
+from trainer_utils.format import ShardName, canonical_split
 from trainer_utils.format.naming import (
     check_feature_names,
     check_inner_path,
@@ -27,7 +28,7 @@ def test_shard_path_follows_tfx():
     assert name.path == "Split-train/data_tfrecord-00003-of-00008"
 
 
-def test_invalid_path_index_or_split_raises():
+def test_invalid_path_index_or_split_raises(subtests):
     for path in (
         "train/data_tfrecord-00000-of-00001",
         "Split-train/data_tfrecord-0-of-1",
@@ -36,13 +37,13 @@ def test_invalid_path_index_or_split_raises():
         "Split-tr/ain/data_tfrecord-00000-of-00001",
         "",
     ):
-        with pytest.raises(DatasetError):
+        with subtests.test(path=path), pytest.raises(DatasetError):
             ShardName.parse(path)
     for index, number in ((-1, 1), (1, 1), (0, 0)):
-        with pytest.raises(ConfigError, match="shard_index"):
+        with subtests.test(index=index), pytest.raises(ConfigError, match="shard_index"):
             ShardName(split="train", shard_index=index, num_shards=number)
     for split in ("", "a b", "../up", "é", "a/b", "a-b", "a\n", "a" * 300):
-        with pytest.raises(ConfigError, match="split"):
+        with subtests.test(split=split), pytest.raises(ConfigError, match="split"):
             check_split_name(split)
 
 
@@ -72,12 +73,12 @@ def test_vocabulary_file_of_any_feature_name_is_safe(feature):
     assert not set(name) & set('\\<>:"|?*\0\n\r\x1b\x7f')
 
 
-def test_impossible_feature_name_raises():
+def test_impossible_feature_name_raises(subtests):
     for name in ("", "a" * 252, "é" * 130, "/" * 90):
-        with pytest.raises(ConfigError):
+        with subtests.test(name=name), pytest.raises(ConfigError):
             vocabulary_file(name)
     for name in ("", "\ud800", "a\udcffb"):
-        with pytest.raises(InputError):
+        with subtests.test(name=name), pytest.raises(InputError):
             check_feature_names(["label", name])
     check_feature_names(HOSTILE[:5])
 
@@ -87,9 +88,10 @@ def test_invalid_percent_escapes_name_no_vocabulary():
     assert vocabulary_of("vocab/100%.txt") == "100%"
 
 
-def test_path_that_may_leave_the_folder_raises():
+def test_path_that_may_leave_the_folder_raises(subtests):
     outside = "|/etc/passwd|../x|a/../../x|a/..|./a|a//b|a/|a\\..\\b|C:/x|gs://b/x|file:///x"
     odd = ["a\0b", "a\nb", "a\x1bb", "a\u202eb", "\ud800", "a" * 256]
     for path in (*outside.split("|"), *odd):
-        with pytest.raises(DatasetError, match=r"inside of the dataset's folder \(the-json\)"):
-            check_inner_path(path, named_in="the-json")
+        with subtests.test(path=path):
+            with pytest.raises(DatasetError, match=r"inside of the dataset's folder \(the-json\)"):
+                check_inner_path(path, named_in="the-json")

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_utils.format import ConfigError, SplitRange, TfxShardsError, resolve_slices
+from trainer_utils.core.errors import ConfigError, TfxShardsError
+from trainer_utils.format import SplitRange, resolve_slices
 from trainer_utils.format.slices import FileRange, RecordPositions
 
 BOUNDS = [None, 0, 1, 5, 10, -1, -5, -10]
@@ -21,28 +22,32 @@ def spec(start, stop, unit="") -> str:
 
 
 @pytest.mark.parametrize("size", [10, 99, 250])
-def test_slices_of_numbers_match_python(size):
+def test_slices_of_numbers_match_python(size, subtests):
     for start, stop in itertools.product(BOUNDS, BOUNDS):
-        expected = range(size)[start:stop]
-        if expected or expected.start == expected.stop:
-            assert resolve_slices(spec(start, stop), {"train": size}) == [
-                SplitRange("train", expected.start, expected.stop)
-            ]
+        with subtests.test(start=start):
+            expected = range(size)[start:stop]
+            if expected or expected.start == expected.stop:
+                assert resolve_slices(spec(start, stop), {"train": size}) == [
+                    SplitRange("train", expected.start, expected.stop)
+                ]
 
 
 @pytest.mark.parametrize("size", [10, 99, 250])
-def test_slices_of_percentages_match_datum(size):
+def test_slices_of_percentages_match_datum(size, subtests):
     pytest.importorskip("datum")  # not installed by `make test-trainer`
     from datum.utils.reader_utils import ReadInstruction
 
     for start, stop in itertools.product(PERCENTS, PERCENTS):
-        (theirs,) = ReadInstruction.from_spec(spec(start, stop, "%")).to_absolute({"train": size})
-        first, last = theirs.from_ or 0, size if theirs.to is None else theirs.to
-        first, last = (bound + size if bound < 0 else bound for bound in (first, last))
-        if first <= last:
-            assert resolve_slices(spec(start, stop, "%"), {"train": size}) == [
-                SplitRange("train", first, last)
-            ]
+        with subtests.test(start=start):
+            (theirs,) = ReadInstruction.from_spec(spec(start, stop, "%")).to_absolute(
+                {"train": size}
+            )
+            first, last = theirs.from_ or 0, size if theirs.to is None else theirs.to
+            first, last = (bound + size if bound < 0 else bound for bound in (first, last))
+            if first <= last:
+                assert resolve_slices(spec(start, stop, "%"), {"train": size}) == [
+                    SplitRange("train", first, last)
+                ]
 
 
 def test_slices_are_joined_in_order():
@@ -58,7 +63,7 @@ def test_another_spelling_finds_the_split(asked, there):
     assert resolve_slices(asked, {"train": 1, there: 5}) == [SplitRange(there, 0, 5)]
 
 
-def test_invalid_slice_raises_with_its_text():
+def test_invalid_slice_raises_with_its_text(subtests):
     for wrong, said in {
         "holdout": "'holdout': expected one of train, eval",
         "train[5]": "'train[5]'",
@@ -70,13 +75,15 @@ def test_invalid_slice_raises_with_its_text():
         "train+": "''",
         "train[a:b]": "a:b",
     }.items():
-        with pytest.raises(TfxShardsError, match=re.escape(said)):
-            resolve_slices(wrong, {"train": 100, "eval": 20})
+        with subtests.test(wrong=wrong):
+            with pytest.raises(TfxShardsError, match=re.escape(said)):
+                resolve_slices(wrong, {"train": 100, "eval": 20})
     # In any split, not only if rounding a large percentage exceeds the number of records.
     anywhere = ["train[:103%]", "train[-101%:]", "train[200%:]", "train[", 3, ["train"], b"train"]
     for wrong, size in itertools.product(anywhere, [0, 1, 10, 1000]):
-        with pytest.raises(ConfigError, match=re.escape(f"got {wrong!r}")):
-            resolve_slices(wrong, {"train": size})
+        with subtests.test(wrong=wrong):
+            with pytest.raises(ConfigError, match=re.escape(f"got {wrong!r}")):
+                resolve_slices(wrong, {"train": size})
 
 
 PARTS = st.lists(

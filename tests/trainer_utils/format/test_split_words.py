@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from trainer_utils.format import InputError, split_of_name, split_of_path, splits_of_paths
+from trainer_utils.core.errors import InputError
+from trainer_utils.format import split_of_name, split_of_path, splits_of_paths
 from trainer_utils.format.split_words import SPLIT_WORD_PATTERN
 
 NAMES = {

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer_utils.format import DatasetError, Feature
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.format import Feature
 from trainer_utils.format.tfds import parse_tfds_features, parse_tfds_splits
 
 GOLDEN = Path(__file__).parents[2] / "golden/tfds"

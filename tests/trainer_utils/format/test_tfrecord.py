@@ -12,13 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.make import frame_records, write_records
-from trainer_utils.format import (
-    CorruptShardError,
-    combine_checksums,
-    multiset_checksum,
-    read_blocks,
-    scan_lengths,
-)
+from trainer_utils.core.errors import CorruptShardError
+from trainer_utils.format import combine_checksums, multiset_checksum, read_blocks, scan_lengths
 from trainer_utils.format.tfrecord import (
     RECORD_OVERHEAD_BYTES,
     combine_crc32c,

@@ -14,6 +14,7 @@ import trainer_utils
 from tests.make import write_rows
 from tests.trainer_utils.processes import free_ports
 from trainer_utils import ConfigError, DatasetError
+from trainer_utils.reading.batches import Batches
 
 # Several devices, before JAX is imported for the first time.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
@@ -108,6 +109,59 @@ def test_arrays_are_made_ahead_in_other_threads(numbered, monkeypatch):
     assert threading.current_thread() not in threads
 
 
+def test_pixels_reach_jax_without_a_copy_or_comparison(numbered, monkeypatch):
+    made, taken = [], []
+    read, make = Batches.batches, jax.make_array_from_process_local_data
+
+    def note_read(self, epoch, steps):
+        batches = read(self, epoch, steps)
+        made.extend(batch["image"] for batch in batches)
+        return batches
+
+    def note_taken(sharding, values, shape):
+        taken.append(values)
+        return make(sharding, values, shape)
+
+    monkeypatch.setattr(Batches, "batches", note_read)
+    monkeypatch.setattr(jax, "make_array_from_process_local_data", note_taken)
+    chosen = {**SETTINGS, "features": "image"}
+    found = [np.asarray(batch) for batch in trainer_utils.jax_batches(numbered, **chosen)]
+    assert {values.dtype for values in found} == {np.dtype(np.uint8)}
+    assert len(made) == len(taken) == 18
+    assert {*map(id, made)} == {*map(id, taken)}  # the very arrays that were decoded
+
+
+def ids_of(make, uri, **given):
+    chosen = {**SETTINGS, "features": "id", "remainder": "drop"}
+    return [np.asarray(ids).tolist() for ids in make(uri, **chosen, **given)]
+
+
+def test_a_rank_that_jax_does_not_know_reads_its_share(numbered, monkeypatch):
+    ranks = [{"rank": rank, "world_size": 2} for rank in range(2)]
+    shares = [ids_of(trainer_utils.jax_batches, numbered, **given) for given in ranks]
+    assert shares == [ids_of(trainer_utils.iterate, numbered, **given) for given in ranks]
+    monkeypatch.setenv("HOROVOD_RANK", "1")
+    monkeypatch.setenv("HOROVOD_SIZE", "2")
+    assert ids_of(trainer_utils.jax_batches, numbered) == shares[1]
+    batches = trainer_utils.jax_batches(numbered, **SETTINGS)
+    assert "rank 1 of 2" in repr(batches)
+    assert {len(array.sharding.device_set) for array in next(iter(batches)).values()} == {4}
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"rank": 0}, "world_size"),
+        ({"world_size": 2}, "rank"),
+        ({"rank": 0, "world_size": 3}, "batch_size"),
+        ({"rank": 0, "world_size": 4}, "batch_size"),  # 2 rows on 4 devices
+    ],
+)
+def test_a_rank_that_does_not_fit_is_refused(numbered, given, name):
+    with pytest.raises(ConfigError, match=f"^{name}: "):
+        trainer_utils.jax_batches(numbered, **SETTINGS, **given)
+
+
 PROCESS = """
     import json, os, sys
     import jax
@@ -119,7 +173,14 @@ PROCESS = """
     for batch in trainer_utils.jax_batches(sys.argv[1], batch_size=8, seed=3, features="id"):
         own = [shard.data.tolist() for shard in batch.addressable_shards]
         found.append([batch.shape[0], own])
-    print(json.dumps([found, "tensorflow" in sys.modules]))
+    size, rank = jax.process_count(), jax.process_index()
+    given = {"batch_size": 8, "seed": 3, "features": "id"}
+    explicit = trainer_utils.jax_batches(sys.argv[1], rank=rank, world_size=size, **given)
+    try:
+        trainer_utils.jax_batches(sys.argv[1], rank=1 - rank, world_size=size, **given)
+    except trainer_utils.ConfigError as error:
+        refused = str(error)
+    print(json.dumps([found, "tensorflow" in sys.modules, repr(explicit), refused]))
 """
 
 
@@ -134,7 +195,10 @@ def test_each_of_several_processes_reads_the_rows_of_its_devices(numbered):
     outputs = [process.communicate(timeout=120) for process in started]
     assert [process.returncode for process in started] == [0, 0], outputs
     results = [json.loads(output.splitlines()[-1]) for output, _ in outputs]
-    assert [imported for _, imported in results] == [False, False]
+    assert [result[1] for result in results] == [False, False]
+    for rank, (_, _, shown, refused) in enumerate(results):
+        assert f"rank {rank} of 2" in shown
+        assert refused.startswith(f"rank: expected {rank}, since the sharding gives this process")
     expected = [
         batch.tolist()
         for batch in trainer_utils.iterate(
@@ -145,3 +209,11 @@ def test_each_of_several_processes_reads_the_rows_of_its_devices(numbered):
         parts = [results[n][0][step] for n in range(2)]
         assert [size for size, _ in parts] == [8, 8]
         assert [one for _, shards in parts for shard in shards for one in shard] == ids
+
+
+def test_stats_count_batches_and_records(numbered):
+    batches = trainer_utils.jax_batches(numbered, sharding=sharding("data"), **SETTINGS)
+    count = sum(1 for _ in batches)
+    stats = batches.stats()
+    assert (stats.batches, stats.records) == (count, 8 * count)
+    assert stats.wait_for_data_seconds > 0

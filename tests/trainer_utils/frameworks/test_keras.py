@@ -3,14 +3,17 @@
 import importlib.util
 import os
 import textwrap
+import threading
 import warnings
 
 import numpy as np
 import pytest
 
 import trainer_utils
-from tests.make import run_python
+from tests.make import run_python, write_rows
 from trainer_utils import ConfigError
+from trainer_utils.ledger.recorder import read_ledger
+from trainer_utils.reading.batches import Batches
 
 if importlib.util.find_spec("tensorflow") is None:
     os.environ.setdefault("KERAS_BACKEND", "jax")
@@ -54,16 +57,20 @@ def recorder():
 
 
 def trained_by(dataset, *, model=None, **settings):
-    """Return the ids of each batch that `fit` trains on."""
+    """Return the ids of each batch that `fit`, with its own `shuffle`, trains on."""
     model = recorder() if model is None else model
     with warnings.catch_warnings():  # of a last epoch with fewer steps than steps_per_epoch
         warnings.filterwarnings("ignore", "Your input ran out of data")
-        model.fit(dataset, verbose=0, shuffle=False, **settings)
+        model.fit(dataset, verbose=0, **settings)
+    wait_for_callbacks()
+    return model.trained
+
+
+def wait_for_callbacks():
     if keras.backend.backend() == "jax":
         import jax
 
         jax.effects_barrier()
-    return model.trained
 
 
 def ids_of(numbered, split="train", **settings):
@@ -180,3 +187,191 @@ def test_other_backends_train_without_tensorflow(numbered, backend):
     finished = run_python(textwrap.dedent(code), numbered, KERAS_BACKEND=backend)
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.strip() == "False"
+
+
+def test_fit_makes_small_steps_together_as_iterate_does(tmp_path, monkeypatch):
+    rows = ({"id": n, "weight": n / 8} for n in range(1000))
+    uri = write_rows(tmp_path / "rows", rows)
+    own = trainer_utils.iterate(uri, "train", **SETTINGS)
+    assert own.steps_per_call > 10
+    dataset, calls = trainer_utils.keras_dataset(uri, "train", **SETTINGS), []
+    make = dataset._source.batches
+    monkeypatch.setattr(
+        dataset._source, "batches", lambda epoch, steps: calls.append(steps) or make(epoch, steps)
+    )
+    assert [batch[0].tolist() for batch in dataset] == [batch[0].tolist() for batch in own]
+    assert {len(steps) for steps in calls} <= {own.steps_per_call, 125 % own.steps_per_call}
+
+
+def test_batches_are_made_ahead_of_the_step_that_trains(numbered):
+    dataset, calls = trainer_utils.keras_dataset(numbered, "train", **SETTINGS), []
+    make, is_ahead = dataset._source.batches, threading.Event()
+
+    def note(epoch, steps):
+        calls.append((epoch, steps))
+        if len(calls) > 1:
+            is_ahead.set()
+        return make(epoch, steps)
+
+    dataset._source.batches = note
+    dataset[0]
+    assert is_ahead.wait(60), calls  # though the trainer has asked for step 0 only
+
+
+@pytest.mark.parametrize("steps", [None, 2])
+def test_no_thread_of_keras_makes_a_batch_of_fit(numbered, monkeypatch, steps):
+    dataset = trainer_utils.keras_dataset(numbered, "train[:48]", **SETTINGS)
+    validation = trainer_utils.keras_dataset(numbered, "train[48:72]", **SETTINGS)
+    threads, read = [], Batches.batches
+
+    def note(self, epoch, step_numbers):
+        threads.append(threading.current_thread().name)
+        return read(self, epoch, step_numbers)
+
+    monkeypatch.setattr(Batches, "batches", note)
+    monkeypatch.setattr(Batches, "batch", None)  # which makes one in the thread that asks
+    model = recorder()
+    model(np.zeros(8, np.int64))
+    trained_by(dataset, model=model, epochs=2, steps_per_epoch=steps, validation_data=validation)
+    assert len(model.tested) == 2 * 3
+    assert {name.rpartition("_")[0] for name in threads} == {"tfx-shards-batches"}
+
+
+class Interrupt(keras.callbacks.Callback):
+    """Ends a run after an epoch, as a preempted machine does."""
+
+    def __init__(self, epoch):
+        super().__init__()
+        self.epoch = epoch
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == self.epoch:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("records", "steps", "epochs"), [(24, None, 4), (8, None, 4), (8, 1, 4), (24, 1, 8), (40, 2, 8)]
+)
+def test_backup_and_restore_resumes_exactly(numbered, tmp_path, records, steps, epochs):
+    split, backup = f"train[:{records}]", str(tmp_path / "backup")
+
+    def run(*others):
+        dataset, model = trainer_utils.keras_dataset(numbered, split, **SETTINGS), recorder()
+        model(np.zeros(8, np.int64))  # BackupAndRestore expects a model that is built
+        callbacks = [keras.callbacks.BackupAndRestore(backup), *others]
+        settings = {"epochs": epochs, "steps_per_epoch": steps, "callbacks": callbacks}
+        try:
+            trained_by(dataset, model=model, **settings)
+        except KeyboardInterrupt:
+            wait_for_callbacks()
+        return model.trained
+
+    whole = ids_of(numbered, split, repeat=epochs)
+    each = records // 8
+    done = run(Interrupt(1))
+    assert done == whole[: 2 * (steps or each)]
+    resumed = run()
+    total = epochs * each if steps is None else epochs // -(-each // steps) * each
+    trained = total + (epochs % -(-each // (steps or each))) * (steps or each)
+    assert done + resumed == whole[:trained]
+
+
+class Crash(keras.callbacks.Callback):
+    """Ends a run after a number of steps, as a killed process does."""
+
+    def __init__(self, steps):
+        super().__init__()
+        self.steps = steps
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.steps -= 1
+        if not self.steps:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("save_freq", "steps", "crashes", "saved"),
+    [
+        ("epoch", None, (7,), (6,)),
+        (2, None, (5, 4), (4, 8)),  # both crashes in one epoch
+        (1, None, (7, 1), (7, 8)),
+        (4, None, (11,), (8,)),
+        (2, 2, (5,), (4,)),
+    ],
+)
+def test_input_backup_resumes_exactly(numbered, tmp_path, save_freq, steps, crashes, saved):
+    split, backup, epochs = "train[:24]", str(tmp_path / "backup"), 6
+    total = epochs * 3 if steps is None else epochs // 2 * 3  # Keras's epochs: 2, 1, 2, 1, … steps
+    whole = ids_of(numbered, split, repeat=epochs)[:total]
+
+    def run(crash=None):
+        state = trainer_utils.load_state(backup)
+        dataset = trainer_utils.keras_dataset(numbered, split, **SETTINGS, state=state)
+        model = recorder()
+        model(np.zeros(8, np.int64))  # BackupAndRestore expects a model that is built
+        callbacks = [
+            keras.callbacks.BackupAndRestore(backup, save_freq=save_freq),
+            trainer_utils.InputBackup(dataset, backup, save_freq=save_freq),
+            *([Crash(crash)] if crash else []),
+        ]
+        settings = {"epochs": epochs, "steps_per_epoch": steps, "callbacks": callbacks}
+        try:
+            trained_by(dataset, model=model, **settings)
+        except KeyboardInterrupt:
+            wait_for_callbacks()
+        return model.trained
+
+    first = 0
+    for crash, end in zip(crashes, saved, strict=True):
+        assert run(crash) == whole[first : first + crash]
+        state = trainer_utils.load_state(backup)
+        assert 3 * state.epoch + state.step == read_ledger(backup).steps == end
+        first = end
+    assert run() == whole[first:]
+    assert read_ledger(backup).steps == total
+
+
+def test_input_backup_refuses_an_input_that_starts_over(numbered, tmp_path):
+    backup = str(tmp_path / "backup")
+    for crash, message in ((4, None), (None, "Pass state=trainer_utils.load_state")):
+        dataset, model = trainer_utils.keras_dataset(numbered, **SETTINGS), recorder()
+        model(np.zeros(8, np.int64))
+        callbacks = [
+            keras.callbacks.BackupAndRestore(backup, save_freq=2),
+            trainer_utils.InputBackup(dataset, backup, save_freq=2),
+            *([Crash(crash)] if crash else []),
+        ]
+        with pytest.raises(ConfigError if message else KeyboardInterrupt, match=message):
+            trained_by(dataset, model=model, epochs=2, callbacks=callbacks)
+        wait_for_callbacks()
+
+
+def test_input_backup_imports_no_tensorflow(numbered, tmp_path):
+    if keras.backend.backend() == "tensorflow":
+        pytest.skip("Keras imports its backend")
+    code = (
+        "import sys, trainer_utils\n"
+        "sys.modules['tensorflow'] = None\n"
+        "trainer_utils.InputBackup(trainer_utils.keras_dataset(sys.argv[1], batch_size=8), 'x')\n"
+    )
+    done = run_python(code, numbered)
+    assert done.returncode == 0, done.stderr
+
+
+def test_fit_begins_at_its_initial_epoch_without_a_state(numbered):
+    split = "train[:24]"
+    whole = ids_of(numbered, split, repeat=6)
+    dataset = trainer_utils.keras_dataset(numbered, split, **SETTINGS)
+    assert trained_by(dataset, initial_epoch=2, epochs=4) == whole[6:12]
+    assert trained_by(dataset, initial_epoch=4, epochs=5) == whole[12:15]
+    own = trainer_utils.keras_dataset(numbered, split, **SETTINGS, state=dataset.state(3))
+    assert trained_by(own, initial_epoch=3, epochs=4) == whole[3:6]
+
+
+def test_stats_count_the_batches_of_fit(numbered):
+    dataset = trainer_utils.keras_dataset(numbered, "train", **SETTINGS)
+    trained = trained_by(dataset, epochs=2)
+    stats = dataset.stats()
+    assert stats.batches >= len(trained)
+    assert stats.records >= 300
+    assert stats.wait_for_data_seconds > 0 < stats.wait_for_trainer_seconds

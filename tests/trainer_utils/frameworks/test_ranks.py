@@ -78,7 +78,7 @@ def test_variables_that_make_no_rank_are_refused(numbered, monkeypatch, given):
 
 
 def test_a_detected_rank_is_logged_once(numbered, monkeypatch, caplog):
-    ranks._report_rank.cache_clear()
+    ranks.report_rank.cache_clear()
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with caplog.at_level(logging.INFO, logger=ranks.__name__):
@@ -86,6 +86,28 @@ def test_a_detected_rank_is_logged_once(numbered, monkeypatch, caplog):
             trainer_utils.iterate(numbered, "train", **SETTINGS)
     (message,) = [record.getMessage() for record in caplog.records]
     assert message == "reading as rank 1 of 2, by the variables RANK and WORLD_SIZE"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("KERAS_DISTRIBUTION_PROCESS_ID", "KERAS_DISTRIBUTION_NUM_PROCESSES"),
+        ("HOROVOD_RANK", "HOROVOD_SIZE"),
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ],
+)
+def test_variables_of_other_launchers_give_the_share(numbered, monkeypatch, names):
+    for name, value in zip(names, ("1", "2"), strict=True):
+        monkeypatch.setenv(name, value)
+    assert ids_of(numbered) == ids_of(numbered, rank=1, world_size=2)
+
+
+def test_the_script_of_a_slurm_job_reads_everything(numbered, monkeypatch):
+    for name in ("SLURM_NTASKS", "SLURM_NPROCS"):
+        monkeypatch.setenv(name, "8")  # what sbatch sets in the one process of the script
+    for name, value in (("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")):
+        monkeypatch.setenv(name, value)
+    assert ids_of(numbered) == ids_of(numbered, rank=0, world_size=1)
 
 
 TORCHRUN = """

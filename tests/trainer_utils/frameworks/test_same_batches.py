@@ -115,7 +115,7 @@ def test_frameworks_have_the_batches_of_numpy(numbered, framework, options, work
 
 @pytest.mark.parametrize("framework", ["tensorflow", "torch", "keras"])
 @pytest.mark.parametrize(("strategy", "remainder"), [("concat", "pad"), ("best_fit", None)])
-def test_packs_are_the_same_in_every_framework(tmp_path, framework, strategy, remainder):
+def test_packs_are_the_same_in_every_framework(tmp_path, framework, strategy, remainder, subtests):
     pytest.importorskip(framework)
     rows = ({"tokens": [number] * (number * number % 37)} for number in range(90))
     uri = write_rows(tmp_path / "d", rows, num_shards=2)
@@ -126,25 +126,27 @@ def test_packs_are_the_same_in_every_framework(tmp_path, framework, strategy, re
         "labels": {"sample_weight": "loss_mask"},
     }
     for workers, more in ((1, {}), (2, triple)):
-        options = {"batch_size": 4, "pack": pack, "remainder": remainder, "repeat": 1, **more}
-        for worker in range(workers):
-            ours = batches_of(uri, "numpy", dict(options), worker, workers)
-            theirs = batches_of(uri, framework, dict(options), worker, workers)
-            assert len(ours) == len(theirs) > 0
-            for one, other in zip(ours, theirs, strict=True):
-                assert_same(one, other)
+        with subtests.test(workers=workers):
+            options = {"batch_size": 4, "pack": pack, "remainder": remainder, "repeat": 1, **more}
+            for worker in range(workers):
+                ours = batches_of(uri, "numpy", dict(options), worker, workers)
+                theirs = batches_of(uri, framework, dict(options), worker, workers)
+                assert len(ours) == len(theirs) > 0
+                for one, other in zip(ours, theirs, strict=True):
+                    assert_same(one, other)
 
 
-def test_a_token_of_one_framework_resumes_in_another(numbered):
+def test_a_token_of_one_framework_resumes_in_another(numbered, subtests):
     options = {"batch_size": 8, "features": "id", "repeat": 2, "seed": 4}
     whole = list(trainer_utils.iterate(numbered, "train", **options))
     source = trainer_utils.iterate(numbered, "train", **options)
     for framework in ("tensorflow", "torch", "numpy"):
-        if importlib.util.find_spec(framework) is None:
-            continue
-        for step in (5, 19, 25):
-            resumed = {**options, "state": source.state(step).to_json()}
-            found = batches_of(numbered, framework, resumed, 0, 1)
-            assert len(found) == len(whole) - step
-            for one, other in zip(whole[step:], found, strict=True):
-                assert_same(one, other)
+        with subtests.test(framework=framework):
+            if importlib.util.find_spec(framework) is None:
+                continue
+            for step in (5, 19, 25):
+                resumed = {**options, "state": source.state(step).to_json()}
+                found = batches_of(numbered, framework, resumed, 0, 1)
+                assert len(found) == len(whole) - step
+                for one, other in zip(whole[step:], found, strict=True):
+                    assert_same(one, other)

@@ -16,6 +16,7 @@ from tests.trainer_utils.reading.jpegs import encode
 from trainer_utils import ConfigError, DatasetError, input_fn
 from trainer_utils.format import Feature
 from trainer_utils.frameworks import tensor_input
+from trainer_utils.reading.batch_iterator import SHOWN_OF_INPUT
 
 IDS = {"id": Feature(type="int")}
 
@@ -94,7 +95,7 @@ def test_datasets_that_disagree_on_a_feature_are_refused(tmp_path, write_dataset
     ],
 )
 def test_datasets_of_mixed_image_sizes_need_image_size(
-    tmp_path, photos, write_dataset, first, second
+    tmp_path, photos, write_dataset, first, second, subtests
 ):
     uris = []
     for number, (height, sizes) in enumerate([first, second]):
@@ -108,21 +109,23 @@ def test_datasets_of_mixed_image_sizes_need_image_size(
     (batch,) = input_fn(uris, features="image", image_size=(8, 8)).as_numpy_iterator()
     assert batch.shape == (4, 8, 8, 3)
     for batch_size in (None, 1):
-        images = input_fn(uris, features="image", batch_size=batch_size, shuffle=False)
-        assert {image.shape[-3:] for image in images} >= {(first[0], 48, 3)}
-        assert len(list(images)) == 4
+        with subtests.test(batch_size=batch_size):
+            images = input_fn(uris, features="image", batch_size=batch_size, shuffle=False)
+            assert {image.shape[-3:] for image in images} >= {(first[0], 48, 3)}
+            assert len(list(images)) == 4
 
 
 # --- Order ---
 
 
-def test_the_order_depends_only_on_the_seed(wide, monkeypatch):
+def test_the_order_depends_only_on_the_seed(wide, monkeypatch, subtests):
     order = batches(wide, seed=3)
     assert batches(wide, seed=3) == order
     assert batches(wide, seed=4) != order
     for cores in (1, 5):
-        monkeypatch.setattr(tensor_input, "usable_cores", lambda cores=cores: cores)
-        assert batches(wide, seed=3) == order
+        with subtests.test(cores=cores):
+            monkeypatch.setattr(tensor_input, "usable_cores", lambda cores=cores: cores)
+            assert batches(wide, seed=3) == order
 
 
 # --- Length ---
@@ -163,6 +166,36 @@ def test_an_epoch_counts_once_it_has_been_read_completely(uneven, read):
     epochs = [flat(np.asarray(batch).tolist() for batch in source) for _ in range(2)]
     assert epochs[0][:4] == firsts[0]
     assert epochs[0] != epochs[1]
+
+
+def test_an_input_dataset_works_wherever_a_dataset_does(uneven):
+    dataset = input_fn(uneven, features="id", batch_size=4)
+    assert isinstance(dataset, tf.data.Dataset)
+    assert dataset.options().deterministic
+    assert int(dataset.cardinality()) == 6
+
+    @tf.function
+    def total(batches):
+        return batches.reduce(tf.constant(0, tf.int64), lambda old, ids: old + tf.reduce_sum(ids))
+
+    assert int(total(dataset)) == sum(range(23))
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    assert sorted(flat(strategy.experimental_distribute_dataset(dataset))) == list(range(23))
+    zipped = tf.data.Dataset.zip(dataset, tf.data.Dataset.range(6))
+    assert [int(step) for _, step in zipped] == list(range(6))
+    copied = dataset.apply(tf.data.experimental.copy_to_device("/CPU:0"))
+    assert sorted(flat(copied)) == list(range(23))
+
+
+def test_a_distributed_dataset_has_the_attributes_of_its_input(uneven):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    whole = trainer_utils.distribute(strategy, uneven, "train", features="id", batch_size=4)
+    resumed = whole.resumed_at(whole.state(2))
+    assert resumed.input_start.step == 2
+    assert resumed.input_steps == whole.input_pipeline.input_steps == 6
+    assert {*dir(input_fn(uneven))} >= {*SHOWN_OF_INPUT, "input_pipeline", "resumed_at"}
+    gc.collect()  # the input lives as long as the distributed dataset
+    assert len(flat(resumed)) == 15
 
 
 def test_an_input_is_freed_with_its_dataset(uneven):

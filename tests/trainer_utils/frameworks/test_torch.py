@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import pickle
 import shutil
 from pathlib import Path
 
@@ -12,9 +13,10 @@ import trainer_utils
 from tests.make import write_rows
 from trainer_utils import ConfigError, CorruptShardError
 from trainer_utils.format.slices import RecordName
-from trainer_utils.recording import InputRecorder, read_ledger, read_losses
+from trainer_utils.ledger.recorder import InputRecorder, read_ledger, read_losses
 
 data = pytest.importorskip("torch.utils.data")
+DistributedSampler = pytest.importorskip("torch.utils.data.distributed").DistributedSampler
 
 SETTINGS = {"batch_size": 8, "features": "id", "seed": 3}
 
@@ -40,13 +42,23 @@ def test_processes_share_the_steps_in_order(numbered, processes):
     assert ids(loader(dataset, processes)) == expected(numbered)
 
 
+def test_repr_and_dir_describe_the_dataset(numbered):
+    dataset = trainer_utils.torch_dataset(numbered, "train", rank=1, world_size=2, **SETTINGS)
+    rows, order = repr(dataset).splitlines()[1:]
+    assert repr(dataset).startswith(f"TorchDataset: {dataset.order.layout.num_records} records, ")
+    assert ", rank 1 of 2\n" in repr(dataset)
+    assert (rows, order[:9]) == ("  id: (None,) int64", "  order: ")
+    assert {"state", "features", "unreadable", "set_epoch"} <= {*dir(dataset)}
+
+
 @pytest.mark.parametrize("keeps", [False, True])
-def test_set_epoch_reaches_persistent_workers(numbered, keeps):
+def test_set_epoch_reaches_persistent_workers(numbered, keeps, subtests):
     dataset = trainer_utils.torch_dataset(numbered, "train", **SETTINGS)
     batches = loader(dataset, 2, persistent_workers=keeps)
     for epoch in (0, 1, 3):
-        dataset.set_epoch(epoch)
-        assert ids(batches) == expected(numbered, epoch)
+        with subtests.test(epoch=epoch):
+            dataset.set_epoch(epoch)
+            assert ids(batches) == expected(numbered, epoch)
     with pytest.raises(ConfigError, match="-1"):
         dataset.set_epoch(-1)
 
@@ -223,7 +235,7 @@ def test_an_error_of_a_loader_keeps_lines_and_place(numbered, tmp_path, processe
     if processes:
         lines = str(error).splitlines()
         assert lines[1] == "Original Traceback (most recent call last):"
-        assert lines[-1].startswith("trainer_utils.format.errors.CorruptShardError: ")
+        assert lines[-1].startswith("trainer_utils.core.errors.CorruptShardError: ")
         assert "\\n" not in str(error)
 
 
@@ -261,3 +273,39 @@ def test_an_error_of_a_later_step_comes_in_its_turn(tmp_path):
         seen.extend(int(dataset[step][0]) for step in range(1000))
     assert len(seen) in (0, caught.value.record)
     assert int(dataset[caught.value.record - 1][0]) == caught.value.record - 1
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda d: loader(d, 0, shuffle=True), "shuffle=True"),
+        (lambda d: loader(d, 2, shuffle=True), "shuffle=True"),
+        (lambda d: loader(d, 0, sampler=DistributedSampler(d, 2, 0)), "divides its steps"),
+        (lambda d: data.DataLoader(d), "batch_size=None"),
+        (lambda d: data.DataLoader(d, batch_size=64), "batch_size=None"),
+        (lambda d: data.DataLoader(d, batch_size=64, num_workers=2), "batch_size=None"),
+    ],
+)
+def test_a_loader_that_changes_the_steps_is_refused(numbered, make, words):
+    dataset = trainer_utils.torch_dataset(numbered, "train", **SETTINGS)
+    with pytest.raises(ConfigError, match=words):
+        list(make(dataset))
+
+
+@pytest.mark.parametrize("context", [None, "fork", "spawn"])
+def test_stats_include_the_processes_of_a_loader(numbered, context):
+    dataset = trainer_utils.torch_dataset(numbered, "train", **SETTINGS)
+    settings = {"multiprocessing_context": context} if context else {}
+    for epoch in (1, 2):
+        ids(loader(dataset, 2 if context else 0, **settings))
+        stats = dataset.stats()
+        assert (stats.batches, stats.records) == (epoch * len(dataset), epoch * 150)
+        assert (stats.wait_for_data_seconds > 0) == (context is None)
+
+
+def test_stats_of_a_pickled_dataset_are_its_own(numbered):
+    dataset = trainer_utils.torch_dataset(numbered, "train", **SETTINGS)
+    copied = pickle.loads(pickle.dumps(dataset))
+    ids(loader(copied, 0))
+    assert (copied.stats().batches, copied.stats().records) == (len(dataset), 150)
+    assert dataset.stats().batches == 0

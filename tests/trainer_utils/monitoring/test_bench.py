@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from trainer_utils.format import TfxShardsError
+from trainer_utils.core.errors import TfxShardsError
 from trainer_utils.monitoring import measure_input
 from trainer_utils.monitoring.bench import report_of
 
@@ -53,7 +53,7 @@ def test_every_stage_of_a_dataset_is_measured(datum_photos, options):
     assert all(0 <= stage.busy <= 1 for stage in report.stages)
 
 
-def test_inputs_that_cannot_be_measured_are_refused(datum_photos):
+def test_inputs_that_cannot_be_measured_are_refused(datum_photos, subtests):
     for wrong in ({"seconds": 0}, {"split": "train[:0]"}, {"image": {"resize": "fit"}}):
-        with pytest.raises(TfxShardsError):
+        with subtests.test(wrong=wrong), pytest.raises(TfxShardsError):
             measure_input(datum_photos, **wrong)

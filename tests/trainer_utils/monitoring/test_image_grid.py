@@ -8,7 +8,7 @@ import tensorflow as tf
 from PIL import Image, ImageDraw, ImageFont
 
 from trainer_utils import ConfigError, input_fn, iterate
-from trainer_utils.format import TfxShardsError
+from trainer_utils.core.errors import TfxShardsError
 from trainer_utils.monitoring import preview
 
 TEXT_HEIGHT = 12
@@ -79,9 +79,9 @@ def test_invalid_options_are_refused(datum_photos, options):
     assert {caught.value.setting: caught.value.value} == options
 
 
-def test_a_dataset_without_images_is_refused(datum_photos):
+def test_a_dataset_without_images_is_refused(datum_photos, subtests):
     for settings in ({"features": ["id"]}, {"split": "train[:0]"}):
-        with pytest.raises(TfxShardsError):
+        with subtests.test(settings=settings), pytest.raises(TfxShardsError):
             preview(iterate(datum_photos, **settings))
 
 

@@ -69,11 +69,12 @@ def test_a_dataset_without_a_read_timer_gets_a_warning(monkeypatch):
         trainer.epoch(33, compute=1, wait=1)
 
 
-def test_invalid_settings_are_refused():
+def test_invalid_settings_are_refused(subtests):
     for setting, value in (("threshold", 1), ("threshold", -1), ("every", 0)):
-        with pytest.raises(ConfigError) as caught:
-            StepTimer(**{setting: value})
-        assert (caught.value.setting, caught.value.value) == (setting, value)
+        with subtests.test(setting=setting):
+            with pytest.raises(ConfigError) as caught:
+                StepTimer(**{setting: value})
+            assert (caught.value.setting, caught.value.value) == (setting, value)
 
 
 @pytest.mark.parametrize("package", ["keras", "tf_keras"])

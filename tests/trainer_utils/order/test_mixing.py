@@ -44,7 +44,7 @@ NO_WEIGHTS = [
 ]
 
 
-def test_weights_for_other_datasets_are_refused(uris):
+def test_weights_for_other_datasets_are_refused(uris, subtests):
     for weights in NO_WEIGHTS:
-        with refusing("weights"):
+        with subtests.test(weights=weights), refusing("weights"):
             iterate(uris, weights=weights)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 from trainer_utils.order import FileRange, InputOrder, OrderOptions
 
 
@@ -10,10 +10,10 @@ def ranges_of(sizes, folder=""):
     return [FileRange(f"{folder}{n}", 0, size) for n, size in enumerate(sizes)]
 
 
-def test_impossible_orders_are_refused():
+def test_impossible_orders_are_refused(subtests):
     order = InputOrder(ranges_of([100]), OrderOptions(batch_size=8, shuffle=9), num_workers=2)
     for asked in ((0, 13, 0), (-1, 0, 0), (0, -1, 0), (0, 0, 2)):
-        with pytest.raises(ConfigError):
+        with subtests.test(asked=asked), pytest.raises(ConfigError):
             order.positions(*asked)
 
 

@@ -99,19 +99,21 @@ def test_many_documents_are_packed_in_windows(strategy):
     assert strategy == "one_document" or index.padding < 0.001
 
 
-def test_packs_name_their_documents_and_documents_their_packs():
+def test_packs_name_their_documents_and_documents_their_packs(subtests):
     ranges = [FileRange("a", 5, 2), FileRange("b", 0, 2)]
     index = PackIndex(np.array([3, 4, 0, 9]), PackOptions(length=5), ranges)
     for made in (index, pickle.loads(pickle.dumps(index))):
-        assert [tuple(part) for part in made.documents(1)] == [
-            (RecordName("a", 6), 2, 2),
-            (RecordName("b", 1), 0, 3),
-        ]
-        assert made.packs_of(RecordName("b", 1)) == [1, 2, 3]
-        assert made.packs_of(RecordName("b", 0)) == []
+        with subtests.test(made=made):
+            assert [tuple(part) for part in made.documents(1)] == [
+                (RecordName("a", 6), 2, 2),
+                (RecordName("b", 1), 0, 3),
+            ]
+            assert made.packs_of(RecordName("b", 1)) == [1, 2, 3]
+            assert made.packs_of(RecordName("b", 0)) == []
 
 
-def test_bad_options_are_refused():
+def test_bad_options_are_refused(subtests):
     for settings in ({"length": 1}, {"strategy": "first"}, {"eos": -1}, {"length": True}):
-        with pytest.raises(ValueError, match=next(iter(settings))):
-            PackOptions(**settings)
+        with subtests.test(settings=settings):
+            with pytest.raises(ValueError, match=next(iter(settings))):
+                PackOptions(**settings)

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from trainer_utils import ImageOptions, InputOptions
-from trainer_utils.format.settings import settings_of
+from trainer_utils.core.settings import settings_of
 
 
 def image_options(**settings: Any) -> InputOptions:

@@ -87,25 +87,27 @@ def test_clips_are_cut_or_padded_to_audio_seconds(write, seconds):
     assert spec == tf.TensorSpec((None, count, 1), tf.float32)
 
 
-def test_audio_seconds_with_mixed_rates_depend_on_the_record(write):
+def test_audio_seconds_with_mixed_rates_depend_on_the_record(write, subtests):
     values, rates = samples(1000), (4000, 8000)
     uri = write([wav(values, rate) for rate in rates], channels=1)
     for batch_size in (None, 1):
-        got = read(uri, audio_seconds=0.05, batch_size=batch_size)
-        assert [sound.shape[-2] for sound in got] == [200, 400]
-        for one, count in zip(got, (200, 400), strict=True):
-            np.testing.assert_array_equal(one.reshape(-1, 1), values[:count] / 32768)
+        with subtests.test(batch_size=batch_size):
+            got = read(uri, audio_seconds=0.05, batch_size=batch_size)
+            assert [sound.shape[-2] for sound in got] == [200, 400]
+            for one, count in zip(got, (200, 400), strict=True):
+                np.testing.assert_array_equal(one.reshape(-1, 1), values[:count] / 32768)
 
 
-def test_mixed_rates_and_channels_are_refused_with_a_fix(write):
+def test_mixed_rates_and_channels_are_refused_with_a_fix(write, subtests):
     for extra, options, cure in (
         ({"channels": 1}, {"audio_seconds": 1}, "sample_rate=16"),
         ({"sample_rate": RATE}, {}, "channels=1"),
     ):
-        uri = write([wav(samples(10))] * 2, **extra)
-        with pytest.raises(ConfigError, match=rf"AudioExampleGen\({cure}"):
-            read(uri, **options)
-        assert len(read(uri, batch_size=None, **options)) == 2
+        with subtests.test(extra=extra):
+            uri = write([wav(samples(10))] * 2, **extra)
+            with pytest.raises(ConfigError, match=rf"AudioExampleGen\({cure}"):
+                read(uri, **options)
+            assert len(read(uri, batch_size=None, **options)) == 2
 
 
 def test_a_record_of_another_rate_than_declared_is_an_error(write):

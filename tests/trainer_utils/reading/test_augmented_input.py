@@ -10,7 +10,7 @@ from tests.make import refusing
 from tests.trainer_utils.reading.jpegs import encode
 from trainer_utils import input_fn, iterate, plan
 from trainer_utils.format import Feature
-from trainer_utils.reading.augmentation import NAMES
+from trainer_utils.options.augmentation import NAMES
 
 COUNT, BATCH = 22, 12
 CHAIN = ["random_resized_crop", "flip", ("colour", 0.4), "cutout", "mixup", "cutmix"]
@@ -84,7 +84,7 @@ def test_records_are_mixed_alike_on_any_number_of_workers(uri, settings, divisio
     assert all(label.max() == 1 for _, label in whole[1].values())  # not a full batch
 
 
-def test_epochs_augment_differently_and_seeds_repeat_it(uri):
+def test_epochs_augment_differently_and_seeds_repeat_it(uri, subtests):
     def epoch(dataset):
         return {number: row[0].tobytes() for step in steps(dataset) for number, row in step.items()}
 
@@ -96,7 +96,8 @@ def test_epochs_augment_differently_and_seeds_repeat_it(uri):
     twice = steps(read(uri, **chain, repeat=2))
     assert {**twice[2], **twice[3]}.keys() == first.keys()
     for step, whole in zip(twice, (first, first, second, second), strict=True):
-        assert all(image.tobytes() == whole[number] for number, (image, _) in step.items())
+        with subtests.test(step=step):
+            assert all(image.tobytes() == whole[number] for number, (image, _) in step.items())
     assert len(epoch(read(uri, **chain, seed=1)).items() & first.items()) <= 1
 
 
@@ -110,12 +111,13 @@ def test_values_are_normalised_after_the_chain(uri):
         np.testing.assert_allclose(normal.astype(np.float64), image / 127.5 - 1, atol=4e-3)
 
 
-def test_rows_that_cannot_be_mixed_in_pairs_are_refused(uri):
+def test_rows_that_cannot_be_mixed_in_pairs_are_refused(uri, subtests):
     for settings in ({"batch_size": 9}, {"batch_size": 40}, {"batch_size": 12, "workers": 12}):
         for use in (read, plan):
-            mixing = {"augment": "mixup", "label": "label"} if use is plan else {}
-            with refusing("batch_size"):
-                use(uri, **mixing, **settings)
+            with subtests.test(use=use):
+                mixing = {"augment": "mixup", "label": "label"} if use is plan else {}
+                with refusing("batch_size"):
+                    use(uri, **mixing, **settings)
 
 
 def segmentation(tmp_path, photos, write_dataset) -> str:
@@ -146,7 +148,7 @@ def segmentation(tmp_path, photos, write_dataset) -> str:
     return write_dataset(tmp_path, {"train": [rows]}, features)
 
 
-def test_label_maps_and_boxes_follow_their_image(tmp_path, photos, write_dataset):
+def test_label_maps_and_boxes_follow_their_image(tmp_path, photos, write_dataset, subtests):
     uri = segmentation(tmp_path, photos, write_dataset)
     settings = {"batch_size": 8, "image_size": (40, 48)}
     names = ["image", "segmentation"]
@@ -159,27 +161,31 @@ def test_label_maps_and_boxes_follow_their_image(tmp_path, photos, write_dataset
     names = ["image", "xmin", "xmax"]
     lefts = set()
     for chain, seed in itertools.product((["flip"], ["flip", "colour"]), range(5)):
-        dataset = input_fn(uri, features=names, augment=chain, seed=seed, **settings)
-        (batch,) = dataset.as_numpy_iterator()
-        for image, left, right in zip(batch["image"], batch["xmin"], batch["xmax"], strict=True):
-            is_mirrored = image[:, :24].mean() < image[:, 24:].mean()
-            lefts.add(is_mirrored)
-            box = [(0.5, 1.0), (0.25, 0.75)] if is_mirrored else [(0.0, 0.5), (0.25, 0.75)]
-            found = list(zip(left.tolist(), right.tolist(), strict=True))
-            assert found in (box, [box[0], (0.0, 0.0)])
+        with subtests.test(chain=chain):
+            dataset = input_fn(uri, features=names, augment=chain, seed=seed, **settings)
+            (batch,) = dataset.as_numpy_iterator()
+            for image, left, right in zip(
+                batch["image"], batch["xmin"], batch["xmax"], strict=True
+            ):
+                is_mirrored = image[:, :24].mean() < image[:, 24:].mean()
+                lefts.add(is_mirrored)
+                box = [(0.5, 1.0), (0.25, 0.75)] if is_mirrored else [(0.0, 0.5), (0.25, 0.75)]
+                found = list(zip(left.tolist(), right.tolist(), strict=True))
+                assert found in (box, [box[0], (0.0, 0.0)])
     assert lefts == {True, False}
 
 
 OPERATIONS = sorted({*NAMES} - {"color", "rotate", "gray", "mixup", "cutmix"})
 
 
-def test_grey_images_of_any_format_take_every_operation(tmp_path, photos, write_dataset):
+def test_grey_images_of_any_format_take_every_operation(tmp_path, photos, write_dataset, subtests):
     """Test with and without formats in the dataset's metadata."""
     kinds = ["JPEG", "PNG", "GIF", "BMP"]
     rows = [{"image": [encode(photo, kind)]} for photo, kind in zip(photos[:4], kinds, strict=True)]
     features = {"image": Feature(type="string", shape=(40, 48, 3))}
     folder = write_dataset(tmp_path, {"train": [rows]}, features)
     for operation in OPERATIONS:
-        chosen = {"image_size": (24, 24), "image": {"channels": 1}, "augment": [operation]}
-        (batch,) = iterate(folder, features="image", batch_size=4, **chosen)
-        assert batch.shape == (4, 24, 24, 1), operation
+        with subtests.test(operation=operation):
+            chosen = {"image_size": (24, 24), "image": {"channels": 1}, "augment": [operation]}
+            (batch,) = iterate(folder, features="image", batch_size=4, **chosen)
+            assert batch.shape == (4, 24, 24, 1), operation

@@ -32,7 +32,7 @@ def uri(tmp_path_factory, serialize):
 
 def made(uri, **settings):
     own = {name: settings.pop(name) for name in ("worker", "num_workers") if name in settings}
-    return Batches(open_sources(uri, "train"), InputOptions(**settings), **own)
+    return Batches.of(open_sources(uri, "train"), InputOptions(**settings), **own)
 
 
 @pytest.mark.parametrize(
@@ -96,15 +96,16 @@ def test_a_batch_is_the_same_for_any_caller(uri, batch_size):
     child.join()
 
 
-def test_the_known_structure_of_a_batch_is_correct(uri):
+def test_the_known_structure_of_a_batch_is_correct(uri, subtests):
     for settings in ({}, {"remainder": "drop"}, {"remainder": "pad"}, {"batch_size": None}):
-        batches = made(uri, **{"batch_size": 12, **settings})
-        batch = batches.batch(0, 0)
-        assert list(batch) == list(batches.structure)
-        for name, (shape, dtype, _) in batches.structure.items():
-            value = np.asarray(batch[name])
-            assert len(value.shape) == len(shape)
-            assert all(
-                size in (None, found) for size, found in zip(shape, value.shape, strict=True)
-            )
-            assert dtype == ("bytes" if value.dtype.kind in "OS" else value.dtype.name)
+        with subtests.test(settings=settings):
+            batches = made(uri, **{"batch_size": 12, **settings})
+            batch = batches.batch(0, 0)
+            assert list(batch) == list(batches.structure)
+            for name, (shape, dtype, _) in batches.structure.items():
+                value = np.asarray(batch[name])
+                assert len(value.shape) == len(shape)
+                assert all(
+                    size in (None, found) for size, found in zip(shape, value.shape, strict=True)
+                )
+                assert dtype == ("bytes" if value.dtype.kind in "OS" else value.dtype.name)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tests.trainer_utils.frameworks.test_tensorflow import IDS, ids
 from trainer_utils import CorruptShardError, input_fn, iterate
-from trainer_utils.format.json_text import seal
+from trainer_utils.format.sealing import seal
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4  # of a TFRecord: length and its CRC, and the payload's CRC
 
@@ -72,20 +72,21 @@ def test_a_shard_removed_after_opening_is_named(fragile, leaves):
 
 
 @EACH_WAY
-def test_a_flipped_bit_anywhere_ends_the_epoch_at_its_record(fragile, options):
+def test_a_flipped_bit_anywhere_ends_the_epoch_at_its_record(fragile, options, subtests):
     uri = fragile()
     path = middle_shard(uri)
     good = path.read_bytes()
     starts = [*frame_starts(good), len(good)]
     places = (0, 7, 8, HEADER_BYTES, HEADER_BYTES + 9, -FOOTER_BYTES, -1)
     for record, place in itertools.product((0, 4, 9), places):
-        data = bytearray(good)
-        data[starts[record] + place if place >= 0 else starts[record + 1] + place] ^= 16
-        path.write_bytes(data)
-        with pytest.raises(CorruptShardError) as caught:
-            drain(uri, **options)
-        assert caught.value.path == str(path)
-        assert (caught.value.record, caught.value.offset) == (record, starts[record])
+        with subtests.test(record=record):
+            data = bytearray(good)
+            data[starts[record] + place if place >= 0 else starts[record + 1] + place] ^= 16
+            path.write_bytes(data)
+            with pytest.raises(CorruptShardError) as caught:
+                drain(uri, **options)
+            assert caught.value.path == str(path)
+            assert (caught.value.record, caught.value.offset) == (record, starts[record])
 
 
 @pytest.mark.parametrize("echoing", [1, 2])
@@ -103,7 +104,7 @@ def test_a_restored_shard_is_read_again(fragile, echoing):
 
 @EACH_WAY
 @pytest.mark.parametrize("gzip", [False, True])
-def test_a_shard_cut_short_and_filled_up_is_an_error(fragile, options, gzip):
+def test_a_shard_cut_short_and_filled_up_is_an_error(fragile, options, gzip, subtests):
     """Keep the manifest's size, so that opening the dataset cannot detect the damage."""
     if gzip and options["shuffle"] == "global":
         return  # an invalid combination
@@ -112,29 +113,31 @@ def test_a_shard_cut_short_and_filled_up_is_an_error(fragile, options, gzip):
     data = path.read_bytes()
     last = int(len(data) * 0.98) if gzip else frame_starts(data)[-1]
     for whole in (len(data) // 2, int(len(data) * 0.96), last):
-        path.write_bytes(data[:whole].ljust(len(data), b"\0"))
-        with pytest.raises(CorruptShardError):
-            drain(uri, **options)
+        with subtests.test(whole=whole):
+            path.write_bytes(data[:whole].ljust(len(data), b"\0"))
+            with pytest.raises(CorruptShardError):
+                drain(uri, **options)
 
 
 @EACH_WAY
-def test_a_shard_with_other_records_than_its_manifest_raises(fragile, options):
+def test_a_shard_with_other_records_than_its_manifest_raises(fragile, options, subtests):
     uri = fragile()
     manifest = json.loads((uri / "manifest.json").read_text())
     for records in ([10, 11, 10], [10, 9, 10], [11, 9, 10], [9, 11, 10]):
-        for shard, said in zip(manifest["shards"], records, strict=True):
-            shard["records"] = said
-        (uri / "manifest.json").write_text(seal(json.dumps(manifest, indent=2)))
-        with pytest.raises(CorruptShardError):
-            drain(uri, **options)
+        with subtests.test(records=records):
+            for shard, said in zip(manifest["shards"], records, strict=True):
+                shard["records"] = said
+            (uri / "manifest.json").write_text(seal(json.dumps(manifest, indent=2)))
+            with pytest.raises(CorruptShardError):
+                drain(uri, **options)
 
 
-def test_datum_shards_with_missing_records_raise(photos, export_with_datum):
+def test_datum_shards_with_missing_records_raise(photos, export_with_datum, subtests):
     rows = [{"image": photo, "id": number} for number, photo in enumerate(photos[:5])]
     uri = export_with_datum({"train": rows})
     (path,) = Path(uri).glob("*.tfrecord")
     data = path.read_bytes()
     path.write_bytes(data[: frame_starts(data)[-1]])
     for batch_size in (2, None):
-        with pytest.raises(CorruptShardError):
+        with subtests.test(batch_size=batch_size), pytest.raises(CorruptShardError):
             drain(Path(uri), batch_size=batch_size)

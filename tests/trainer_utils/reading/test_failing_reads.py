@@ -35,7 +35,7 @@ def shard_of(uri: str) -> Path:
 CUT = """
 import os, sys
 import trainer_utils
-from trainer_utils.reading.shard_files import LocalFile
+from trainer_utils.reading.local_files import LocalFile
 source = trainer_utils.iterate(sys.argv[1], "train", batch_size=1000, shuffle=False, prefetch=0)
 source.batch(0, 0)
 LocalFile.check = lambda file: os.truncate(sys.argv[2], 0)  # as soon as it was looked at
@@ -85,7 +85,7 @@ def test_ranges_behind_the_end_of_a_mapped_file_are_not_copied(tmp_path):
     assert [*data] == [*range(7, 13), *range(44, 50), *range(250, 256)]
 
 
-def test_more_ranges_than_one_call_takes_are_copied(tmp_path):
+def test_more_ranges_than_one_call_takes_are_copied(tmp_path, subtests):
     content = np.random.default_rng(1).bytes(1 << 20)
     path = tmp_path / "file"
     path.write_bytes(content)
@@ -95,10 +95,11 @@ def test_more_ranges_than_one_call_takes_are_copied(tmp_path):
     with path.open("rb") as stream:
         mapping = open_files.FileMapping(stream.fileno(), len(content))
         for count in (5000, 1024, 1, 0):
-            data, done = reader.copy(mapping.address + begins[:count], lengths[:count])
-            pairs = zip(begins[:count].tolist(), lengths[:count].tolist(), strict=True)
-            assert done == count
-            assert data == b"".join(content[begin : begin + length] for begin, length in pairs)
+            with subtests.test(count=count):
+                data, done = reader.copy(mapping.address + begins[:count], lengths[:count])
+                pairs = zip(begins[:count].tolist(), lengths[:count].tolist(), strict=True)
+                assert done == count
+                assert data == b"".join(content[begin : begin + length] for begin, length in pairs)
 
 
 @pytest.mark.parametrize("write", [write_small, write_large])
@@ -141,9 +142,27 @@ def test_a_read_in_pieces_gives_all_bytes(tmp_path, monkeypatch, write, name):
     assert pieces.tolist() == whole.tolist()
 
 
-@pytest.mark.parametrize("opens", [True, False])
-def test_a_full_temporary_folder_is_named(tmp_path, monkeypatch, opens):
+def test_full_disk_while_unpacking_names_the_folder(tmp_path, monkeypatch):
     uri = write_small(tmp_path / "packed", compression="gzip")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    settings = {"batch_size": 100, "cache": str(tmp_path / "cache")}
+    with pytest.raises(MachineError, match="cannot be unpacked in") as caught:
+        list(trainer_utils.iterate(uri, "train", **settings))
+    assert str(tmp_path / "cache" / "shards") in str(caught.value)
+    assert caught.value.path == str(shard_of(uri))
+    assert caught.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_full_temporary_folder_for_damaged_gzip_is_named(tmp_path, monkeypatch, opens):
+    uri = write_small(tmp_path / "packed", compression="gzip")
+    data = bytearray(shard_of(uri).read_bytes())
+    data[len(data) // 2] ^= 255
+    shard_of(uri).write_bytes(data)
 
     def full(**_):
         if not opens:
@@ -151,8 +170,9 @@ def test_a_full_temporary_folder_is_named(tmp_path, monkeypatch, opens):
         return open("/dev/full", "r+b", buffering=0)
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    settings = {"batch_size": 100, "on_corrupt": "skip"}
     with pytest.raises(MachineError, match="cannot be unpacked in the temporary folder") as caught:
-        list(trainer_utils.iterate(uri, "train", batch_size=100))
+        list(trainer_utils.iterate(uri, "train", **settings))
     assert caught.value.path == str(shard_of(uri))
     assert caught.value.errno == (errno.ENOSPC if opens else errno.ENOENT)
 
@@ -173,7 +193,7 @@ def test_a_shard_cut_while_it_is_read_is_never_skipped(tmp_path, monkeypatch):
     settings = {"batch_size": 4, "shuffle": False, "on_corrupt": "skip", "prefetch": 0}
     source = trainer_utils.iterate(uri, "train", **settings)
     source.batch(0, 0)
-    monkeypatch.setattr("trainer_utils.reading.shard_files.LocalFile.check", lambda file: None)
+    monkeypatch.setattr("trainer_utils.reading.local_files.LocalFile.check", lambda file: None)
     os.truncate(shard_of(uri), 100_000)
     with pytest.raises(CorruptShardError, match="when its dataset was opened"):
         source.batch(0, 10)

@@ -174,9 +174,9 @@ def test_records_without_a_feature_get_its_default(lacking, read_by, is_one_by_o
     assert first["score"][0] == expected["score"].numpy()
 
 
-def test_a_default_of_the_wrong_type_is_refused(lacking):
+def test_a_default_of_the_wrong_type_is_refused(lacking, subtests):
     for name, value in (("score", "x"), ("name", 1), ("id", 0.5), ("scoer", 1)):
-        with pytest.raises(ConfigError, match="default_values"):
+        with subtests.test(name=name), pytest.raises(ConfigError, match="default_values"):
             _read(trainer_utils.iterate, lacking, default_values={name: value})
 
 

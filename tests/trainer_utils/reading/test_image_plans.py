@@ -42,21 +42,22 @@ def crops(extent: tuple[int, int], **settings: Any) -> np.ndarray:
     return np.array([plan.box for plan in plan_images(chosen, [extent] * len(KEYS), KEYS)])
 
 
-def test_a_scaled_box_stays_within_the_image():
+def test_a_scaled_box_stays_within_the_image(subtests):
     for size in ((8, 8), (16, 3), (30, 30)):
-        settings = image_options(image_size=size, augment=["random_resized_crop"])
-        for extent in itertools.product((63, 64, 127, 250), (65, 130)):
-            for plan in plan_images(settings, [extent] * 200, KEYS[:200]):
-                box, scaled, ratio = np.array(plan.box), np.array(plan.scaled_box), plan.ratio
-                begin, end = box[:2], box[:2] + box[2:]
-                ends = scaled[:2] + scaled[2:]
-                assert (scaled >= (0, 0, 1, 1)).all()
-                assert (ends <= -(-np.array(extent) // ratio)).all()
-                assert (np.abs(scaled[:2] * ratio - begin) <= ratio / 2).all()
-                assert (np.abs(ends * ratio - end) < ratio).all()
+        with subtests.test(size=size):
+            settings = image_options(image_size=size, augment=["random_resized_crop"])
+            for extent in itertools.product((63, 64, 127, 250), (65, 130)):
+                for plan in plan_images(settings, [extent] * 200, KEYS[:200]):
+                    box, scaled, ratio = np.array(plan.box), np.array(plan.scaled_box), plan.ratio
+                    begin, end = box[:2], box[:2] + box[2:]
+                    ends = scaled[:2] + scaled[2:]
+                    assert (scaled >= (0, 0, 1, 1)).all()
+                    assert (ends <= -(-np.array(extent) // ratio)).all()
+                    assert (np.abs(scaled[:2] * ratio - begin) <= ratio / 2).all()
+                    assert (np.abs(ends * ratio - end) < ratio).all()
 
 
-def test_random_boxes_have_the_area_and_aspect_asked_for():
+def test_random_boxes_have_the_area_and_aspect_asked_for(subtests):
     top, left, height, width = crops((480, 640), crop_area=(0.2, 0.5), crop_aspect=(0.6, 1.5)).T
     assert (np.minimum(top, left) >= 0).all()
     assert (top + height <= 480).all()
@@ -71,9 +72,10 @@ def test_random_boxes_have_the_area_and_aspect_asked_for():
     assert scipy.stats.kstest(fits, "uniform").statistic < 0.05
     # They reach the borders, and are uniformly distributed over the remaining space.
     for begin, side, most in ((top, height, 480), (left, width, 640)):
-        assert begin.min() == 0
-        assert (begin + side).max() == most
-        assert np.mean((begin + 0.5) / (most - side + 1)) == pytest.approx(0.5, abs=0.02)
+        with subtests.test(begin=begin):
+            assert begin.min() == 0
+            assert (begin + side).max() == most
+            assert np.mean((begin + 0.5) / (most - side + 1)) == pytest.approx(0.5, abs=0.02)
 
 
 def test_a_very_long_image_is_cut_in_the_middle():
@@ -93,7 +95,7 @@ def test_draws_depend_only_on_the_key():
     assert plan_images(settings, [], KEYS[:0]) == []
 
 
-def test_numbers_equal_splitmix64s():
+def test_numbers_equal_splitmix64s(subtests):
     """Compare with the C reference in plain integers, seeded by the key's hash."""
 
     def mix(z: int) -> int:
@@ -104,11 +106,12 @@ def test_numbers_equal_splitmix64s():
     gamma = 0x9E3779B97F4A7C15
     assert mix(gamma) == 0xE220A8397B1DCDAF  # the first number of the seed 0
     for purpose in (0, 1):
-        got = draw_uniforms(KEYS[:5], count=3, purpose=purpose)
-        for key, row in zip(KEYS[:5].tolist(), got, strict=True):
-            state = mix(key ^ mix(gamma * (purpose + 1) % 2**64))
-            expected = [(mix((state + gamma * n) % 2**64) >> 11) / 2**53 for n in (1, 2, 3)]
-            assert row.tolist() == expected
+        with subtests.test(purpose=purpose):
+            got = draw_uniforms(KEYS[:5], count=3, purpose=purpose)
+            for key, row in zip(KEYS[:5].tolist(), got, strict=True):
+                state = mix(key ^ mix(gamma * (purpose + 1) % 2**64))
+                expected = [(mix((state + gamma * n) % 2**64) >> 11) / 2**53 for n in (1, 2, 3)]
+                assert row.tolist() == expected
 
 
 # --- Features that follow an image ---
@@ -133,15 +136,16 @@ def check(others, **settings):
     check_followers(features, image_options(image_size=(16, 16), label="y", **settings))
 
 
-def test_features_that_cannot_follow_their_image_are_refused():
+def test_features_that_cannot_follow_their_image_are_refused(subtests):
     for augment in ("rotation", "randaugment", "cutmix", invert):
-        with pytest.raises(ConfigError, match="xmin, xmax"):
+        with subtests.test(augment=augment), pytest.raises(ConfigError, match="xmin, xmax"):
             check(BOTH, augment=[augment])
     for augment in ("mixup", invert):
-        with pytest.raises(ConfigError, match="segmentation"):
-            check(["segmentation"], augment=augment)
+        with subtests.test(augment=augment):
+            with pytest.raises(ConfigError, match="segmentation"):
+                check(["segmentation"], augment=augment)
     for others, settings in ((["xmin"], {"augment": "flip"}), (["xmin"], {"augment": CROP})):
-        with pytest.raises(ConfigError, match="xmin"):
+        with subtests.test(others=others), pytest.raises(ConfigError, match="xmin"):
             check(others, **settings)
     with pytest.raises(ConfigError, match="xmin"):
         check(BOTH, resize="pad")

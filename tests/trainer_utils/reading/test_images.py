@@ -21,13 +21,13 @@ from PIL import Image
 from tests.make import refusing
 from tests.trainer_utils.reading.jpegs import LARGE, ODD, PIXELS, PLAIN, cuts, encode, image_options
 from trainer_utils import ConfigError, DatasetError
+from trainer_utils.options.pixels import NORMALIZATIONS
 from trainer_utils.reading.images import (
-    NORMALIZATIONS,
-    Buffers,
     ImageDecoder,
     are_mirrored,
     plan_images,
 )
+from trainer_utils.runtime.buffers import Buffers
 
 KEYS = np.arange(1, 1000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 CROPS = {"augment": ["random_resized_crop"]}
@@ -105,25 +105,26 @@ def test_photos_are_within_two_to_eight_levels_of_tensorflow(size, kind):
 
 @pytest.mark.parametrize("resize", ["stretch", "crop", "pad"])
 @pytest.mark.parametrize("size", [(1, 1), (100, 60), (40, 400)])
-def test_parts_are_cut_scaled_and_padded_like_tensorflow(resize, size):
+def test_parts_are_cut_scaled_and_padded_like_tensorflow(resize, size, subtests):
     """Compute part and scale by hand: a displaced part would be many levels off."""
     for data in LARGE:
-        whole = by_tensorflow(data)
-        top, left, (height, width) = 0, 0, whole.shape[:2]
-        if resize == "crop":
-            height = min(height, max(1, round(width * size[0] / size[1])))
-            width = min(width, max(1, round(whole.shape[0] * size[1] / size[0])))
-            top, left = (whole.shape[0] - height) // 2, (whole.shape[1] - width) // 2
-        part = whole[top : top + height, left : left + width]
-        scale = min(Fraction(most, side) for most, side in zip(size, part.shape, strict=False))
-        inner = tuple(max(1, int(scale * side)) for side in part.shape[:2])
-        expected = np.zeros((*size, 3))
-        if resize != "pad":
-            inner = size
-        above, before = ((most - side) // 2 for most, side in zip(size, inner, strict=True))
-        expected[above : above + inner[0], before : before + inner[1]] = resized(part, inner)
-        got = decode([data], image_size=size, resize=resize, dct_scaling=False)[0]
-        assert differences(got, expected)[1] <= 1
+        with subtests.test(data=data):
+            whole = by_tensorflow(data)
+            top, left, (height, width) = 0, 0, whole.shape[:2]
+            if resize == "crop":
+                height = min(height, max(1, round(width * size[0] / size[1])))
+                width = min(width, max(1, round(whole.shape[0] * size[1] / size[0])))
+                top, left = (whole.shape[0] - height) // 2, (whole.shape[1] - width) // 2
+            part = whole[top : top + height, left : left + width]
+            scale = min(Fraction(most, side) for most, side in zip(size, part.shape, strict=False))
+            inner = tuple(max(1, int(scale * side)) for side in part.shape[:2])
+            expected = np.zeros((*size, 3))
+            if resize != "pad":
+                inner = size
+            above, before = ((most - side) // 2 for most, side in zip(size, inner, strict=True))
+            expected[above : above + inner[0], before : before + inner[1]] = resized(part, inner)
+            got = decode([data], image_size=size, resize=resize, dct_scaling=False)[0]
+            assert differences(got, expected)[1] <= 1
 
 
 @pytest.mark.parametrize(
@@ -155,16 +156,17 @@ def test_a_smaller_scale_moves_nothing_by_more_than_a_pixel(size, ratio, resize)
 
 
 @pytest.mark.parametrize("augment", [["random_resized_crop"], ["random_resized_crop", "flip"]])
-def test_random_crop_is_a_part_of_the_image(augment):
+def test_random_crop_is_a_part_of_the_image(augment, subtests):
     settings = image_options(image_size=(48, 60), augment=augment, dct_scaling=False)
     sizes = [by_tensorflow(data).shape[:2] for data in LARGE]
     plans = plan_images(settings, sizes, KEYS[: len(LARGE)])
     got = ImageDecoder(settings, channels=3).decode(LARGE, KEYS[: len(LARGE)])
     for data, plan, image in zip(LARGE, plans, got, strict=True):
-        top, left, height, width = plan.box
-        part = by_tensorflow(data)[top : top + height, left : left + width]
-        expected = resized(part, (48, 60))
-        assert differences(image, expected[:, ::-1] if plan.is_mirrored else expected)[1] <= 1
+        with subtests.test(data=data):
+            top, left, height, width = plan.box
+            part = by_tensorflow(data)[top : top + height, left : left + width]
+            expected = resized(part, (48, 60))
+            assert differences(image, expected[:, ::-1] if plan.is_mirrored else expected)[1] <= 1
     mirrored = sum(plan.is_mirrored for plan in plans)
     assert 0 < mirrored < len(LARGE) if "flip" in augment else mirrored == 0
 
@@ -339,7 +341,7 @@ def test_an_image_is_the_same_in_any_batch_and_thread_count(settings, monkeypatc
     views = [memoryview(data) for data in images]
     np.testing.assert_array_equal(decoder.decode(views, keys), expected)
     for most in (1, 7):
-        monkeypatch.setattr("trainer_utils.machine.most_threads", most)
+        monkeypatch.setattr("trainer_utils.runtime.threads.most_threads", most)
         np.testing.assert_array_equal(decoder.decode(images, keys), expected)
     copied = pickle.loads(pickle.dumps(decoder))
     np.testing.assert_array_equal(copied.decode(images, keys), expected)
@@ -348,7 +350,7 @@ def test_an_image_is_the_same_in_any_batch_and_thread_count(settings, monkeypatc
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_decodes_the_same_pixels(monkeypatch):
     """Decode in new threads, since the parent's, which also decoded, do not exist here."""
-    monkeypatch.setattr("trainer_utils.machine.usable_cores", lambda: 4)
+    monkeypatch.setattr("trainer_utils.runtime.threads.usable_cores", lambda: 4)
     decoder = ImageDecoder(image_options(image_size=(32, 40)), channels=3)
     expected = decoder.decode(LARGE)
     child = os.fork()
@@ -417,19 +419,20 @@ def test_raw_pixels_decode_like_the_encoded_image(resize):
 
 
 @pytest.mark.parametrize("settings", [{}, {"resize": "pad"}, CROPS])
-def test_label_maps_keep_class_ids(settings):
+def test_label_maps_keep_class_ids(settings, subtests):
     ids = np.arange(40 * 60, dtype=np.uint8).reshape(40, 60) % 7 * 30
     indexed = Image.fromarray(ids)
     indexed.putpalette(np.random.default_rng(0).integers(0, 256, 768).tolist())
     stream = io.BytesIO()
     indexed.save(stream, "PNG")
     for size in [(17, 23), (80, 120), (40, 60)]:
-        chosen = {"image_size": size, "normalize": "imagenet", **settings}
-        for data in (encode(ids, "PNG"), stream.getvalue()):
-            got = decode([data], channels=1, label_map=True, **chosen)
-            assert got.shape == (1, *size, 1)
-            assert got.dtype == np.uint8
-            assert set(got.flat) <= {0, *ids.flat}
+        with subtests.test(size=size):
+            chosen = {"image_size": size, "normalize": "imagenet", **settings}
+            for data in (encode(ids, "PNG"), stream.getvalue()):
+                got = decode([data], channels=1, label_map=True, **chosen)
+                assert got.shape == (1, *size, 1)
+                assert got.dtype == np.uint8
+                assert set(got.flat) <= {0, *ids.flat}
     if not settings:
         expected = tf.image.resize(ids[..., None], (16, 24), "nearest").numpy()  # without ties
         got = decode([encode(ids, "PNG")], channels=1, label_map=True, image_size=(16, 24))
@@ -468,21 +471,21 @@ def test_functions_get_the_generator_of_the_key():
     assert alone.decode([*pixels], KEYS[:8]).shape == pixels.shape
 
 
-def test_errors_of_functions_are_not_blamed_on_images():
+def test_errors_of_functions_are_not_blamed_on_images(subtests):
     def fail(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         raise KeyError("mine")
 
     for made in (PIXELS / 2, PIXELS[:3], None):
-        with refusing("augment"):
+        with subtests.test(made=made), refusing("augment"):
             decode([encode(PIXELS)], augment=[lambda image, rng, made=made: made])
     decoder = ImageDecoder(image_options(augment=[fail]), channels=3)
     with pytest.raises(KeyError, match="mine"):
         decoder.decode([encode(PIXELS)], KEYS[:1])
 
 
-def test_missing_size_or_wrong_channels_are_refused():
+def test_missing_size_or_wrong_channels_are_refused(subtests):
     for part in ({"augment": "random_resized_crop"}, {"resize": "pad"}):
-        with refusing("image_size"):
+        with subtests.test(part=part), refusing("image_size"):
             image_options(**part)
     with refusing("normalize"):
         decode([LARGE[0]], channels=1, normalize="imagenet")

@@ -10,7 +10,7 @@ import pytest
 import trainer_utils
 from tests.make import refusing, write_rows
 from trainer_utils import InputOptions, LabelOptions, PackOptions
-from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, TfxShardsError
+from trainer_utils.core.errors import ConfigError, CorruptShardError, DatasetError, TfxShardsError
 
 LENGTH, EOS = 32, 900
 
@@ -54,18 +54,19 @@ def pieces(batch: dict[str, Any]) -> list[list[int]]:
 
 @pytest.mark.parametrize("strategy", ["concat", "best_fit", "one_document"])
 @pytest.mark.parametrize("eos", [None, EOS])
-def test_every_token_is_a_target_once_an_epoch(uri, documents, strategy, eos):
+def test_every_token_is_a_target_once_an_epoch(uri, documents, strategy, eos, subtests):
     ended = [[*tokens, *([] if eos is None else [eos])] for tokens in documents]
     expected = sorted(pair for tokens in ended for pair in itertools.pairwise(tokens))
     pack = PackOptions(length=LENGTH, strategy=strategy, eos=eos)
     for shuffle, workers in ((False, 1), ("global", 4), (True, 2)):
-        found = []
-        for worker in range(workers):
-            own = {"worker": worker, "num_workers": workers, "shuffle": shuffle}
-            batches = trainer_utils.iterate(uri, "train", batch_size=8, pack=pack, **own)
-            for batch in batches:
-                found += [pair for piece in pieces(batch) for pair in itertools.pairwise(piece)]
-        assert sorted(found) == expected
+        with subtests.test(shuffle=shuffle):
+            found = []
+            for worker in range(workers):
+                own = {"worker": worker, "num_workers": workers, "shuffle": shuffle}
+                batches = trainer_utils.iterate(uri, "train", batch_size=8, pack=pack, **own)
+                for batch in batches:
+                    found += [pair for piece in pieces(batch) for pair in itertools.pairwise(piece)]
+            assert sorted(found) == expected
 
 
 def test_concat_packs_all_documents_in_order(uri, documents):
@@ -133,13 +134,14 @@ def test_a_token_out_of_range_names_its_record(tmp_path, token):
     assert str(token) in str(caught.value)
 
 
-def test_features_that_are_no_tokens_are_refused_by_type(tmp_path):
+def test_features_that_are_no_tokens_are_refused_by_type(tmp_path, subtests):
     serialized = np.arange(4, dtype=np.int32)
     for number, value in enumerate((serialized, [1.5, 2.5], "a text", [[1], [2, 3]], [])):
-        own = write_rows(tmp_path / f"{number}", [{"tokens": value, "id": 7}], num_shards=1)
-        with pytest.raises(ConfigError) as caught:
-            trainer_utils.iterate(own, "train", pack=PackOptions(length=4))
-        assert (caught.value.setting, caught.value.value) == ("pack", "tokens")
+        with subtests.test(number=number):
+            own = write_rows(tmp_path / f"{number}", [{"tokens": value, "id": 7}], num_shards=1)
+            with pytest.raises(ConfigError) as caught:
+                trainer_utils.iterate(own, "train", pack=PackOptions(length=4))
+            assert (caught.value.setting, caught.value.value) == ("pack", "tokens")
 
 
 def test_cached_lengths_are_used_unless_damaged(uri, tmp_path):
@@ -168,7 +170,7 @@ def test_damage_names_its_record(uri, tmp_path):
     assert found.value.record is not None
 
 
-def test_settings_that_packs_lack_are_refused(uri):
+def test_settings_that_packs_lack_are_refused(uri, subtests):
     for settings in (
         {"on_corrupt": "skip"},
         {"features": "id"},
@@ -180,7 +182,7 @@ def test_settings_that_packs_lack_are_refused(uri):
         {"pack": {"length": LENGTH, "feature": "id"}},
         {"pack": 512},
     ):
-        with refusing(next(iter(settings))):
+        with subtests.test(settings=settings), refusing(next(iter(settings))):
             trainer_utils.iterate(uri, "train", **{"pack": PackOptions(length=LENGTH), **settings})
     with pytest.raises(TfxShardsError, match="words"):
         trainer_utils.iterate(uri, "train", pack=PackOptions(feature="words"))

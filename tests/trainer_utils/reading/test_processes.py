@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 
 import numpy as np
 import pytest
@@ -123,12 +124,39 @@ def test_a_system_error_keeps_its_type_and_the_process_lives(photos, tmp_path, m
     assert process._process.poll() is None
 
 
+@pytest.mark.parametrize(
+    ("raised", "kept"),
+    [
+        ("ValueError('two\\nlines')", "ValueError('two\\nlines')"),
+        ("Local('two\\nlines')", "RuntimeError('Local: two\\nlines')"),
+    ],
+)
+def test_an_error_of_a_process_keeps_lines_and_traceback(
+    photos, tmp_path, monkeypatch, raised, kept
+):
+    (tmp_path / "raising.py").write_text(
+        f"def call(batch):\n    class Local(Exception): pass\n    raise {raised}  # here\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "raising", raising=False)
+    call = importlib.import_module("raising").call
+    settings = {"batch_size": 16, "features": "label", "processes": 1}
+    with pytest.raises((ValueError, RuntimeError)) as caught:
+        list(trainer_utils.iterate(photos, post_batching_callback=call, **settings))
+    assert repr(caught.value) == kept
+    printed = "".join(traceback.format_exception(caught.value)).splitlines()
+    assert f"    raise {raised}  # here" in printed
+    assert any(line.endswith('raising.py", line 3, in call') for line in printed)
+
+
 class TimedOutError(BaseException):
     """An exception of a signal's handler, such as a notebook's interrupt or a time limit."""
 
 
 @pytest.mark.parametrize("kind", [TimedOutError, TimeoutError, OSError])
-def test_an_interrupted_request_is_no_answer_to_a_later_one(photos, tmp_path, monkeypatch, kind):
+def test_an_interrupted_request_is_no_answer_to_a_later_one(
+    photos, tmp_path, monkeypatch, kind, subtests
+):
     (tmp_path / "slow_call.py").write_text(
         "import time\ndef call(batch):\n    time.sleep(0.5)\n    return batch\n"
     )
@@ -145,10 +173,11 @@ def test_an_interrupted_request_is_no_answer_to_a_later_one(photos, tmp_path, mo
     try:
         found = [source.batch(0, 0)["label"].tolist()]
         for step in (1, 2):
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
-            with pytest.raises(kind, match="time is up"):
-                source.batch(0, step)
-            found.append(source.batch(0, step)["label"].tolist())
+            with subtests.test(step=step):
+                signal.setitimer(signal.ITIMER_REAL, 0.1)
+                with pytest.raises(kind, match="time is up"):
+                    source.batch(0, step)
+                found.append(source.batch(0, step)["label"].tolist())
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -166,7 +195,7 @@ def test_processes_end_with_their_input(photos):
     assert all(process.wait(10) is not None for process in pids)
 
 
-def test_unpicklable_functions_are_refused(photos):
+def test_unpicklable_functions_are_refused(photos, subtests):
     settings = {"batch_size": 16, "image_size": (8, 8), "features": "image", "processes": 2}
     for given in (
         {"augment": [lambda image, rng: image]},
@@ -174,7 +203,7 @@ def test_unpicklable_functions_are_refused(photos):
         {"processes": -1},
         {"processes": True},
     ):
-        with refusing("processes"):
+        with subtests.test(given=given), refusing("processes"):
             list(trainer_utils.iterate(photos, **{**settings, **given}))
     with refusing("processes"):
         trainer_utils.input_fn(photos, **settings, pre_batching_callback=lambda example: example)
@@ -185,6 +214,14 @@ def test_a_dataset_below_a_folder_named_main_is_read(photos, tmp_path):
     place.symlink_to(photos)
     settings = {"batch_size": 16, "features": "label", "shuffle": False}
     read = [batch.tolist() for batch in trainer_utils.iterate(place, processes=1, **settings)]
+    assert read == [batch.tolist() for batch in trainer_utils.iterate(photos, **settings)]
+
+
+def test_a_json_module_in_the_working_folder_is_ignored(photos, tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    settings = {"batch_size": 16, "features": "label", "shuffle": False}
+    read = [batch.tolist() for batch in trainer_utils.iterate(photos, processes=1, **settings)]
     assert read == [batch.tolist() for batch in trainer_utils.iterate(photos, **settings)]
 
 

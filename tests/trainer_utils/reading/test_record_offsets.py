@@ -48,7 +48,7 @@ def rewrite_indices(uri: Path, version: int) -> None:
         kept = data[:end] if version == 3 else to_npy(columns[0])
         index.unlink()
         index.write_bytes(kept)
-        shards.append(dataclasses.replace(shard, index_crc32c=extend_crc32c(0, kept)))
+        shards.append(shard._replace(index_crc32c=extend_crc32c(0, kept)))
     path.unlink()
     changed = dataclasses.replace(manifest, shards=tuple(shards), format_version=version)
     path.write_text(changed.to_json())

@@ -96,7 +96,9 @@ def flip(ours):
 @pytest.mark.parametrize(
     ("shuffle", "remainder"), [(True, None), (False, "drop"), ("global", "pad")]
 )
-def test_the_next_record_replaces_an_unreadable_one(ours, flip, our_messages, shuffle, remainder):
+def test_the_next_record_replaces_an_unreadable_one(
+    ours, flip, our_messages, shuffle, remainder, subtests
+):
     settings = {"batch_size": 4, "features": ["id"], "shuffle": shuffle, "remainder": remainder}
     whole = list(trainer_utils.iterate(ours, **settings))
     bad = [flip(1, record) for record in (3, 4)]  # ids 10 and 13
@@ -104,18 +106,19 @@ def test_the_next_record_replaces_an_unreadable_one(ours, flip, our_messages, sh
         list(trainer_utils.iterate(ours, **settings))
     assert (caught.value.path, caught.value.record) in bad
     for workers in (1, 2):
-        left = {}
-        for worker in range(workers):
-            found = trainer_utils.iterate(
-                ours, worker=worker, num_workers=workers, on_corrupt="skip", **settings
-            )
-            for _ in range(2):
-                epoch = list(found)
-                assert len(epoch) == len(whole)
-            assert all(reason for reason in found.unreadable.values())
-            left |= found.unreadable
-        if remainder != "drop":
-            assert sorted(left) == sorted(bad)
+        with subtests.test(workers=workers):
+            left = {}
+            for worker in range(workers):
+                found = trainer_utils.iterate(
+                    ours, worker=worker, num_workers=workers, on_corrupt="skip", **settings
+                )
+                for _ in range(2):
+                    epoch = list(found)
+                    assert len(epoch) == len(whole)
+                assert all(reason for reason in found.unreadable.values())
+                left |= found.unreadable
+            if remainder != "drop":
+                assert sorted(left) == sorted(bad)
     told = [line for line in our_messages() if "replaced by" in line]
     assert told
     skipping = trainer_utils.iterate(ours, on_corrupt="skip", **settings)

@@ -81,14 +81,17 @@ def test_batches_equal_those_from_the_local_disk(dataset, remote, tmp_path, shuf
     assert taken(tmp_path) <= (most if most else 64 << 20)
 
 
-def test_slices_and_resumed_epochs_fetch_only_their_records(remote, at, s3_store, tmp_path, total):
+def test_slices_and_resumed_epochs_fetch_only_their_records(
+    remote, at, s3_store, tmp_path, total, subtests
+):
     with faulty(s3_store) as proxy:
         at(proxy)
         for number, settings in enumerate([{"split": "train[40%:50%]"}, {"state": 34}]):
-            proxy.counts(reset=True)
-            found = ids(remote, shuffle=False, cache=cache(tmp_path / str(number)), **settings)
-            assert len(found) <= 120
-            assert proxy.counts()["bytes_down"] < 0.1 * total + (3 << 20)
+            with subtests.test(number=number):
+                proxy.counts(reset=True)
+                found = ids(remote, shuffle=False, cache=cache(tmp_path / str(number)), **settings)
+                assert len(found) <= 120
+                assert proxy.counts()["bytes_down"] < 0.1 * total + (3 << 20)
 
 
 def test_the_first_batch_fetches_no_whole_shard(remote, at, s3_store, tmp_path, total):
@@ -130,7 +133,9 @@ def test_faults_change_nothing(dataset, remote, at, s3_store, tmp_path):
         assert min(counts["dropped"], counts["busy"], counts["cut"]) > 0
 
 
-def test_damage_in_the_bucket_is_named_and_in_the_cache_fixed(dataset, remote, tmp_path, s3_store):
+def test_damage_in_the_bucket_is_named_and_in_the_cache_fixed(
+    dataset, remote, tmp_path, s3_store, subtests
+):
     want = ids(dataset)
     assert ids(remote, cache=cache(tmp_path)) == want
     for copy in (tmp_path / "shards").glob("*-data_tfrecord-*"):
@@ -146,17 +151,23 @@ def test_damage_in_the_bucket_is_named_and_in_the_cache_fixed(dataset, remote, t
     with storage.write_atomically(path, temporary_folder=remote) as stream:
         stream.write(data)
     for shuffle in (True, "global"):
-        folder = cache(tmp_path / f"other-{shuffle}")
-        with pytest.raises(CorruptShardError, match=rf"{path}.*record 2\d\d, byte 1\d{{6}}"):
-            ids(remote, shuffle=shuffle, cache=folder)
-        found = iterate(
-            remote, features="id", batch_size=32, shuffle=shuffle, cache=folder, on_corrupt="skip"
-        )
-        assert sum(map(len, found)) == len(want)
-        assert [path for path, _ in found.unreadable] == [path]
+        with subtests.test(shuffle=shuffle):
+            folder = cache(tmp_path / f"other-{shuffle}")
+            with pytest.raises(CorruptShardError, match=rf"{path}.*record 2\d\d, byte 1\d{{6}}"):
+                ids(remote, shuffle=shuffle, cache=folder)
+            found = iterate(
+                remote,
+                features="id",
+                batch_size=32,
+                shuffle=shuffle,
+                cache=folder,
+                on_corrupt="skip",
+            )
+            assert sum(map(len, found)) == len(want)
+            assert [path for path, _ in found.unreadable] == [path]
 
 
-def test_shards_without_indexes_and_gzip_are_cached(dataset, at, s3_store, tmp_path):
+def test_shards_without_indexes_and_gzip_are_cached(dataset, at, s3_store, tmp_path, subtests):
     """Cache third-party datasets without indexes, and gzip files."""
     uri = f"{at(s3_store)}-bare"
     for number, file in enumerate(dataset.glob("Split-train/*")):
@@ -166,8 +177,10 @@ def test_shards_without_indexes_and_gzip_are_cached(dataset, at, s3_store, tmp_p
         with storage.write_atomically(f"{uri}/{name}", temporary_folder=uri) as stream:
             stream.write(data)
     want = sorted(ids(dataset))
-    for most in (None, 2 << 20):
-        assert sorted(ids(uri, cache=cache(tmp_path / str(most), most))) == want
+    for most in (None, 4 << 20):
+        with subtests.test(most=most):
+            assert sorted(ids(uri, cache=cache(tmp_path / str(most), most))) == want
+    assert taken(tmp_path / str(most)) <= most
 
 
 def test_local_shards_are_copied_on_request(dataset, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 import trainer_utils
 from pipelines import convert
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 
 SIDE = 24
 MIXED = {"a/deep.png": 16, "b/flat.png": 8, "b/photo.jpg": 8}
@@ -48,12 +48,13 @@ def expected(name: str, channels: int, folder: str) -> np.ndarray:
     return pixels if pixels.dtype == np.uint16 else pixels.astype(np.uint16) * 257
 
 
-def test_every_image_of_the_feature_is_uint16(dataset, channels, tmp_path):
+def test_every_image_of_the_feature_is_uint16(dataset, channels, tmp_path, subtests):
     found = read(dataset)
     assert {name: image.dtype for name, image in found.items()} == dict.fromkeys(MIXED, np.uint16)
     for name, bits in MIXED.items():
-        difference = np.abs(found[name].astype(int) - expected(name, channels, tmp_path / "in"))
-        assert difference.max() <= (0 if name.endswith("png") else 2 * 257), (name, bits)
+        with subtests.test(name=name):
+            difference = np.abs(found[name].astype(int) - expected(name, channels, tmp_path / "in"))
+            assert difference.max() <= (0 if name.endswith("png") else 2 * 257), (name, bits)
 
 
 def test_a_mirrored_image_of_16_bits_keeps_its_values(dataset, channels, tmp_path):
@@ -75,7 +76,7 @@ def test_resizing_keeps_16_bits(dataset):
     assert image.max() > 60_000
 
 
-def test_other_augmentation_of_16_bits_is_refused(dataset):
+def test_other_augmentation_of_16_bits_is_refused(dataset, subtests):
     for chain in (["colour"], ["blur"], ["randaugment"]):
-        with pytest.raises(ConfigError, match="16 bits"):
+        with subtests.test(chain=chain), pytest.raises(ConfigError, match="16 bits"):
             read(dataset, augment=chain)

@@ -30,7 +30,7 @@ def part(copy: int, number: int, size: int = PART_BYTES) -> bytes:
     return random.Random(copy * 1000 + number).randbytes(size)
 
 
-def test_stored_parts_are_visible_to_every_process(tmp_path):
+def test_stored_parts_are_visible_to_every_process(tmp_path, subtests):
     size = 2 * PART_BYTES + 5000
     copy = CacheFolder(str(tmp_path)).open(name(0), size)
     assert not copy.holds(0, 1)
@@ -38,12 +38,13 @@ def test_stored_parts_are_visible_to_every_process(tmp_path):
     assert copy.store(0, part(0, 0))
     again = CacheFolder(str(tmp_path)).open(name(0), size)
     for one in (copy, again):
-        assert one.holds(0, PART_BYTES)
-        assert one.holds(2 * PART_BYTES, size)
-        assert not one.holds(PART_BYTES - 1, PART_BYTES + 1)
-        assert not one.holds(0, size)
-        assert one.read(0, PART_BYTES) == part(0, 0)
-        assert one.read(2 * PART_BYTES, size) == part(0, 2, 5000)
+        with subtests.test(one=one):
+            assert one.holds(0, PART_BYTES)
+            assert one.holds(2 * PART_BYTES, size)
+            assert not one.holds(PART_BYTES - 1, PART_BYTES + 1)
+            assert not one.holds(0, size)
+            assert one.read(0, PART_BYTES) == part(0, 0)
+            assert one.read(2 * PART_BYTES, size) == part(0, 2, 5000)
     again.forget(5, 6)
     assert not copy.holds(0, 1)
 
@@ -63,14 +64,15 @@ def test_limit_holds_and_stored_parts_stay(tmp_path):
     assert copies[0].store(0, part(0, 0))  # already stored
 
 
-def test_stale_copies_are_removed_for_new_ones(tmp_path):
+def test_stale_copies_are_removed_for_new_ones(tmp_path, subtests):
     most = 3 * PART_BYTES + OWN
     for age, number in ((5000, 1), (10_000, 2), (0, 3)):
-        copy = CacheFolder(str(tmp_path), most).open(name(number), PART_BYTES // 2)
-        assert copy.store(0, part(number, 0, PART_BYTES // 2))
-        path = tmp_path / "shards" / name(number)
-        del copy
-        os.utime(path, (time.time() - age,) * 2)
+        with subtests.test(age=age):
+            copy = CacheFolder(str(tmp_path), most).open(name(number), PART_BYTES // 2)
+            assert copy.store(0, part(number, 0, PART_BYTES // 2))
+            path = tmp_path / "shards" / name(number)
+            del copy
+            os.utime(path, (time.time() - age,) * 2)
     cache = CacheFolder(str(tmp_path), most)
     copy = cache.open(name(9), 3 * PART_BYTES)
     assert copy.store(0, part(9, 0))
@@ -138,7 +140,7 @@ for number in itertools.count(os.getpid()):
             process.kill()
 
 
-def test_folder_that_others_may_write_to_raises(tmp_path, monkeypatch):
+def test_folder_that_others_may_write_to_raises(tmp_path, monkeypatch, subtests):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     CacheFolder()
     (own,) = tmp_path.iterdir()
@@ -149,10 +151,11 @@ def test_folder_that_others_may_write_to_raises(tmp_path, monkeypatch):
         CacheFolder()
     shutil.move(own, tmp_path / "theirs")
     for make in (lambda: own.symlink_to(tmp_path / "theirs"), lambda: own.write_bytes(b"")):
-        make()
-        with pytest.raises(ConfigError, match="got no folder"):
-            CacheFolder()
-        own.unlink()
+        with subtests.test(make=make):
+            make()
+            with pytest.raises(ConfigError, match="got no folder"):
+                CacheFolder()
+            own.unlink()
     monkeypatch.setattr("os.getuid", lambda: 4_000_000)
     (tmp_path / "tfx-shards-4000000").mkdir(mode=0o700)
     with pytest.raises(ConfigError, match="got one of user"):

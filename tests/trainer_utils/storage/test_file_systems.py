@@ -7,7 +7,7 @@ import pytest
 
 from tests.make import write_anywhere as write
 from trainer_utils import storage
-from trainer_utils.format import DatasetError
+from trainer_utils.core.errors import DatasetError
 
 NAMES = ["a.bin", "b/c.txt", "b/d e.txt", "b/[x]*?.txt", "b/ü/deep.bin"]
 
@@ -32,22 +32,23 @@ def filled(base) -> str:
     return base
 
 
-def test_written_files_are_listed_and_read(filled):
+def test_written_files_are_listed_and_read(filled, subtests):
     files = storage.list_files(filled)
     assert [file.path for file in files] == sorted(NAMES, key=os.fsencode)
     assert [file.size for file in files] == [len(file.path.encode()) for file in files]
     assert all(file.version and file.problem is None for file in files)
     for name in NAMES:
-        path = storage.join(filled, name)
-        data = name.encode()
-        assert storage.read_bytes(path) == storage.read_bytes_of_size(path, len(data)) == data
-        assert storage.file_size(path) == len(data)
-        with storage.open_for_reading(path) as stream:
-            assert stream.seek(1) == 1
-            assert stream.read(2) == data[1:3]
-        for start in range(len(data) + 2):
-            for stop in range(start, len(data) + 2):
-                assert storage.read_range(path, start=start, stop=stop) == data[start:stop]
+        with subtests.test(name=name):
+            path = storage.join(filled, name)
+            data = name.encode()
+            assert storage.read_bytes(path) == storage.read_bytes_of_size(path, len(data)) == data
+            assert storage.file_size(path) == len(data)
+            with storage.open_for_reading(path) as stream:
+                assert stream.seek(1) == 1
+                assert stream.read(2) == data[1:3]
+            for start in range(len(data) + 2):
+                for stop in range(start, len(data) + 2):
+                    assert storage.read_range(path, start=start, stop=stop) == data[start:stop]
     assert storage.read_text(storage.join(filled, "b/c.txt")) == "b/c.txt"
 
 
@@ -63,7 +64,7 @@ def test_folder_listing_is_not_recursive(filled):
     assert (found_file.path, found_file.size) == ("a.bin", 5)
 
 
-def test_missing_file_raises_the_same_error_everywhere(filled):
+def test_missing_file_raises_the_same_error_everywhere(filled, subtests):
     gone = storage.join(filled, "gone")
     assert not storage.exists(gone)
     assert not storage.is_folder(gone)
@@ -78,16 +79,17 @@ def test_missing_file_raises_the_same_error_everywhere(filled):
         lambda path: storage.read_range(path, start=0, stop=1),
         lambda path: storage.find_file(filled, "gone"),
     ):
-        with pytest.raises(FileNotFoundError):
+        with subtests.test(read=read), pytest.raises(FileNotFoundError):
             read(gone)
 
 
-def test_file_of_another_size_than_listed_raises(filled):
+def test_file_of_another_size_than_listed_raises(filled, subtests):
     path = storage.join(filled, "a.bin")
     for size in (1, 4, 6, 100):
-        with pytest.raises(storage.FileRefusedError, match=f"expected {size} bytes") as caught:
-            storage.read_bytes_of_size(path, size)
-        assert caught.value.code == "CHANGED_FILE"
+        with subtests.test(size=size):
+            with pytest.raises(storage.FileRefusedError, match=f"expected {size} bytes") as caught:
+                storage.read_bytes_of_size(path, size)
+            assert caught.value.code == "CHANGED_FILE"
     write(path, b"")
     assert storage.read_bytes_of_size(path, 5) == b""
 

@@ -9,7 +9,7 @@ import trainer_utils
 from pipelines.tools.conversion.convert import balance
 from tests.make import jpeg, write_files, write_rows
 from trainer_utils import storage
-from trainer_utils.recording import InputRecorder, read_ledger
+from trainer_utils.ledger.recorder import InputRecorder, read_ledger
 from trainer_utils.storage import local_path
 
 
@@ -28,24 +28,26 @@ def test_other_uris_are_unchanged(path):
     assert local_path(path) == path
 
 
-def test_datasets_are_read_from_folder_and_file_uris(tmp_path):
+def test_datasets_are_read_from_folder_and_file_uris(tmp_path, subtests):
     folder = tmp_path / "far place"
     write_rows(folder, ({"id": n} for n in range(20)), num_shards=2)
     shards = sorted((folder / "Split-train").iterdir())
     uri = folder.as_uri()
     for given in (uri, f"{uri}/", f"{uri}/Split-train/*", [one.as_uri() for one in shards]):
-        batches = trainer_utils.iterate(given, batch_size=20, features="id", shuffle=False)
-        assert [sorted(batch.tolist()) for batch in batches] == [[*range(20)]]
+        with subtests.test(given=given):
+            batches = trainer_utils.iterate(given, batch_size=20, features="id", shuffle=False)
+            assert [sorted(batch.tolist()) for batch in batches] == [[*range(20)]]
 
 
-def test_files_are_listed_and_read_below_a_folder_uri(tmp_path):
+def test_files_are_listed_and_read_below_a_folder_uri(tmp_path, subtests):
     folder = tmp_path / "far place"
     names = ["a b.txt", "c%20d.txt", "100%.txt", "e/f#g.txt", "h?.txt"]
     for name in names:
-        uri = storage.join(folder.as_uri(), name)
-        storage.write_text(uri, name, temporary_folder=tmp_path.as_uri())
-        assert (folder / name).read_text() == name
-        assert storage.exists(uri)
+        with subtests.test(name=name):
+            uri = storage.join(folder.as_uri(), name)
+            storage.write_text(uri, name, temporary_folder=tmp_path.as_uri())
+            assert (folder / name).read_text() == name
+            assert storage.exists(uri)
     found = [file.path for file in storage.list_files(folder.as_uri())]
     assert found == sorted(names)
     assert [storage.read_text(storage.join(folder.as_uri(), name)) for name in found] == found

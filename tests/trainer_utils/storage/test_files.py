@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from components.common.entry import Blob, BlobReader
-from components.common.layout_inputs import FileTable, LayoutInputs
-from components.common.rejects import RejectedInputError, reject_errors
+from components.inputs.blob_reader import BlobReader
+from components.inputs.input_table import Blob
+from components.inputs.listing import FileTable, LayoutInputs
+from components.inputs.rejects import RejectedInputError, reject_errors
 from trainer_utils import storage
 from trainer_utils.storage import (
     FileRefusedError,
@@ -97,12 +98,13 @@ def test_file_replaced_since_its_listing_is_rejected(base, into):
     assert reject_of(BlobReader(str(base)), Blob("a/1.jpg", SIZE)) == code
 
 
-def test_member_of_a_replaced_archive_is_rejected(base):
+def test_member_of_a_replaced_archive_is_rejected(base, subtests):
     CHANGES["longer"][0](base / "a/1.jpg")  # bytes after a member do not matter
     assert BlobReader(str(base)).read(Blob("a/1.jpg", 10, offset=5)) == b"x" * 10
     for change, code in (CHANGES["shorter"], CHANGES["a link out"]):
-        change(base / "a/1.jpg")
-        assert reject_of(BlobReader(str(base)), Blob("a/1.jpg", SIZE - 5, offset=5)) == code
+        with subtests.test(change=change):
+            change(base / "a/1.jpg")
+            assert reject_of(BlobReader(str(base)), Blob("a/1.jpg", SIZE - 5, offset=5)) == code
 
 
 def test_small_files_are_read_completely_or_rejected(base):
@@ -114,14 +116,15 @@ def test_small_files_are_read_completely_or_rejected(base):
             assert reject_of(BlobReader(str(base)), Blob("few", listed)) == "CHANGED_FILE"
 
 
-def test_links_within_the_base_are_followed(base, tmp_path):
+def test_links_within_the_base_are_followed(base, tmp_path, subtests):
     (base / "link.jpg").symlink_to("a/1.jpg")
     (base / "b").symlink_to("a", target_is_directory=True)
     (tmp_path / "base").symlink_to("in", target_is_directory=True)
     for spelling in (base, tmp_path / "base", f"{base}/", f"{base}/a/.."):
-        reader = BlobReader(str(spelling))
-        for name in ("a/1.jpg", "link.jpg", "b/1.jpg"):
-            assert reader.read(Blob(name, SIZE)) == b"x" * SIZE
+        with subtests.test(spelling=spelling):
+            reader = BlobReader(str(spelling))
+            for name in ("a/1.jpg", "link.jpg", "b/1.jpg"):
+                assert reader.read(Blob(name, SIZE)) == b"x" * SIZE
 
 
 def test_links_must_not_leave_another_root(base, tmp_path):
@@ -251,17 +254,18 @@ class Speechless(Exception):
         raise ValueError("nor this")
 
 
-def test_any_exception_rejects_the_input_except_exits():
+def test_any_exception_rejects_the_input_except_exits(subtests):
     odd = [RecursionError("too deep"), OSError("broken data"), StopIteration(3)]
     for error in (*odd, Strange(), Speechless()):
-        with pytest.raises(RejectedInputError) as caught, reject_errors():
-            raise error
-        assert caught.value.code == "INTERNAL"
-        assert caught.value.detail.startswith(type(error).__name__)
-        assert caught.value.__cause__ is error
+        with subtests.test(error=error):
+            with pytest.raises(RejectedInputError) as caught, reject_errors():
+                raise error
+            assert caught.value.code == "INTERNAL"
+            assert caught.value.detail.startswith(type(error).__name__)
+            assert caught.value.__cause__ is error
     of_the_machine = [MemoryError(), OSError(5, "EIO"), ImportError()]
     for error in (KeyboardInterrupt(), SystemExit(1), *of_the_machine):
-        with pytest.raises(type(error)), reject_errors():
+        with subtests.test(error=error), pytest.raises(type(error)), reject_errors():
             raise error
 
 
@@ -309,12 +313,15 @@ def test_bare_name_is_written_to_the_current_folder(tmp_path, monkeypatch):
     assert (tmp_path / "report.html").read_text() == "page"
 
 
-def test_pipe_is_written_to_and_not_replaced(tmp_path):
+def test_pipe_is_written_to_and_not_replaced(tmp_path, subtests):
     """A rename would replace /dev/null with a file, for everybody on the machine."""
     os.mkfifo(tmp_path / "pipe")
     os.symlink("pipe", tmp_path / "link")
     for name in ("pipe", "link"):
-        with subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE) as reader:
+        with (
+            subtests.test(name=name),
+            subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE) as reader,
+        ):
             write_text(str(tmp_path / name), "page", temporary_folder=str(tmp_path))
             assert reader.communicate()[0] == b"page"
     assert (tmp_path / "pipe").is_fifo()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from components.common.tasks import Runner
 from components.example_gen.settings import ImageSettings
+from components.runtime.runners import Runner
 from components.steps import convert
 from tests.make import photo
 from tests.object_stores import Store, faulty

@@ -14,7 +14,7 @@ from tests.make import REPOSITORY
 from tests.make import write_anywhere as write
 from tests.object_stores import faulty
 from trainer_utils import storage
-from trainer_utils.format import ConfigError
+from trainer_utils.core.errors import ConfigError
 
 
 def test_remote_changes_are_visible_at_once():
@@ -25,14 +25,16 @@ def test_remote_changes_are_visible_at_once():
     assert set(storage.list_names(folder)) == {"a", "b"}
 
 
-def test_stores_set_by_environment_are_seen_by_others():
+def test_stores_set_by_environment_are_seen_by_others(subtests):
     for path in ("/data/photos", "s3://bucket/photos", "az://box/photos"):
-        assert storage.file_system_of(path).is_seen_by_others
+        with subtests.test(path=path):
+            assert storage.file_system_of(path).is_seen_by_others
     for path in ("memory://photos", "gs://bucket/photos"):  # gcsfs may have been given credentials
-        assert not storage.file_system_of(path).is_seen_by_others
+        with subtests.test(path=path):
+            assert not storage.file_system_of(path).is_seen_by_others
 
 
-def test_errors_of_a_store_are_os_errors(monkeypatch):
+def test_errors_of_a_store_are_os_errors(monkeypatch, subtests):
     class CredentialsError(Exception):
         pass
 
@@ -51,8 +53,9 @@ def test_errors_of_a_store_are_os_errors(monkeypatch):
         storage.read_bytes,
         storage.open_for_reading,
     ):
-        with pytest.raises(OSError, match="'memory://bucket/x': CredentialsError: none found"):
-            act("memory://bucket/x")
+        with subtests.test(act=act):
+            with pytest.raises(OSError, match="'memory://bucket/x': CredentialsError: none found"):
+                act("memory://bucket/x")
 
 
 class _Memory(fsspec.AbstractFileSystem):

@@ -18,8 +18,9 @@ import tensorflow as tf
 import trainer_utils
 from tests.make import run_python
 from trainer_utils import ConfigError, DatasetWriter, input_fn, storage
+from trainer_utils.core.errors import InputError
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format import InputError, Manifest
+from trainer_utils.format import Manifest
 
 RECORDS = 23
 SETTINGS: dict[str, Any] = {"num_shards": {"train": 4}, "vocabulary": ["cat", "dog"]}
@@ -221,11 +222,12 @@ def test_killed_writer_leaves_no_dataset(tmp_path: Path) -> None:
             open_dataset(str(left))
 
 
-def test_unknown_or_invalid_setting_raises(tmp_path: Path) -> None:
+def test_unknown_or_invalid_setting_raises(tmp_path: Path, subtests: pytest.Subtests) -> None:
     for settings in ({"num_shard": 3}, {"num_shards": 0}):
-        with pytest.raises(ConfigError) as caught:
-            DatasetWriter(tmp_path / "d", **settings)
-        assert caught.value.setting in settings
+        with subtests.test(settings=settings):
+            with pytest.raises(ConfigError) as caught:
+                DatasetWriter(tmp_path / "d", **settings)
+            assert caught.value.setting in settings
 
 
 def test_writing_to_a_closed_writer_raises(tmp_path: Path) -> None:

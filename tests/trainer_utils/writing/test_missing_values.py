@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.writing.values import Plain, stored_value
 
 pd = pytest.importorskip("pandas")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainer_utils import DatasetWriter
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 LABELS = ["a", "b", "ü"]
 INTS = st.one_of(st.integers(-3, 300), st.integers(-(2**63), 2**63 - 1))

@@ -120,9 +120,10 @@ def test_claim_of_a_killed_writer_raises_before_writing(uri):
     assert _writers_in(uri) == {3}
 
 
-def test_existing_file_or_full_folder_raises(tmp_path: Path):
+def test_existing_file_or_full_folder_raises(tmp_path: Path, subtests: pytest.Subtests):
     (tmp_path / "file").write_text("x")
     for place in (tmp_path, tmp_path / "file"):
-        with pytest.raises(ConfigError, match="an empty or new folder"):
-            publishing.check_is_free(str(place))
+        with subtests.test(place=place):
+            with pytest.raises(ConfigError, match="an empty or new folder"):
+                publishing.check_is_free(str(place))
     publishing.check_is_free(str(tmp_path / "none"))

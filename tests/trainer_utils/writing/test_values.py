@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 from trainer_utils.writing.values import Plain, Steps, Tensor, stored_value
 
 
@@ -95,7 +95,9 @@ def test_values_that_cannot_be_stored_raise(value: Any) -> None:
         stored_value(value)
 
 
-def test_images_are_kept_or_encoded_losslessly(photos: list[Any]) -> None:
+def test_images_are_kept_or_encoded_losslessly(
+    photos: list[Any], subtests: pytest.Subtests
+) -> None:
     kept = stored_value(b"\xff\xd8\xff any", is_image=True)
     assert isinstance(kept, Plain)
     assert kept.values == (b"\xff\xd8\xff any",)
@@ -107,9 +109,10 @@ def test_images_are_kept_or_encoded_losslessly(photos: list[Any]) -> None:
         (palette, np.asarray(palette.convert("RGB"))),
         (bits, np.asarray(bits.convert("L"))[..., None]),
     ):
-        found = stored_value(source, is_image=True)
-        assert isinstance(found, Plain)
-        np.testing.assert_array_equal(tf.io.decode_png(found.values[0]).numpy(), want)
+        with subtests.test(source=source):
+            found = stored_value(source, is_image=True)
+            assert isinstance(found, Plain)
+            np.testing.assert_array_equal(tf.io.decode_png(found.values[0]).numpy(), want)
 
 
 @pytest.mark.parametrize(

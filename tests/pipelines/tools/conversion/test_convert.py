@@ -12,12 +12,12 @@ from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 import pipelines
 import trainer_utils
+from components.raw_inputs.requests import prepare
 from pipelines.tools.conversion.convert import point_to
 from pipelines.tools.conversion.dry_run import plan_conversion
-from pipelines.tools.conversion.settings import prepare
 from pipelines.tools.verification import verify_dataset
+from trainer_utils.core.errors import ConfigError, InputError
 from trainer_utils.dataset.location import newest_dataset, read_manifest
-from trainer_utils.format import ConfigError, InputError
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +50,13 @@ def test_empty_training_split_is_an_error(pictures, tmp_path):
     assert not (tmp_path / "out/latest").exists()
 
 
-def test_unwritable_output_is_refused(pictures, tmp_path):
+def test_unwritable_output_is_refused(pictures, tmp_path, subtests):
     (tmp_path / "file").write_text("")
     for out in (pictures / "out", tmp_path / "file", tmp_path / "file/below"):
-        with pytest.raises(ConfigError) as raised:
-            pipelines.convert(pictures, str(out))
-        assert (raised.value.setting, raised.value.value) == ("out", str(out))
+        with subtests.test(out=out):
+            with pytest.raises(ConfigError) as raised:
+                pipelines.convert(pictures, str(out))
+            assert (raised.value.setting, raised.value.value) == ("out", str(out))
     with pytest.raises(InputError, match="found none"):
         pipelines.convert(tmp_path / "none", str(tmp_path / "out"))
 

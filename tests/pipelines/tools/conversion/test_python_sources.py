@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipelines.tools.conversion.python_sources import rows_of
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 ROWS = [{"text": "good", "n": 1}, {"text": "bad", "n": 2}]
 
@@ -31,7 +31,7 @@ SPLIT_ROWS = [("train", ROWS[0]), ("train", ROWS[1]), ("eval", ROWS[0])]
 PLAIN_ROWS = [(None, row) for row in ROWS]
 
 
-def test_rows_and_splits() -> None:
+def test_rows_and_splits(subtests) -> None:
     for source, expected in (
         (ROWS, PLAIN_ROWS),
         ((row for row in ROWS), PLAIN_ROWS),
@@ -44,7 +44,8 @@ def test_rows_and_splits() -> None:
         ({"text": ["good", "bad"], "n": [1, 2]}, PLAIN_ROWS),
         ({"train": {"text": ["good", "bad"], "n": (1, 2)}, "val": iter(ROWS[:1])}, SPLIT_ROWS),
     ):
-        assert found(source) == expected
+        with subtests.test(source=source):
+            assert found(source) == expected
 
 
 def test_generators_of_datum_are_accepted(tmp_path: Path) -> None:
@@ -56,21 +57,22 @@ def test_generators_of_datum_are_accepted(tmp_path: Path) -> None:
     assert found(TextJsonDatumGenerator(str(tmp_path))) == expected
 
 
-def test_pixel_arrays_are_images_and_others_are_x() -> None:
+def test_pixel_arrays_are_images_and_others_are_x(subtests) -> None:
     pixels = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)
     for source, name in (
         (pixels, "image"),
         (pixels.astype(np.float32), "x"),
         (pixels[:, 0, 0], "x"),
     ):
-        rows = found(source)
-        assert [list(row) for _, row in rows] == [[name], [name]]
-        np.testing.assert_array_equal(rows[1][1][name], source[1])
+        with subtests.test(source=source):
+            rows = found(source)
+            assert [list(row) for _, row in rows] == [[name], [name]]
+            np.testing.assert_array_equal(rows[1][1][name], source[1])
     rows = found((pixels, np.array([[3], [4]])))
     assert [row["label"] for _, row in rows] == [3, 4]
 
 
-def test_files_of_numpy(tmp_path: Path) -> None:
+def test_files_of_numpy(tmp_path: Path, subtests: pytest.Subtests) -> None:
     pixels = np.zeros((2, 4, 5), np.uint8)
     np.savez(tmp_path / "m.npz", x_train=pixels, y_train=[3, 4], x_test=pixels, y_test=[5, 6])
     rows = found(tmp_path / "m.npz")
@@ -86,7 +88,7 @@ def test_files_of_numpy(tmp_path: Path) -> None:
     np.save(tmp_path / "o.npy", np.array([{}]), allow_pickle=True)
     (tmp_path / "bad.npz").write_bytes(b"PK no zip")
     for name in ("o.npy", "bad.npz", "none.npy"):
-        with pytest.raises(InputError, match=name):
+        with subtests.test(name=name), pytest.raises(InputError, match=name):
             found(str(tmp_path / name))
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from pipelines.tools.conversion import python_tables
 from pipelines.tools.conversion.python_tables import as_table
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.core.errors import ConfigError, DatasetError
 from trainer_utils.format.media_formats import encode_png
 
 
@@ -85,7 +85,7 @@ def test_table_is_written_by_arrow(source: Any, tmp_path: Path, monkeypatch: Any
     assert options == {}
 
 
-def test_invalid_table_leaves_no_files(tmp_path: Path) -> None:
+def test_invalid_table_leaves_no_files(tmp_path: Path, subtests: pytest.Subtests) -> None:
     for source in (
         [{"a": 1}, {"a": "x"}],
         [{"a": 1}, {"a": object()}],
@@ -102,9 +102,10 @@ def test_invalid_table_leaves_no_files(tmp_path: Path) -> None:
         [{"a": None}],
         42,
     ):
-        with pytest.raises((ConfigError, DatasetError)):
-            as_table(source, str(tmp_path / "source"), {})
-        assert os.listdir(tmp_path) == []
+        with subtests.test(source=source):
+            with pytest.raises((ConfigError, DatasetError)):
+                as_table(source, str(tmp_path / "source"), {})
+            assert os.listdir(tmp_path) == []
 
 
 def test_frame_of_arrays_is_written_row_by_row(tmp_path: Path) -> None:

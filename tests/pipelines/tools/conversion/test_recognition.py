@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-pytest.importorskip("tfx", reason="components needs TFX")
-from pipelines.tools.conversion.recognition import kind_in_table, recognise
+from components.raw_inputs.recognition import kind_in_table, recognise
 from tests.make import frame_records
-from trainer_utils.format import InputError
+from trainer_utils.core.errors import InputError
 
 JPEG, WAV = b"\xff\xd8\xff\xe0rest", b"RIFF\0\0\0\0WAVEfmt "
 TEXT = b"Some words.\n"
@@ -54,13 +53,14 @@ KINDS = [
 ]
 
 
-def test_kind_is_recognised_from_the_files(tmp_path):
+def test_kind_is_recognised_from_the_files(tmp_path, subtests):
     for number, (files, kind) in enumerate(KINDS):
-        write(tmp_path / f"{number}", files)
-        assert recognise(str(tmp_path / f"{number}"), {})[0] == kind, files
+        with subtests.test(number=number):
+            write(tmp_path / f"{number}", files)
+            assert recognise(str(tmp_path / f"{number}"), {})[0] == kind, files
 
 
-def test_file_is_recognised_by_name_or_rows(tmp_path):
+def test_file_is_recognised_by_name_or_rows(tmp_path, subtests):
     for name, data, kind in (
         ("a.txt", TEXT, "text"),
         ("corpus", TEXT, "text"),
@@ -70,31 +70,34 @@ def test_file_is_recognised_by_name_or_rows(tmp_path):
         ("a.csv.gz", gzip.compress(b"text\ngood\n", mtime=0), "text"),
         ("a.csv", "", "text"),
     ):
-        write(tmp_path, {name: data})
-        assert recognise(str(tmp_path / name), {})[0] == kind, (name, data)
+        with subtests.test(name=name):
+            write(tmp_path, {name: data})
+            assert recognise(str(tmp_path / name), {})[0] == kind, (name, data)
 
 
-def test_kind_is_recognised_from_bytes_in_parquet(tmp_path):
+def test_kind_is_recognised_from_bytes_in_parquet(tmp_path, subtests):
     for head, kind in ((JPEG, "image"), (WAV, "audio"), (b"\0\1", "text")):
-        media = [{"bytes": head, "path": "a"}] * 3
-        pd.DataFrame({"media": media, "label": np.arange(3)}).to_parquet(tmp_path / "a.parquet")
-        assert recognise(str(tmp_path / "a.parquet"), {})[0] == kind
+        with subtests.test(head=head):
+            media = [{"bytes": head, "path": "a"}] * 3
+            pd.DataFrame({"media": media, "label": np.arange(3)}).to_parquet(tmp_path / "a.parquet")
+            assert recognise(str(tmp_path / "a.parquet"), {})[0] == kind
 
 
-def test_ambiguous_kind_error_names_the_files(tmp_path):
+def test_ambiguous_kind_error_names_the_files(tmp_path, subtests):
     for number, (files, seen) in enumerate(
         (
             (many("{}.jpg", JPEG, 3) | many("{}.txt", TEXT, 9), "found 3 images, 9 texts"),
             (many("{}.bin", b"\0\1\2"), "found 10 other files"),
         )
     ):
-        write(tmp_path / f"{number}", files)
-        with pytest.raises(InputError, match=seen):
-            recognise(str(tmp_path / f"{number}"), {})
+        with subtests.test(number=number):
+            write(tmp_path / f"{number}", files)
+            with pytest.raises(InputError, match=seen):
+                recognise(str(tmp_path / f"{number}"), {})
 
 
-def test_dataset_as_input_is_refused_with_advice(tmp_path):
-    from components.example_gen.inputs import InputSelection, locate
+def test_dataset_as_input_is_refused_with_advice(tmp_path, subtests):
+    from components.example_gen.input_selection import InputSelection, locate
 
     for number, names in enumerate(
         (
@@ -107,19 +110,21 @@ def test_dataset_as_input_is_refused_with_advice(tmp_path):
             ["a.tfrecord", "b.tfrecords.gz", "label.labels.txt", "info.json"],
         )
     ):
-        base = tmp_path / f"{number}"
-        write(base, dict.fromkeys(names, b"x"))
-        with pytest.raises(InputError, match="tfx-shards balance"):
-            recognise(str(base), {})
-        with pytest.raises(InputError, match="tfx-shards balance"):
-            locate(InputSelection(base=str(base)), is_source_file=lambda path: False)
+        with subtests.test(number=number):
+            base = tmp_path / f"{number}"
+            write(base, dict.fromkeys(names, b"x"))
+            with pytest.raises(InputError, match="tfx-shards balance"):
+                recognise(str(base), {})
+            with pytest.raises(InputError, match="tfx-shards balance"):
+                locate(InputSelection(base=str(base)), is_source_file=lambda path: False)
 
 
-def test_tfrecords_are_recognised_by_their_first_bytes(tmp_path):
+def test_tfrecords_are_recognised_by_their_first_bytes(tmp_path, subtests):
     write(tmp_path, {"some/file": frame_records([b"a" * 300, b"b"]), "other/file": b"\0" * 400})
     for source in (tmp_path / "some", tmp_path / "some/file"):
-        with pytest.raises(InputError, match="some/file': expected raw files, got TFRecords"):
-            recognise(str(source), {})
+        with subtests.test(source=source):
+            with pytest.raises(InputError, match="some/file': expected raw files, got TFRecords"):
+                recognise(str(source), {})
     with pytest.raises(InputError, match="1 other file"):
         recognise(str(tmp_path / "other"), {})
 

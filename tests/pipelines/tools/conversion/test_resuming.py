@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 import pipelines
-from components.common import workspace
-from components.common.tasks import Runner
 from components.example_gen import row_pieces
 from components.example_gen.settings import TextSettings
+from components.runtime import workspace
+from components.runtime.runners import Runner
 from components.steps import convert as convert_step
 from pipelines.cli.app import app
 from pipelines.tools.conversion import convert as conversion
@@ -33,7 +33,7 @@ SHARDS = 240
 EXAMPLES = "artifacts/ImageExampleGen/examples/1"
 COMMAND = """
 import sys
-from components.common import processes
+from components.runtime import processes
 from pipelines.cli.app import main
 from pipelines.tools.conversion import convert
 convert.has_tfx = lambda: False
@@ -243,7 +243,9 @@ def flip(path: Path, *, keeps_time: bool = False) -> None:
 
 
 @pytest.mark.parametrize("name", ["Split-train/*", "index/Split-train/*"])
-def test_a_damaged_file_of_the_same_size_is_rebuilt(without_tfx, pictures, tmp_path, name):
+def test_a_damaged_file_of_the_same_size_is_rebuilt(
+    without_tfx, pictures, tmp_path, name, subtests
+):
     first = pipelines.convert(pictures, tmp_path / "out")
     (path, *_) = [*Path(first).glob(name), *Path(first).glob(name.replace("Split-train/", ""))]
     flip(path)
@@ -251,7 +253,8 @@ def test_a_damaged_file_of_the_same_size_is_rebuilt(without_tfx, pictures, tmp_p
     again = pipelines.convert(pictures, tmp_path / "out")
     assert not again.cached
     for uri in (again, again.examples):
-        assert verify_dataset(uri).is_good
+        with subtests.test(uri=uri):
+            assert verify_dataset(uri).is_good
     assert pipelines.convert(pictures, tmp_path / "out").cached
 
 
@@ -321,7 +324,7 @@ def test_update_reuses_no_damaged_shard(without_tfx, pictures, tmp_path, our_mes
     assert any("checksum" in message for message in our_messages())
 
 
-def test_outputs_of_failed_runs_under_tfx_are_set_aside(tmp_path):
+def test_outputs_of_failed_runs_under_tfx_are_set_aside(tmp_path, subtests):
     def run(number: int, key: str, *, fails: bool) -> Path:
         uri = str(tmp_path / str(number))
         results = Path(working_folder(uri), workspace.RESULTS_FOLDER)
@@ -336,10 +339,11 @@ def test_outputs_of_failed_runs_under_tfx_are_set_aside(tmp_path):
         return Path(uri)
 
     for number, key in ((1, "other"), (2, "k")):
-        with pytest.raises(ZeroDivisionError):
-            run(number, key, fails=True)
-        assert not [*(tmp_path / str(number)).iterdir()]
-        shutil.rmtree(tmp_path / str(number))  # like TFX's launcher
-        assert {path.name for path in tmp_path.iterdir()} == {f".{number}.unfinished"}
+        with subtests.test(number=number):
+            with pytest.raises(ZeroDivisionError):
+                run(number, key, fails=True)
+            assert not [*(tmp_path / str(number)).iterdir()]
+            shutil.rmtree(tmp_path / str(number))  # like TFX's launcher
+            assert {path.name for path in tmp_path.iterdir()} == {f".{number}.unfinished"}
     run(3, "k", fails=False)
     assert {path.name for path in tmp_path.iterdir()} == {"3"}

@@ -11,12 +11,16 @@ import pytest
 from click.testing import CliRunner
 
 import pipelines
+from components.balancing import parts as balancing_parts
+from components.example_gen import file_shards
+from components.runtime import processes
 from pipelines.cli.app import app
 from pipelines.tools.conversion import convert as conversion
 from pipelines.tools.verification import verify_dataset
 from tests.make import photo, refusing, run_python, wav, write_files
+from trainer_utils.core.errors import InputError
 from trainer_utils.dataset.location import read_manifest
-from trainer_utils.format import InputError
+from trainer_utils.format import Shard
 
 HIDDEN = (
     *("tfx", "tensorflow", "apache_beam", "ml_metadata", "kfp", "tensorflow_data_validation"),
@@ -109,7 +113,7 @@ def test_metadata_setting_is_refused_without_tfx(without_tfx, pictures, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_the_commands_work(pictures, tmp_path):
+def test_the_commands_work(pictures, tmp_path, subtests):
     out, table = str(tmp_path / "out"), tmp_path / "texts.csv"
     done = shell("convert", str(pictures), out, "--num-shards", "2", "--json")
     assert done.returncode == 0, done.stderr
@@ -119,9 +123,10 @@ def test_the_commands_work(pictures, tmp_path):
     table.write_text("text,label\n" + "".join(f"text {n},{'ab'[n % 2]}\n" for n in range(50)))
     assert shell("convert", str(table), str(tmp_path / "texts")).returncode == 0
     for command in ("inspect", "show", "verify", "audit", "plan", "lineage", "balance"):
-        more = [str(tmp_path / "balanced"), "--num-shards", "3"] if command == "balance" else []
-        done = shell(command, out, *more)
-        assert done.returncode == 0, (command, done.stderr)
+        with subtests.test(command=command):
+            more = [str(tmp_path / "balanced"), "--num-shards", "3"] if command == "balance" else []
+            done = shell(command, out, *more)
+            assert done.returncode == 0, (command, done.stderr)
     balanced = read_manifest(done.stdout.strip())
     assert len(balanced.shards_of("train")) == 3
     assert shell("convert", str(pictures), out, "--seed", "x").returncode == 2
@@ -150,7 +155,7 @@ def test_missing_library_is_reported_before_reading(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_run_that_fails_leaves_nothing(without_tfx, pictures, tmp_path, monkeypatch):
+def test_a_run_that_fails_leaves_nothing(without_tfx, pictures, tmp_path, monkeypatch, subtests):
     monkeypatch.chdir(tmp_path)
     out = str(pipelines.convert("in", "out"))
     for command, status in (
@@ -160,12 +165,13 @@ def test_a_run_that_fails_leaves_nothing(without_tfx, pictures, tmp_path, monkey
         (["convert", "in", "new/out", "--splits", "train=1,eval=1000000"], 1),
         (["convert", "in", "new/out", "--num-shards", "other=3"], 2),
     ):
-        done = CliRunner().invoke(app, command)
-        assert done.exit_code == status, done.output
-        assert not Path("new").exists()
+        with subtests.test(command=command):
+            done = CliRunner().invoke(app, command)
+            assert done.exit_code == status, done.output
+            assert not Path("new").exists()
 
 
-def test_concurrent_runs_into_one_folder_are_independent(pictures, tmp_path):
+def test_concurrent_runs_into_one_folder_are_independent(pictures, tmp_path, subtests):
     def run(seed: int) -> CompletedProcess[str]:
         return shell("convert", str(pictures), str(tmp_path / "out"), "--seed", str(seed))
 
@@ -175,7 +181,8 @@ def test_concurrent_runs_into_one_folder_are_independent(pictures, tmp_path):
     made = [done.stdout.strip() for done in runs]
     assert len(set(made)) == 3
     for uri in [*made, *(tmp_path / "out/artifacts/ImageExampleGen/examples").iterdir()]:
-        assert verify_dataset(str(uri)).is_good
+        with subtests.test(uri=uri):
+            assert verify_dataset(str(uri)).is_good
 
 
 def test_next_good_run_removes_the_list_of_rejects(without_tfx, pictures, tmp_path):
@@ -189,15 +196,18 @@ def test_next_good_run_removes_the_list_of_rejects(without_tfx, pictures, tmp_pa
     assert not [*out.rglob("*.rejects.jsonl")]
 
 
-def test_rows_with_invalid_files_are_rejected_with_a_code(without_tfx, pictures, tmp_path):
+def test_rows_with_invalid_files_are_rejected_with_a_code(
+    without_tfx, pictures, tmp_path, subtests
+):
     png = (pictures / "a/0.png").read_bytes()
     settings = {"max_reject_fraction": 0.9}
     for name, junk in (("a", b"junk"), ("b", b""), ("c", str(pictures / "a/2.png").encode())):
-        rows = [{"image": junk}, *({"image": png} for _ in range(8)), {"image": bytearray(png)}]
-        made = pipelines.convert(rows, tmp_path / name, **settings)
-        assert (made.kind, made.written, made.rejected) == ("image", 9, 1), junk
-        code = "NOT_AN_IMAGE" if junk else "EMPTY_FILE"
-        assert made.manifest.reject_counts == {code: 1}
+        with subtests.test(name=name):
+            rows = [{"image": junk}, *({"image": png} for _ in range(8)), {"image": bytearray(png)}]
+            made = pipelines.convert(rows, tmp_path / name, **settings)
+            assert (made.kind, made.written, made.rejected) == ("image", 9, 1), junk
+            code = "NOT_AN_IMAGE" if junk else "EMPTY_FILE"
+            assert made.manifest.reject_counts == {code: 1}
     rows = [{"sound": b"junk"}, *({"sound": wav(n)} for n in range(8))]
     made = pipelines.convert(rows, tmp_path / "d", columns={"sound": "audio"}, **settings)
     assert made.manifest.reject_counts == {"NOT_AUDIO": 1}
@@ -206,7 +216,9 @@ def test_rows_with_invalid_files_are_rejected_with_a_code(without_tfx, pictures,
         pipelines.convert([{"image": png}, {"image": "a/0.png"}], tmp_path / "f")
 
 
-def test_unknown_argument_is_refused_by_name(without_tfx, pictures, tmp_path, monkeypatch):
+def test_unknown_argument_is_refused_by_name(
+    without_tfx, pictures, tmp_path, monkeypatch, subtests
+):
     monkeypatch.chdir(tmp_path)
     before, rows = sorted(tmp_path.rglob("*")), [{"text": "a"}]
     for setting, source, out, options in (
@@ -221,6 +233,33 @@ def test_unknown_argument_is_refused_by_name(without_tfx, pictures, tmp_path, mo
         ("metadata", "in", "out", {"metadata": 3}),
         ("splits", rows, "out", {"splits": 3}),
     ):
-        with refusing(setting):
-            pipelines.convert(source, out, **options)
-        assert sorted(tmp_path.rglob("*")) == before
+        with subtests.test(setting=setting):
+            with refusing(setting):
+                pipelines.convert(source, out, **options)
+            assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_steps_share_processes_and_read_shards_back_once(
+    without_tfx, pictures, tmp_path, monkeypatch
+):
+    servers, verified = [], []
+    start, verify = processes._Server.__init__, file_shards.verify_shard
+
+    def count_server(server: processes._Server, module: str) -> None:
+        servers.append(module)
+        start(server, module)
+
+    def count_shard(shard: Shard, **settings: object) -> None:
+        verified.append(shard.path)
+        verify(shard, **settings)
+
+    monkeypatch.setattr(processes, "_WORTH_SECONDS", 0.0)  # small conversions start no server
+    monkeypatch.setattr(processes._Server, "__init__", count_server)
+    for module in (file_shards, balancing_parts):
+        monkeypatch.setattr(module, "verify_shard", count_shard)
+    done = pipelines.convert(pictures, tmp_path / "out")
+    assert servers == ["components.example_gen.file_shards"]
+    manifest = read_manifest(done)
+    assert sorted(verified) == sorted(shard.path for shard in manifest.shards)
+    pipelines.convert(pictures, tmp_path / "out", num_shards=3)  # the same photos, other shards
+    assert len(servers) == 2

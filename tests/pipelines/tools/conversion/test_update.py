@@ -59,3 +59,34 @@ def test_update_is_refused_for_tables(tmp_path):
     table.write_text("text,label\n" + "so good,pos\n" * 9)
     with refusing("update"):
         convert(str(table), str(tmp_path / "out"), update=True)
+
+
+def test_update_takes_the_settings_of_the_base(tmp_path, monkeypatch):
+    monkeypatch.setattr(conversion, "has_tfx", lambda: False)
+    source, out = write_tree(tmp_path / "in", tree(range(40))), tmp_path / "out"
+    settings = {"num_shards": {"train": 4, "test": 2}, "seed": 5, "stratify": True}
+    settings |= {"vocabulary": ["b", "a"], "compression": "gzip", "ignore": ["*.json"]}
+    first = convert(source, out, splits={"train": 3, "test": 1}, **settings)
+    assert convert(source, out, update=True) == first
+    write_tree(source, {**tree(range(40, 42)), "a/notes.json": b"{}"})
+    second = convert(source, out, update=True)
+    assert second.manifest.config["update"]["kept"] == 40
+    before = dict(first.manifest.config)
+    after = dict(second.manifest.config)
+    del after["update"]
+    assert after == before
+    third = convert(source, out, update=True, splits={"train": 3, "test": 1}, **settings)
+    assert third.cached
+
+
+def test_update_needs_edits_of_the_base_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(conversion, "has_tfx", lambda: False)
+    source, out = write_tree(tmp_path / "in", tree(range(40))), tmp_path / "out"
+    convert(source, out, where="label == 'a'")
+    write_tree(source, tree(range(40, 44)))
+    updated = convert(source, out, update=True)
+    values = {value(example, "label") for es in read(Path(updated)).values() for example in es}
+    assert values == {0}
+    convert(source, tmp_path / "fewer", exclude=["a/0.jpg"])
+    with refusing("exclude"):
+        convert(source, tmp_path / "fewer", update=True)

@@ -7,7 +7,7 @@ import google_crc32c
 import pytest
 
 from components import steps
-from components.example_gen.inputs import InputSelection
+from components.example_gen.input_selection import InputSelection
 from components.example_gen.settings import ImageSettings
 from pipelines.tools.verification import verify_dataset
 from tests.make import photo
@@ -93,16 +93,17 @@ def test_deleted_manifest_is_found_by_our_other_files(dataset, rest):
     assert found.records == {"train": 20, "eval": 5}, "what is there is read all the same"
 
 
-def test_changed_lineage_is_a_problem_but_missing_is_not(dataset):
+def test_changed_lineage_is_a_problem_but_missing_is_not(dataset, subtests):
     step = Step(component="Gen", settings={"input_base": "photos/"})
     text = Origin(made_by=step).to_json()
     assert verify_dataset(str(dataset)).problems == []
     (dataset / "lineage.json").write_text(text)
     assert verify_dataset(str(dataset)).problems == []
     for changed in (text.replace("photos", "phatos"), text[:90], ""):
-        (dataset / "lineage.json").write_text(changed)
-        (problem,) = verify_dataset(str(dataset)).problems
-        assert problem.path == "lineage.json"
+        with subtests.test(changed=changed):
+            (dataset / "lineage.json").write_text(changed)
+            (problem,) = verify_dataset(str(dataset)).problems
+            assert problem.path == "lineage.json"
 
 
 @pytest.mark.parametrize("column", ["lengths", "payload_crcs"])
@@ -115,7 +116,7 @@ def test_index_is_compared_with_the_records(dataset, column):
     index = dataclasses.replace(index, **{column: values})
     path.write_bytes(index.to_bytes())
     shard = manifest.shards[[s.path for s in manifest.shards].index(FIRST)]
-    own = dataclasses.replace(shard, index_crc32c=google_crc32c.value(index.to_bytes()))
+    own = shard._replace(index_crc32c=google_crc32c.value(index.to_bytes()))
     shards = tuple(own if one is shard else one for one in manifest.shards)
     manifest_path.write_text(dataclasses.replace(manifest, shards=shards).to_json())
     found = verify_dataset(str(dataset))

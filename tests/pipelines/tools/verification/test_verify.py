@@ -8,7 +8,8 @@ import pytest
 from pipelines.tools.verification import verify_dataset
 from tests.make import write_rows
 from tests.pipelines.rewriting import rewrite
-from trainer_utils.format import DatasetError, Feature
+from trainer_utils.core.errors import DatasetError
+from trainer_utils.format import Feature
 
 TRAIN = "Split-train/data_tfrecord-00001-of-00002"
 EVAL = "Split-eval/data_tfrecord-00000-of-00001"

@@ -4,7 +4,7 @@ import pytest
 
 from tests.make import refusing
 from trainer_utils import InputOptions
-from trainer_utils.reading.augmentation import Augmentation, Operation
+from trainer_utils.options.augmentation import Augmentation, Operation
 
 CROP = "random_resized_crop"
 
@@ -65,9 +65,9 @@ NO_CHAINS = [
 ]
 
 
-def test_invalid_chains_are_refused():
+def test_invalid_chains_are_refused(subtests):
     for chain in NO_CHAINS:
-        with refusing("augment"):
+        with subtests.test(chain=chain), refusing("augment"):
             InputOptions(augment=chain, image_size=(8, 8), label="label")
 
 

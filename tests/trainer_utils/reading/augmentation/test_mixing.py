@@ -6,7 +6,8 @@ import pytest
 import scipy.stats
 
 from tests.trainer_utils.reading.augmentation.images import IMAGES
-from trainer_utils.reading.augmentation import Augmentation
+from trainer_utils.options.augmentation import Augmentation
+from trainer_utils.reading.augmenting import mix_rows
 
 ROWS = 64
 PIXELS = np.stack([IMAGES["photo"][n : n + 16, n : n + 20] for n in range(ROWS)])
@@ -18,7 +19,7 @@ KEYS = np.random.default_rng(0).integers(0, 2**64, ROWS, np.uint64)
 
 
 def mix_batch(chain, batch, keys):
-    return Augmentation.of(chain).mix(batch, keys, ["image"], "label")
+    return mix_rows(Augmentation.of(chain), batch, keys, ["image"], "label")
 
 
 def mix(chain, pixels=PIXELS, labels=LABELS):
@@ -88,7 +89,7 @@ def test_a_last_row_without_a_partner_is_unchanged():
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.2, 100.0])
-def test_weights_follow_the_beta_distribution(alpha):
+def test_weights_follow_the_beta_distribution(alpha, subtests):
     keys = np.arange(2000, dtype=np.uint64)
     labels = np.arange(2000) % 2.0
     batch = {"image": np.zeros((2000, 1, 1, 1), np.uint8), "label": labels.astype(np.float32)}
@@ -97,8 +98,9 @@ def test_weights_follow_the_beta_distribution(alpha):
     rounded = 2.0**-24  # of a float32, into which many weights of a small alpha fall
     assert own.var() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.1)
     for level in (0.1, 0.4, 0.5, 0.7):
-        expected = scipy.stats.beta(alpha, alpha).cdf(level - rounded)
-        assert np.mean(own < level) == pytest.approx(expected, abs=0.05)
+        with subtests.test(level=level):
+            expected = scipy.stats.beta(alpha, alpha).cdf(level - rounded)
+            assert np.mean(own < level) == pytest.approx(expected, abs=0.05)
 
 
 def test_a_pair_is_the_same_in_any_batch():

@@ -11,7 +11,8 @@ from PIL import Image, ImageEnhance, ImageOps
 from scipy.ndimage import gaussian_filter
 
 from tests.trainer_utils.reading.augmentation.images import IMAGES
-from trainer_utils.reading.augmentation import RANDAUGMENT, Augmentation
+from trainer_utils.options.augmentation import Augmentation
+from trainer_utils.reading.augmenting import RANDAUGMENT, change_pixels
 
 PHOTO = IMAGES["photo"]
 HEIGHT, WIDTH = PHOTO.shape[:2]
@@ -21,7 +22,7 @@ KEYS = np.random.default_rng(1).integers(0, 2**64, 400, np.uint64)
 
 def change(chain: Any, pixels: np.ndarray, key: int = 1, **settings: Any) -> np.ndarray:
     before = pixels.copy()
-    changed = Augmentation.of(chain).change(pixels, np.uint64(key), **settings)
+    changed = change_pixels(Augmentation.of(chain), pixels, np.uint64(key), **settings)
     np.testing.assert_array_equal(pixels, before)
     assert changed.shape == pixels.shape
     assert changed.dtype == np.uint8
@@ -177,13 +178,14 @@ def test_operations_equal_pillows_at_their_magnitude(operation):
     assert (other != change(chain, PHOTO, key)).any() == has_signs
 
 
-def test_magnitudes_from_0_to_30_are_valid():
+def test_magnitudes_from_0_to_30_are_valid(subtests):
     for operation, is_negative in itertools.product(RANDAUGMENT, (False, True)):
-        key = key_of(operation, is_negative=is_negative)
-        dull = IMAGES["dull"]
-        change([("randaugment", 1, 30)], dull, key)
-        weak = change([("randaugment", 1, 0)], dull, key)
-        assert np.array_equal(weak, dull) == (operation not in ("autocontrast", "equalize"))
+        with subtests.test(operation=operation):
+            key = key_of(operation, is_negative=is_negative)
+            dull = IMAGES["dull"]
+            change([("randaugment", 1, 30)], dull, key)
+            weak = change([("randaugment", 1, 0)], dull, key)
+            assert np.array_equal(weak, dull) == (operation not in ("autocontrast", "equalize"))
     np.testing.assert_array_equal(change([("randaugment", 0)], PHOTO), PHOTO)
 
 
