@@ -1,9 +1,9 @@
 # Three images for x86_64, from the locked requirements. `make image` builds them, on a base that it pins:
-#   docker build --build-arg BASE=python@sha256:… --tag tfx-shards:0.2.0 .
+#   docker build --build-arg BASE=python@sha256:… --tag tfx-shards:0.3.0.dev0 .
 #                                                 components, pipelines, TFX 1.21, kfp
-#   docker build --build-arg BASE=python@sha256:… --target trainer --tag tfx-shards-trainer:0.2.0 .
+#   docker build --build-arg BASE=python@sha256:… --target trainer --tag tfx-shards-trainer:0.3.0.dev0 .
 #                                                 trainer_utils, TensorFlow with CUDA, kfp
-#   docker build --build-arg BASE=python@sha256:… --target components --tag tfx-shards-components:0.2.0 .
+#   docker build --build-arg BASE=python@sha256:… --target components --tag tfx-shards-components:0.3.0.dev0 .
 #                                                 what Kubeflow's native components need: no TFX, no TensorFlow
 # None runs as root. Kubeflow's launcher copies artifacts to and from /gcs, /minio and /s3.
 

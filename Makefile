@@ -24,9 +24,9 @@ LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
-.PHONY: docs help venv demo test test-quick golden test-current test-other bench-stack bench-stacks
-.PHONY: test-faults test-trainer test-frameworks test-dask test-flink test-kfp test-prism stores lint format lock build image sbom release
-.PHONY: clean other-stack
+.PHONY: docs help venv demo test test-quick coverage golden test-current test-other bench-stack bench-stacks bench-peers
+.PHONY: test-faults test-trainer test-frameworks test-dask test-flink test-kfp test-prism stores lint format lock build image sbom release generate
+.PHONY: clean growth other-stack
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -39,14 +39,28 @@ demo: $(READY)  ## the whole pipeline on a small real photo set, or on yours: ma
 # A process a core, eight at the most: TFX takes a GB each, and some tests start clusters of their own.
 PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadfile --no-loadscope-reorder
 
+# Tests start many processes, each of which would compile our modules again where Python may not write
+# their bytecode (PYTHONDONTWRITEBYTECODE).
+SOURCES := trainer_utils components pipelines tests
+
 test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its options
-	@$(BIN)/python -m pytest $(PARALLEL) --durations=10 $(ARGS)
+	@$(BIN)/python -m compileall -q -j 0 $(SOURCES)
+	$(BIN)/python -m pytest $(PARALLEL) --durations=10 $(ARGS)
 
 test-quick: $(READY)  ## the tests not marked e2e or slow
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not e2e and not slow" $(ARGS)
 
-docs: $(READY)  ## the site of docs/ into build/site; what leads nowhere is an error
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+coverage: $(READY)  ## branch coverage of test-quick; an error below the floor in pyproject.toml
+	@rm -rf build/coverage
+	$(BIN)/coverage run -m pytest $(PARALLEL) -m "not e2e and not slow" $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+docs: $(READY)  ## the site of docs/ into build/site; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1 | { grep -v "^INFO " || true; }
+
+growth: $(READY)  ## calls and bytes of reading, shuffling, unpacking and packing grow linearly: half a minute
+	@$(BIN)/python benchmarks/growth.py --small
 
 test-faults: $(READY)  ## the long part: killed, starved, corrupted; TFX_SHARDS_SEED=1 repeats one, TFX_SHARDS_SHARE=0.1 does a tenth
 	@export TFX_SHARDS_PRISM=$${TFX_SHARDS_PRISM:-$(firstword $(wildcard $(CURDIR)/.prism/*/prism))}
@@ -92,6 +106,11 @@ bench-stacks: $(READY)  ## how fast both stacks convert, balance and read here, 
 	done
 	$(BIN)/python benchmarks/stacks.py --compare $$rates
 
+PEERS := .venv-peers
+
+bench-peers: $(PEERS)/.ready  ## next to TFDS, Streaming, WebDataset, litData, Grain, …: hours; ARGS="--sizes 1000 --repeat 1"; 6 GB
+	@$(PEERS)/bin/python benchmarks/peers.py --write $(ARGS)
+
 TRAINER := .venv-trainer
 
 test-trainer: $(TRAINER)/.ready  ## trainer_utils alone: the newest TensorFlow on the newest Python here, no TFX
@@ -100,16 +119,18 @@ test-trainer: $(TRAINER)/.ready  ## trainer_utils alone: the newest TensorFlow o
 PLAIN := .venv-base
 
 test-base: $(PLAIN)/.ready  ## what needs no TFX, without it: conversion, balancing, the same bytes; the newest Python here
-	@$(PLAIN)/bin/python -m pytest tests/test_golden.py tests/components/test_steps.py \
-	  tests/pipelines/tools/conversion/test_runs.py tests/pipelines/test_lineage_exports.py $(ARGS)
+	@$(PLAIN)/bin/python -m compileall -q -j 0 $(SOURCES)
+	$(PLAIN)/bin/python -m pytest tests/test_golden.py tests/components/test_steps.py \
+	  tests/pipelines/tools/conversion/test_{balancing,recognition,runs}.py tests/pipelines/test_lineage_exports.py \
+	  tests/pipelines/cli/test_{signatures,wrong_settings}.py $(ARGS)
 
 FRAMEWORKS := .venv-frameworks
 
 test-frameworks: $(FRAMEWORKS)/.ready  ## the inputs of PyTorch, JAX and Keras with these themselves, without TensorFlow; Python 3.12, some 6 GB
-	@for backend in jax torch; do
-	  KERAS_BACKEND=$$backend $(FRAMEWORKS)/bin/python -m pytest \
-	    tests/trainer_utils/frameworks/test_{jax,keras,same_batches,torch,tutorial}.py $(ARGS)
-	done
+	@$(FRAMEWORKS)/bin/python -m compileall -q -j 0 $(SOURCES)
+	run() { KERAS_BACKEND=$$1 $(FRAMEWORKS)/bin/python -m pytest "$${@:2}" $(ARGS); }
+	run jax tests/trainer_utils/frameworks/test_{jax,keras,raw_inputs,same_batches,state,tutorial}.py
+	run torch tests/trainer_utils/frameworks/test_{keras,ranks,readme,torch,torch_loader,torch_page,trainers}.py tests/benchmarks/test_feed_gpu.py
 
 # The engines are those of the Beam that is installed. Maven takes its settings from ~/.m2, Go from its
 # environment; both keep what they fetched, and the files lie here until `make clean`.
@@ -172,8 +193,12 @@ lint: $(READY)  ## ruff check, ruff format --check, wording, mypy, and who may i
 	@$(BIN)/ruff check .
 	$(BIN)/python scripts/check_prose.py benchmarks components pipelines scripts tests trainer_utils
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/generate_settings.py --check
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports --no-logo
+
+generate: $(READY)  ## rewrites the modules that spell out settings: typed keywords, Kubeflow's functions
+	@$(BIN)/python scripts/generate_settings.py
 
 format: $(READY)  ## ruff's formatting and its safe fixes, in place
 	@$(BIN)/ruff check --fix-only --quiet .
@@ -184,7 +209,7 @@ build: $(READY)  ## the wheel and the sdist, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean:  ## removes .venv and everything made
-	@rm -rf $(VENV) $(TRAINER) $(PLAIN) $(FRAMEWORKS) .venv-tfx .venv-tfx116 .flink .prism .stores build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(TRAINER) $(PLAIN) $(FRAMEWORKS) $(PEERS) .venv-tfx .venv-tfx116 .flink .prism .stores build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 IMAGE := tfx-shards
@@ -220,8 +245,10 @@ lock:  ## the locks from pyproject.toml and requirements*.in; UPGRADE=1 takes ne
 	  --extra tfx116 --extra demo --extra dev --extra docs --output-file requirements-tfx116.lock
 	$(COMPILE) requirements-image.in $(FOR_IMAGES) --override requirements-image.override --extra tfx --extra s3 \
 	  --output-file requirements-image.lock
-	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra cuda --extra gcs --extra s3 --output-file requirements-trainer.lock
+	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra crops --extra cuda --extra gcs --extra s3 --output-file requirements-trainer.lock
 	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra audio --extra azure --extra gcs --extra s3 --output-file requirements-components.lock
+	$(COMPILE) requirements-peers.in --extra s3 --python-version 3.12 --python-platform x86_64-manylinux_2_28 \
+	  --output-file requirements-peers.lock
 
 $(READY): $(LOCKED) pyproject.toml
 	@exec 9< scripts/make_venv  # which locks itself, for makes that run at the same time
@@ -232,15 +259,26 @@ $(READY): $(LOCKED) pyproject.toml
 $(LOCKED): requirements-tfx.lock requirements-tfx116.lock $(OTHER_STACK)
 	@scripts/make_venv $(VENV)
 
+# An environment of Python 3.12 for the target's folder.
+define make_python_312
+if [ ! -x $(@D)/bin/python ]; then
+  of_pyenv=$$(pyenv versions --bare 2>/dev/null | grep -E "^3\.12\.[0-9]+$$" | tail -n 1) || true
+  for candidate in python3.12 $${of_pyenv:+"$$(pyenv prefix $$of_pyenv)/bin/python"}; do
+    ! "$$candidate" -m venv $(@D) 2>/dev/null || break
+  done
+  [ -x $(@D)/bin/python ] || { echo "make $1 needs a Python 3.12 on the PATH or in pyenv." >&2; exit 1; }
+fi
+endef
+
 $(FRAMEWORKS)/.ready: pyproject.toml
-	@if [ ! -x $(FRAMEWORKS)/bin/python ]; then
-	  of_pyenv=$$(pyenv versions --bare 2>/dev/null | grep -E "^3\.12\.[0-9]+$$" | tail -n 1) || true
-	  for candidate in python3.12 $${of_pyenv:+"$$(pyenv prefix $$of_pyenv)/bin/python"}; do
-	    ! "$$candidate" -m venv $(FRAMEWORKS) 2>/dev/null || break
-	  done
-	  [ -x $(FRAMEWORKS)/bin/python ] || { echo "make test-frameworks needs a Python 3.12 on the PATH or in pyenv." >&2; exit 1; }
-	fi
-	$(FRAMEWORKS)/bin/python -m pip --disable-pip-version-check --quiet install --editable '.[frameworks-test]'
+	@$(call make_python_312,test-frameworks)
+	$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --editable '.[frameworks-test]'
+	touch $@
+
+$(PEERS)/.ready: requirements-peers.lock
+	@$(call make_python_312,bench-peers)
+	$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements-peers.lock
+	$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --editable .
 	touch $@
 
 # Not locked: what it shows is that the newest releases work.
