@@ -74,7 +74,7 @@ class BalancerSettings(Sharding, ComponentSettings):
         where: a condition on features that a record must meet to be kept, such as `label !=
             'unknown' and height >= 64`.
         add: uris of further datasets, whose records come after the records of `examples`.
-        keep_shards: link or copy shards in which no record changes, and rewrite only the others.
+        keep_shards: link or copy shards without changed records, and rewrite only the others.
             Nothing is balanced or shuffled.
     """
 
