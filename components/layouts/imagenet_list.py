@@ -35,9 +35,9 @@ def detect(inputs: LayoutInputs) -> Detection:
         if len(parts) <= 2 and inputs.files[path].problem is None
     ]
     for path in lists[:_MAX_LISTS]:
-        with inputs.open(path) as stream:
-            head = stream.read(_HEAD_BYTES).decode("utf-8", "replace")
-        rows = [line.split() for line in head.splitlines()[:_LINES] if line.strip()]
+        head = inputs.head(path, _HEAD_BYTES)
+        lines = head.decode("utf-8", "replace").splitlines()
+        rows = [line.split() for line in lines[:_LINES] if line.strip()]
         if not rows or any(len(row) != 2 or not _is_image(row[0]) for row in rows):
             continue
         if any(_find(inputs, path, row[0]) is None for row in rows[:_FIRST]):
@@ -135,7 +135,7 @@ train/n01440764/n01440764_0.JPEG
 val/ILSVRC2012_val_00000001.JPEG
 val.txt: ILSVRC2012_val_00000001.JPEG n01440764""",
         features="label",
-        splits="words of the folders, or of the list's name",
+        splits="words in the names of the folders or the list",
         refused="a list whose classes differ from the folders",
         detect=detect,
         read=read,

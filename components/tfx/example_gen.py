@@ -27,8 +27,8 @@ from components.example_gen.input_selection import (
     fingerprint,
     patterns_of,
 )
-from components.example_gen.plan import read_output_config, whole_shares
 from components.example_gen.settings import ExampleGenSettings
+from components.example_gen.split_rules import read_output_config, whole_shares
 from components.runtime.component_settings import ExecProperties, without_runtime_parameters
 from components.runtime.workspace import kept_from_launcher
 from components.tfx.component import Artifacts, channel, checked_properties, set_properties
@@ -184,9 +184,11 @@ class FileTreeDriver(PropertiesDriver):
         conversion = steps.conversion_of(selection_of(exec_properties), settings)
         if output:
             conversion.refuse_output(output, setting="pipeline_root")
-        located, files = conversion.located, conversion.digest_of_files
-        found = fingerprint(located) + f",{files}" * bool(files)
-        return {**with_spans(exec_properties, located), FINGERPRINT: found}
+        located, settings_files = conversion.located, conversion.digest_of_files
+        digest = fingerprint(located)
+        if settings_files:
+            digest += f",{settings_files}"
+        return {**with_spans(exec_properties, located), FINGERPRINT: digest}
 
     def _prepare_output_artifacts(
         self,
