@@ -197,8 +197,10 @@ lint: $(READY)  ## ruff check, ruff format --check, wording, mypy, and who may i
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports --no-logo
 
-generate: $(READY)  ## rewrites the modules that spell out settings: typed keywords, Kubeflow's functions
+generate: $(READY)  ## rewrites what spells out settings and layouts: typed keywords, Kubeflow's functions, tables of docs/
 	@$(BIN)/python scripts/generate_settings.py
+	$(BIN)/python -m tests.docs.test_settings
+	$(BIN)/python -m tests.docs.test_layouts
 
 format: $(READY)  ## ruff's formatting and its safe fixes, in place
 	@$(BIN)/ruff check --fix-only --quiet .

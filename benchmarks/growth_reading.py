@@ -66,8 +66,9 @@ def _sparse_dataset(shards: int) -> Iterator[tuple[str, str]]:
 def _write(folder: Path, num_shards: int) -> None:
     from trainer_utils.dataset.selection import digest_of, open_sources
     from trainer_utils.format import Feature, Manifest, Shard
+    from trainer_utils.format.accounting import Accounting
     from trainer_utils.format.datum import render_features
-    from trainer_utils.format.manifest import Accounting, FileDigest
+    from trainer_utils.format.manifest import FileDigest
     from trainer_utils.format.naming import (
         DATUM_TYPES_FILE,
         INDEX_FOLDER,

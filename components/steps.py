@@ -14,23 +14,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from components.example_gen.input_selection import InputSelection, LocatedInputs
-from components.example_gen.plan import OWN_NAME
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,
     ImageSettings,
     TextSettings,
 )
+from components.example_gen.split_rules import OWN_NAME
 from components.inputs.rejects import rejects_of
-from components.runtime.component_settings import ExecProperties
-from components.runtime.publish import (
+from components.runtime.artifact_properties import (
     Properties,
-    make_origin,
     properties_of_dataset,
     properties_of_export,
-    publish_dataset,
-    write_artifact,
 )
+from components.runtime.component_settings import ExecProperties
+from components.runtime.lineage import make_origin
+from components.runtime.publish import publish_dataset, write_artifact
 from components.runtime.run_metrics import measured
 from components.runtime.runners import Runner
 from components.runtime.workspace import check_folder, is_within, run_in

@@ -3,7 +3,7 @@
 import json
 
 from components.auditing.findings import Audit
-from components.runtime.publish import SPLIT_NAMES, Properties
+from components.runtime.artifact_properties import SPLIT_NAMES, Properties
 
 
 def properties_of_audit(audit: Audit) -> Properties:

@@ -45,7 +45,7 @@ from trainer_utils.format.tfrecord import (
     compact,
 )
 from trainer_utils.storage import file_size, naming_file, open_for_reading
-from trainer_utils.writing.publishing import copy_shard, verify_shard, write_shard
+from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
 
 Ints = npt.NDArray[np.int64]
 

@@ -41,7 +41,7 @@ from trainer_utils.format.naming import LABEL_FEATURES
 from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, compact
 from trainer_utils.runtime.machine import free_memory
 from trainer_utils.storage import file_size, is_remote, join, path_of, write_atomically
-from trainer_utils.writing.publishing import working_folder
+from trainer_utils.writing.working_folder import working_folder
 
 Ints = npt.NDArray[np.int64]
 

@@ -58,23 +58,24 @@ class BalancerSettings(Sharding, ComponentSettings):
             keeps their order (with `stratify_by`: within each shard).
         balance: `records`: shards differ by at most one record; `bytes`: by at most the bytes of
             the largest record (before compression).
-        stratify_by: a feature, such as `label`: each shard holds each value's share to within one
-            record. An example has at most one value of it; a missing value counts as a value.
+        stratify_by: a feature, such as `label`: every shard gets its share of each of the feature's
+            values, to within one record. An example may have at most one value; a missing value
+            counts as a value.
         seed: seed of the permutation.
         compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
-        memory_bytes: memory that a worker may use (it uses more if this is below 64 MiB). Larger
-            splits go through temporary files next to the output. Planning by bytes or by class
+        memory_bytes: memory that a worker may use; below 64 MiB, it uses more. Larger splits go
+            through temporary files next to the output. Planning by bytes or by class
             takes about 40 additional bytes per record.
         exclude: records to leave out: a list of names (`filename`, `id` or `record_id`), or the
-            path of a file with one name per line. Records of `add` stay, so that a record can be
-            replaced by another with its name. A million names take about 300 MB in each worker.
+            path of a file with one name per line. Records of `add` are kept, so a record can be
+            replaced by another of the same name. A million names take about 300 MB in each worker.
         relabel: new labels: values by name, or the path of a CSV that begins with `name,label`.
             Another feature's name in place of `label` changes that feature.
-        where: a condition on features that a record must meet to stay, such as `label != 'unknown'
-            and height >= 64`.
+        where: a condition on features that a record must meet to be kept, such as `label !=
+            'unknown' and height >= 64`.
         add: uris of further datasets, whose records come after the records of `examples`.
-        keep_shards: True: keep shards unchanged, as hard links or copies. Only shards with a
-            changed record are rewritten, and nothing is balanced or shuffled.
+        keep_shards: link or copy shards without changed records, and rewrite only the others.
+            Nothing is balanced or shuffled.
     """
 
     num_shards: int | Mapping[str, int] | None = setting(None, shard_counts)

@@ -19,7 +19,7 @@ from components.balancing.parts import (
 from components.balancing.planning import SplitPlan, counts_of, edits_of, pick_split, plan_split
 from components.balancing.settings import BalancerSettings
 from components.inputs.fingerprint import sum_facts
-from components.runtime.publish import ZLIB, package_versions, run_key
+from components.runtime.run_keys import ZLIB, package_versions, run_key
 from components.runtime.runners import Runner, map_tasks
 from components.runtime.tasks import Cost, Task
 from components.runtime.workspace import prepare_workspace, remove_dataset
@@ -30,7 +30,8 @@ from trainer_utils.core.json_text import JsonObject
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, Feature, Manifest, combine_checksums
 from trainer_utils.storage.file_system import join
-from trainer_utils.writing.publishing import verify_shard, working_folder
+from trainer_utils.writing.shards import verify_shard
+from trainer_utils.writing.working_folder import working_folder
 
 # Seconds that one core takes per byte to move, compress and parse records, and to scan lengths.
 _MOVE_SECONDS, _GZIP_SECONDS, _PARSE_SECONDS, _SCAN_SECONDS = 1 / 300e6, 1 / 30e6, 1 / 50e6, 1 / 2e9

@@ -38,7 +38,7 @@ from components.inputs.rejects import (
 from components.layouts.custom import code_digest
 from components.layouts.junk import names_at_top
 from components.layouts.registry import all_layouts
-from components.runtime.publish import ZLIB, package_versions, run_key
+from components.runtime.run_keys import ZLIB, package_versions, run_key
 from components.runtime.runners import Runner
 from components.tables.reading import SUFFIXES
 from trainer_utils.core.errors import ConfigError, DatasetError, InputError, did_you_mean
@@ -52,7 +52,7 @@ from trainer_utils.format.tensors import TensorSpec, decode_tensor
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import exists, is_folder, list_names, remove_file, write_text
 from trainer_utils.storage.file_system import join
-from trainer_utils.writing.publishing import working_folder
+from trainer_utils.writing.working_folder import working_folder
 
 _Plan = TypeVar("_Plan", bound=Plan)
 _TABLE_NAME = rf"(?i)({'|'.join(map(re.escape, sorted(SUFFIXES)))})(\.gz)?$"

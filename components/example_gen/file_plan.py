@@ -13,17 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.example_gen.file_shards import KnownShard, ShardTask
-from components.example_gen.plan import (
+from components.example_gen.plan import Plan, lay_out_shards
+from components.example_gen.settings import MediaSettings
+from components.example_gen.split_rules import (
     EXCLUDED,
     NEAR_DUPLICATES,
     OWN_NAME,
     Numbers,
     Partition,
-    Plan,
     SplitRules,
-    lay_out_shards,
 )
-from components.example_gen.settings import MediaSettings
 from components.inputs.arrow_columns import (
     array_of,
     blob_paths,

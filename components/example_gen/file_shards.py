@@ -55,7 +55,8 @@ from trainer_utils.storage import (
     write_atomically,
 )
 from trainer_utils.storage.file_system import encode_path
-from trainer_utils.writing.publishing import copy_shard, verify_shard, working_folder, write_shard
+from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
+from trainer_utils.writing.working_folder import working_folder
 
 __all__ = ["EncodedPart", "KnownShard", "ShardTask", "WriteMediaShard", "encode_entry"]
 

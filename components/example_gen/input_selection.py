@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow.compute as pc
 from absl import logging
 
-from components.example_gen.plan import Partition, check_split_names
+from components.example_gen.split_rules import Partition, check_split_names
 from components.inputs.advice import how_to_set
 from components.inputs.input_table import ExcludedInput
 from components.inputs.listing import FileTable, ImageRoot, LayoutInputs

@@ -22,7 +22,8 @@ from components.runtime.runners import Runner, map_tasks
 from components.runtime.tasks import Cost, Result, Task
 from trainer_utils.format import Shard, ShardName, shard_bounds
 from trainer_utils.storage import is_remote
-from trainer_utils.writing.publishing import remove_shard, rename_shard, working_folder
+from trainer_utils.writing.shards import remove_shard, rename_shard
+from trainer_utils.writing.working_folder import working_folder
 
 # Encoding records as parts and then joining them takes a quarter more time for photos.
 _PART_RECORDS, _PARTS_A_PROCESS = 250, 3

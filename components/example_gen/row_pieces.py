@@ -23,8 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.example_gen.plan import EXCLUDED, Numbers
-from components.example_gen.split_files import read_splits
+from components.example_gen.row_split_files import read_splits
+from components.example_gen.split_rules import EXCLUDED, Numbers
 from components.inputs.input_table import Column, label_column
 from components.shuffle.external import ExternalShuffle, read_batch, run_of, write_batches
 from components.tables.column_roles import (

@@ -14,13 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from components.example_gen.plan import (
-    NEAR_DUPLICATES,
-    Partition,
-    Plan,
-    SplitRules,
-    lay_out_shards,
-)
+from components.example_gen.plan import Plan, lay_out_shards
 from components.example_gen.row_columns import InspectedPieces, RowColumns
 from components.example_gen.row_pieces import (
     LOSS_MASK,
@@ -29,6 +23,13 @@ from components.example_gen.row_pieces import (
     TokenPlan,
     id_feature,
     read_columns,
+)
+from components.example_gen.row_split_files import (
+    ASSIGNED,
+    FINAL,
+    STRATIFIED,
+    hashes_path,
+    write_array,
 )
 from components.example_gen.row_splits import (
     PieceAssignment,
@@ -40,7 +41,7 @@ from components.example_gen.row_splits import (
     own_splits,
 )
 from components.example_gen.settings import TextSettings
-from components.example_gen.split_files import ASSIGNED, FINAL, STRATIFIED, hashes_path, write_array
+from components.example_gen.split_rules import NEAR_DUPLICATES, Partition, SplitRules
 from components.example_gen.stratified_splits import PieceMapper, stratify_rows
 from components.inputs.advice import how_to_set
 from components.inputs.input_table import Column, ExcludedInput

@@ -17,9 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.example_gen.plan import EXCLUDED, OWN_NAME, Numbers, SplitRules
 from components.example_gen.row_pieces import PieceReport, read_columns, read_digests
-from components.example_gen.split_files import (
+from components.example_gen.row_split_files import (
     ASSIGNED,
     FINAL,
     count_splits,
@@ -28,6 +27,7 @@ from components.example_gen.split_files import (
     read_splits,
     write_splits,
 )
+from components.example_gen.split_rules import EXCLUDED, OWN_NAME, Numbers, SplitRules
 from components.inputs.input_table import Column
 from components.inputs.rejects import Reject
 from components.tables.column_roles import NoSplit, label_ids, split_of_word

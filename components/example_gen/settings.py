@@ -155,10 +155,10 @@ class ExampleGenSettings(Sharding, ComponentSettings):
             files, whose content becomes a feature with the column's name. Values of `json`,
             including objects and lists, are stored as JSON. Default: detected from names and
             values.
-        file_roots: folders and buckets outside of `input_base` that may have files named in a list.
+        file_roots: folders and buckets outside `input_base` that hold files named in a list.
             Default: a list may only name files below `input_base`.
-        ignore: patterns of files to leave out, which are counted as skipped: `*.json` matches at
-            any depth, `extra/*` a path. Wildcards are `*`, `?` and `[…]`.
+        ignore: patterns of files to leave out and count as skipped: `*.json` matches at any depth,
+            `extra/*` matches a path. Wildcards are `*`, `?` and `[…]`.
         follow_links: read linked files and folders, wherever the links lead. Default: a link that
             leads out of `input_base`, or to a folder, is an error.
         column_names: names of the columns of a CSV or TSV without a header, or to replace its
@@ -166,15 +166,15 @@ class ExampleGenSettings(Sharding, ComponentSettings):
         header: whether the first row of a CSV or TSV has the names of the columns. Default:
             detected from the first rows of all files; it is an error if they are ambiguous.
         delimiter: delimiter of a table, one character. Default: a comma, or a tab for `tsv`.
-        quoting: `csv`: a field may be in double quotes, which are doubled within it; `none`: quotes
-            are ordinary characters, and each line is a row.
+        quoting: `csv`: a field may be in double quotes, and a quote within it is doubled; `none`:
+            quotes are ordinary characters, and each line is a row.
         vocabulary: the labels in the order of their ids: a list for the feature `label`, or lists
             by feature (not in Kubeflow's functions). Other labels are rejected. Default: all labels
             found, sorted.
         tensors: columns of Parquet with serialized tensors, as written by `tf.io.serialize_tensor`,
             and their dtype and shape: `float16[3,4]`, or `float16[3,?]` if shapes differ.
         stratify: keep the proportion of each class in splits made by a hash, to within one example.
-        seed: seed of the hash that decides splits, order and shards.
+        seed: seed of the hash that determines splits, order and shards.
         num_shards: number of shards of every split, or a number by split (not in Kubeflow's
             functions). Splits with fewer examples get fewer shards. Default: the number that comes
             closest to `target_shard_bytes`.
@@ -240,12 +240,13 @@ class LayoutNames(Settings):
         image_dir: the folder of the images. Default: `JPEGImages` for `voc` and `segmentation`; for
             lists named after splits, the split's name. `{split}` is replaced by that name:
             `images/{split}`.
-        csv_path: the list, or one list per split: `labels/{split}.csv`. Default: at the top.
-        annotation_dir: the folder of the boxes of `voc`. Default: `Annotations`.
+        csv_path: the list, or one list per split: `labels/{split}.csv`. Default: a list at the top
+            of `input_base`.
+        annotation_dir: the folder of the annotations of `voc`. Default: `Annotations`.
         label_dir: the folder of the label maps of `segmentation`. Default: `SegmentationClass`.
         image_set_dir: the folder of `train.txt` and other image sets of `voc` and `segmentation`.
             Default: `ImageSets/Main`, `ImageSets/Segmentation` or `ImageSets`.
-        label_list: a text file with one class per line, for images outside of class folders in the
+        label_list: a text file with one class per line, for images outside class folders in the
             order of their names, such as ImageNet's validation images.
     """
 
@@ -317,11 +318,12 @@ class ImageSettings(MediaSettings):
 
     Args:
         layout: `auto`, or a name: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`, `tsv`,
-            `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`, `split_lists`.
-        group_by: a column, such as a patient's id: rows with equal values go to the same split; or
-            `near_duplicates`: images that are copies of one another do. Copies may be encoded
-            again, resized, cropped by up to 5 % of each side, made grey or mirrored. This decodes
-            every image.
+            `jsonl`, `parquet`, `voc`, `coco`, `yolo`, `segmentation`, `masks`, `imagenet`,
+            `tiny-imagenet`, `tar`, `split_lists`.
+        group_by: a column, such as a patient's id, to keep rows with equal values in one split; or
+            `near_duplicates`, to keep copies of an image in one split. Copies may be encoded again,
+            resized, cropped by up to 5 % of each side, made grey or mirrored. This decodes every
+            image.
         list_encoding: encoding of lists (CSV, TSV, JSON lines), by its name in Python.
         box_format: meaning of the four numbers in a column `bbox`: `xywh` (left, top, width,
             height) or `xyxy` (left, top, right, bottom); `polygon`: take the box around the
@@ -349,8 +351,8 @@ class AudioSettings(MediaSettings):
         layout: `auto`, or a name: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`, `tsv`,
             `jsonl`, `parquet`, `split_lists` (Speech Commands), `common_voice`, `ljspeech`,
             `speakers` (VCTK, LibriTTS).
-        group_by: a column, such as a speaker's id: rows with equal values go to the same split; or
-            `near_duplicates`: files with the same bytes do.
+        group_by: a column, such as a speaker's id, to keep rows with equal values in one split; or
+            `near_duplicates`, to keep files with the same bytes in one split.
         encoding: encoding of lists (CSV, TSV, JSON lines), by its name in Python.
     """
 
@@ -373,18 +375,18 @@ class TextSettings(ExampleGenSettings):
     Args:
         layout: `auto`, or a name: `csv`, `tsv`, `jsonl`, `parquet`, `json` (objects by key, or a
             list), `lines` (one example per line), `folder` (one example per file).
-        group_by: a column, such as an author's id: rows with equal values go to the same split; or
-            `near_duplicates`: rows whose texts differ in only a few words do.
+        group_by: a column, such as an author's id, to keep rows with equal values in one split; or
+            `near_duplicates`, to keep rows whose texts differ in only a few words in one split.
         encoding: encoding of the files, by its name in Python.
         lowercase: convert text to lower case.
         normalize: normalise text to a Unicode form: `NFC`, `NFD`, `NFKC` or `NFKD`.
-        min_chars: minimum characters of a text; shorter ones are skipped, and counted. At least 0.
-        max_chars: maximum characters of a text; longer ones are skipped, and counted.
+        min_chars: skip texts with fewer characters, and count them.
+        max_chars: skip texts with more characters, and count them.
         deduplicate: skip rows whose text occurred before, and count them.
-        tokenizer: add the feature `tokens` for each text, with this tokenizer: the `.json` file of
-            a tokenizer of `tokenizers`, the `.model` file of SentencePiece, or the name or
+        tokenizer: tokenize each text into the feature `tokens`, with this tokenizer: a `.json` file
+            of the library `tokenizers`, a `.model` file of SentencePiece, or the name or
             `.tiktoken` file of an encoding of tiktoken. Nothing is downloaded.
-        keep_text: False: replace the text by the tokens.
+        keep_text: keep the text next to its tokens. False: store only the tokens.
     """
 
     layout: str = setting("auto", _layout_of("text"))

@@ -26,8 +26,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from components.example_gen.plan import EXCLUDED, Numbers
 from components.example_gen.row_pieces import read_columns
+from components.example_gen.row_split_files import (
+    STRATIFIED,
+    count_splits,
+    read_splits,
+    write_splits,
+)
 from components.example_gen.row_splits import (
     Hashes,
     PieceAssignment,
@@ -36,12 +41,7 @@ from components.example_gen.row_splits import (
     cast_or_null,
     hash_rows,
 )
-from components.example_gen.split_files import (
-    STRATIFIED,
-    count_splits,
-    read_splits,
-    write_splits,
-)
+from components.example_gen.split_rules import EXCLUDED, Numbers
 from components.runtime.tasks import Result
 
 _MAX_HELD_ROWS, _MAX_HELD_SHARE = 1 << 22, 1 / 64  # rows in windows, each of 20 bytes

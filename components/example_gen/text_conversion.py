@@ -43,7 +43,8 @@ from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import combine_crc32c, extend_crc32c
 from trainer_utils.storage import open_for_reading
 from trainer_utils.storage.file_system import join, problem_of
-from trainer_utils.writing.publishing import verify_shard, working_folder
+from trainer_utils.writing.shards import verify_shard
+from trainer_utils.writing.working_folder import working_folder
 
 BUCKET_BYTES = 144 << 20  # sorted at once: more than a shard of the default size
 _RUNS = 32  # for conversions of up to 4 GiB, so that pieces of runs have at least 1 MiB

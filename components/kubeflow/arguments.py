@@ -12,8 +12,8 @@ from typing import Any
 
 from components.balancing.settings import BalancerSettings
 from components.example_gen.input_selection import SplitPattern
-from components.example_gen.plan import OWN_NAME, Partition, order_splits, whole_shares
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+from components.example_gen.split_rules import OWN_NAME, Partition, order_splits, whole_shares
 from components.kubeflow.artifacts import check_dataset_root
 from components.runtime.component_settings import ComponentSettings, is_text, without_empty
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings

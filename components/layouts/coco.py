@@ -457,7 +457,7 @@ annotations/instances_val2017.json
 train2017/1.jpg
 val2017/2.jpg""",
         features="xmin, xmax, ymin, ymax, area, labels, is_crowd, image_id, keypoints, caption",
-        splits="a word of the JSON file's name, or of its folder's",
+        splits="words in the name of the JSON file or its folder",
         refused="an image in two files; duplicate ids; annotations without an image",
         detect=detect,
         read=read,

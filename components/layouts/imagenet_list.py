@@ -135,7 +135,7 @@ train/n01440764/n01440764_0.JPEG
 val/ILSVRC2012_val_00000001.JPEG
 val.txt: ILSVRC2012_val_00000001.JPEG n01440764""",
         features="label",
-        splits="words of the folders, or of the list's name",
+        splits="words in the names of the folders or the list",
         refused="a list whose classes differ from the folders",
         detect=detect,
         read=read,

@@ -160,7 +160,7 @@ train/masks/1.png
 val/images/2.jpg
 val/masks/2.png""",
         features="label: the map of class ids",
-        splits="words of the folders",
+        splits="words in the names of the folders",
         refused="images in other folders; masks in colours",
         detect=detect,
         read=read,

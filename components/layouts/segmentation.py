@@ -50,7 +50,7 @@ ImageSets/Segmentation/train.txt
 ImageSets/Segmentation/val.txt""",
         features="label: the map of class ids",
         splits="ImageSets/Segmentation/*.txt",
-        refused="two files of one name; an image in two sets",
+        refused="two files with the same name; an image in two sets",
         detect=lambda inputs: find_folders(inputs, "image_dir", "label_dir"),
         read=read,
         keeps_sizes=True,

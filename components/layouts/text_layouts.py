@@ -30,7 +30,11 @@ def detect_text(kind: str, inputs: LayoutInputs) -> Detection:
 
 _TREES = {
     "json": 'all.json: {"1": {"text": "Good.", "label": "pos"}, …} or [{"text": …}, …]',
-    "lines": "train.txt: one text a line\neval.txt",
+    "lines": "train.txt: one text per line\neval.txt",
+}
+_SPLITS = {
+    "json": "the column split, or files named after splits",
+    "lines": "files named after splits",
 }
 for _kind, _tree in _TREES.items():
     register(
@@ -40,7 +44,7 @@ for _kind, _tree in _TREES.items():
             rank=70,
             tree=_tree,
             features="the keys of the objects" if _kind == "json" else "text",
-            splits="the column split, or files named after splits",
+            splits=_SPLITS[_kind],
             detect=functools.partial(detect_text, _kind),
             takes_columns=True,
         )

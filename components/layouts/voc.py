@@ -446,8 +446,8 @@ train/1.xml
 valid/2.jpg
 valid/2.xml""",
         features="xmin, xmax, ymin, ymax, area, labels, pose, is_truncated, labels_difficult",
-        splits="ImageSets/Main/*.txt; of XML next to images their folders",
-        refused="two files of one name; an image in two sets",
+        splits="ImageSets/Main/*.txt; for XML next to images, their folders",
+        refused="two files with the same name; an image in two sets",
         detect=detect,
         read=read,
         keeps_sizes=True,

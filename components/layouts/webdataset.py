@@ -465,8 +465,8 @@ register(
         tree="""\
 train-0000.tar: 000.jpg, 000.cls, 000.json, 001.jpg, …
 val-0000.tar: …""",
-        features="label, text, the fields of the JSON; other files of a key by their endings",
-        splits="a word of the archive's name, or of its folder's",
+        features="label, text, the fields of the JSON; other files of a key, by their extensions",
+        splits="words in the name of the archive or its folder",
         refused="compressed archives; splits in the names of only some archives; images that only "
         "some keys have",
         detect=detect,

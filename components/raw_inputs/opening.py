@@ -17,8 +17,8 @@ from components.balancing.settings import BalancerSettings
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.input_selection import listing_once
-from components.example_gen.plan import NEAR_DUPLICATES
 from components.example_gen.planned_listing import listing_of
+from components.example_gen.split_rules import NEAR_DUPLICATES
 from components.inputs.arrow_columns import array_of, int_array, sizes_of
 from components.media.options import DESCRIPTIONS
 from components.raw_inputs.records import AssumedFacts, FileRecords, facts_of, features_of

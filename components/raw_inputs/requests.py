@@ -11,13 +11,13 @@ from typing import Any
 
 from components.balancing.settings import BalancerSettings
 from components.example_gen.input_selection import ALL_FILES, InputSelection
-from components.example_gen.plan import Partition, whole_shares
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,
     ImageSettings,
     TextSettings,
 )
+from components.example_gen.split_rules import Partition, whole_shares
 from components.raw_inputs.recognition import KINDS, check_source, recognise
 from components.runtime.beam import asks_for_beam
 from components.runtime.workspace import check_folder, is_within

@@ -26,7 +26,7 @@ from trainer_utils.core.text_output import (
 from trainer_utils.dataset import Dataset, ShardFile, open_dataset
 from trainer_utils.dataset.location import Place, read_origin
 from trainer_utils.format import Feature, Manifest
-from trainer_utils.format.manifest import DatasetSummary, Origin
+from trainer_utils.format.lineage import DatasetSummary, Origin
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE, TFDS_INFO_FILE
 
 _MAX_LABELS = 20  # labels that are shown

@@ -22,7 +22,7 @@ from components.report.records import ExampleReader
 from components.report.sample import Sample, draw_sample
 from trainer_utils.core.errors import DatasetError
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format.manifest import Ancestor
+from trainer_utils.format.lineage import Ancestor
 from trainer_utils.format.naming import REJECTS_FILE, SCHEMA_FILE
 from trainer_utils.storage import (
     is_host_error,

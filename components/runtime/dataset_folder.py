@@ -19,7 +19,7 @@ from trainer_utils import storage
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.core.json_text import JsonObject
 from trainer_utils.format import Manifest, naming
-from trainer_utils.writing.publishing import remove_working_folder, working_folder
+from trainer_utils.writing.working_folder import remove_working_folder, working_folder
 
 RESULTS_FOLDER = "results"  # in the working folder: a file for each finished task
 _MAX_NAMED = 5  # files named in a message

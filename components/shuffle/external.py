@@ -42,7 +42,8 @@ from trainer_utils.format.tfrecord import (
     footers_of,
     unframe,
 )
-from trainer_utils.writing.publishing import verify_shard, working_folder, write_shard
+from trainer_utils.writing.shards import verify_shard, write_shard
+from trainer_utils.writing.working_folder import working_folder
 
 HELD_TIMES = 3
 """Copies of records in memory while they are sorted: original, joined, and sorted."""

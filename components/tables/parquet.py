@@ -491,7 +491,7 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
         if pa.types.is_null(kind):
             return array
         if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
-            rule = "numbers of 64 bits, signed"
+            rule = "signed 64-bit integers"
             return array.cast(pa.int64())
         if pa.types.is_floating(kind):
             return array.cast(pa.float64())

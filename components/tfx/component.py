@@ -12,6 +12,7 @@ from tfx.dsl.placeholder import placeholder
 from tfx.orchestration import data_types
 from tfx.types import artifact_utils, component_spec
 
+from components.runtime.artifact_properties import SPLIT_NAMES, Properties
 from components.runtime.component_settings import (
     RENAMED_SETTINGS,
     ComponentSettings,
@@ -19,7 +20,6 @@ from components.runtime.component_settings import (
     with_new_names,
     without_runtime_parameters,
 )
-from components.runtime.publish import SPLIT_NAMES, Properties
 from components.tfx.files import register_object_stores
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.core.settings import check_names, settings_of

@@ -27,8 +27,8 @@ from components.example_gen.input_selection import (
     fingerprint,
     patterns_of,
 )
-from components.example_gen.plan import read_output_config, whole_shares
 from components.example_gen.settings import ExampleGenSettings
+from components.example_gen.split_rules import read_output_config, whole_shares
 from components.runtime.component_settings import ExecProperties, without_runtime_parameters
 from components.runtime.workspace import kept_from_launcher
 from components.tfx.component import Artifacts, channel, checked_properties, set_properties

@@ -76,7 +76,7 @@ def _failure(error: Exception) -> click.ClickException:
         return _BadUsage(str(error))
     if isinstance(error, TfxShardsError):
         if isinstance(error, CorruptShardError) and error.path:
-            from pipelines.tools.conversion.runs import note_failed_read
+            from pipelines.tools.conversion.run_record import note_failed_read
 
             note_failed_read(error.path)
         return _BadData(str(error))

@@ -354,7 +354,7 @@ def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
     with show_progress("Verifying") as advance:
         found = verify_dataset(place, processes=processes or usable_cores(), advance=advance)
     if not found.is_good:
-        from pipelines.tools.conversion.runs import note_failed_read
+        from pipelines.tools.conversion.run_record import note_failed_read
 
         note_failed_read(found.uri)
     return found, found.is_good

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from pipelines.lineage.graph import DATASET_TYPE, MISSING_PREFIX, Artifact, Execution, Id, Lineage
 from trainer_utils.core.errors import InputError
 from trainer_utils.dataset.location import read_manifest, read_origin
-from trainer_utils.format.manifest import Ancestor, DatasetSummary
+from trainer_utils.format.lineage import Ancestor, DatasetSummary
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
 from trainer_utils.storage import is_remote, join, list_files, path_of
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from components.report.records import Place
 from trainer_utils.core.json_text import Json, JsonObject
 from trainer_utils.core.text_output import as_text, quantity
-from trainer_utils.format.manifest import DatasetSummary
+from trainer_utils.format.lineage import DatasetSummary
 
 DATASET_TYPE = "Examples"  # TFX's type of datasets
 MISSING_PREFIX = "digest:"  # prefix of the uri of a dataset that is known by its digest only

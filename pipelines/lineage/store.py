@@ -24,7 +24,7 @@ from pipelines.lineage.graph import DATASET_TYPE, METADATA_FORMS, Artifact, Exec
 from trainer_utils.core.errors import ConfigError, InputError
 from trainer_utils.core.json_text import Json, JsonObject
 from trainer_utils.dataset.location import read_manifest
-from trainer_utils.format.manifest import DatasetSummary
+from trainer_utils.format.lineage import DatasetSummary
 from trainer_utils.storage import is_remote
 
 _GRPC_TIMEOUT_SECONDS = 60.0

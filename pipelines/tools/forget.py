@@ -55,7 +55,8 @@ from trainer_utils.storage.cache_folder import (
     shard_version,
 )
 from trainer_utils.storage.file_system import encode_path
-from trainer_utils.writing.publishing import upload_dataset, working_folder
+from trainer_utils.writing.uploading import upload_dataset
+from trainer_utils.writing.working_folder import working_folder
 
 __all__ = ["Forgetting"]
 

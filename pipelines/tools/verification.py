@@ -35,7 +35,7 @@ from trainer_utils.format import (
     parse_shard_info,
     read_blocks,
 )
-from trainer_utils.format.manifest import Origin
+from trainer_utils.format.lineage import Origin
 from trainer_utils.format.naming import (
     DATASET_FILES,
     DATUM_SHARDS_FILE,

@@ -13,8 +13,8 @@ import pytest
 from components import steps
 from components.balancing.settings import BalancerSettings
 from components.example_gen.input_selection import InputSelection, SplitPattern
-from components.example_gen.plan import Partition
 from components.example_gen.settings import ExampleGenSettings, ImageSettings, TextSettings
+from components.example_gen.split_rules import Partition
 from components.settings import AuditSettings, DatasetReportSettings
 from tests.make import everything as files
 from tests.make import photo, refusing, run_python, write_files

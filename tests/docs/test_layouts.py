@@ -14,7 +14,7 @@ TABLE = re.compile(r"(?<=<!-- layouts -->\n).*(?=<!-- end of layouts -->)", re.D
 
 def table():
     """Return the table of all layouts of this package."""
-    rows = ["| layout | of | tree | features | splits | refused |", "|---|---|---|---|---|---|"]
+    rows = ["| layout | kinds | files | features | splits | refused |", "|---|---|---|---|---|---|"]
     for one in all_layouts():
         if one.custom is None:
             tree = "<br>".join(f"`{line.strip()}`" for line in one.tree.splitlines())

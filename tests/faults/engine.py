@@ -185,7 +185,7 @@ def _convert(kind: str) -> "Step":
         from components import steps
         from components.example_gen import settings as kinds
         from components.example_gen.input_selection import InputSelection
-        from components.example_gen.plan import Partition
+        from components.example_gen.split_rules import Partition
         from components.runtime.runners import runner_of
 
         splits = settings.pop("splits", None)

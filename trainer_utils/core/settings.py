@@ -266,10 +266,10 @@ class NumberRule:
 
     def __str__(self) -> str:
         if self.least == _INT64:
-            return "64 bits, signed."
+            return "A signed 64-bit integer."
         if self.most == float("inf"):
             return f"At least {format_value(self.least)}."
-        return f"From {format_value(self.least)} to {format_value(self.most)}."
+        return f"From {self.least:,} to {self.most:,}."
 
 
 def settings_or_dict(options: type[Settings]) -> Rule:

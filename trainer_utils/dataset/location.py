@@ -28,7 +28,7 @@ from trainer_utils.format.layouts import (
     layout_of_files,
     may_be_dataset,
 )
-from trainer_utils.format.manifest import Origin, Step
+from trainer_utils.format.lineage import Origin, Step
 from trainer_utils.format.tfrecord import begins_with_frame, begins_with_gzip, begins_with_zlib
 from trainer_utils.order.recipe import Recipe
 

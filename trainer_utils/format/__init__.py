@@ -4,11 +4,12 @@ Only this package contains file names, JSON keys and framing constants. It works
 streams of any file system, and imports neither tensorflow, tfx nor beam.
 """
 
+from trainer_utils.format.accounting import Accounting
 from trainer_utils.format.datum import Feature, parse_shard_info
 from trainer_utils.format.example import encode_example
 from trainer_utils.format.hashing import keyed_hash, keyed_hashes
 from trainer_utils.format.index import RecordIndex, ShardWriter
-from trainer_utils.format.manifest import Accounting, Manifest, Shard
+from trainer_utils.format.manifest import Manifest, Shard
 from trainer_utils.format.naming import ShardName, canonical_split
 from trainer_utils.format.shard_counts import num_shards_for, shard_bounds
 from trainer_utils.format.slices import SplitRange, resolve_slices

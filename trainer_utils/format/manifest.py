@@ -1,4 +1,4 @@
-"""Read and write `manifest.json`, which marks a dataset as complete, and `lineage.json`.
+"""Read and write `manifest.json`, which marks a dataset as complete.
 
     manifest = Manifest.from_json(text, path=…)
     manifest.shards[0].records, manifest.accounting["train"].rejected
@@ -9,10 +9,6 @@ sorted. Equal datasets have equal manifests, byte for byte.
 It has the size and CRC-32C of every other small file that is published (`files`), and a checksum
 of itself (`checksum`). Two older format versions can still be read: in version 3, record indices
 have no offsets, and in version 2, they have lengths only.
-
-`lineage.json` records the step that made the dataset (`Origin`), its settings, and its input
-datasets, identified by the digests of their manifests. It is a separate file since it contains the
-settings as given, including paths: remove it before you publish the dataset.
 """
 
 import dataclasses
@@ -22,8 +18,9 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, NamedTuple
 
 from trainer_utils.core.decoding import Count, Crc32c, HexDigits, decode, encode_fields
-from trainer_utils.core.errors import DatasetError, reading
+from trainer_utils.core.errors import DatasetError
 from trainer_utils.core.json_text import Json, JsonObject, parse_json_object, render_json
+from trainer_utils.format.accounting import Accounting
 from trainer_utils.format.naming import (
     ShardName,
     check_inner_path,
@@ -37,8 +34,6 @@ from trainer_utils.format.tfrecord import Buffer, combine_checksums, extend_crc3
 FORMAT_VERSION = 4
 
 _VERSIONS = (2, 3, FORMAT_VERSION)  # versions that can be read
-_LINEAGE_VERSION = 1
-_MAX_NUMBER = 1 << 64  # an exclusive limit for all numbers in a manifest
 
 ContentSum = Annotated[int, HexDigits(16)]
 """An order-free checksum of records (`multiset_checksum`), stored as hexadecimal digits."""
@@ -92,39 +87,6 @@ class Shard(NamedTuple):
             check_inner_path(self.path)
         elif not is_shard_file(self.path):
             ShardName.parse(self.path)  # raises an error that describes the expected form
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Accounting:
-    """The number of inputs by outcome: found = written + rejected + skipped.
-
-    Args:
-        found: the number of inputs listed.
-        written: the number of examples written.
-        rejected: the number of bad inputs; each is a line of `rejects.jsonl`.
-        skipped: the number of inputs left out by a setting or a documented rule.
-    """
-
-    found: int = 0
-    written: int = 0
-    rejected: int = 0
-    skipped: int = 0
-
-    def __post_init__(self) -> None:
-        if not all(map(_is_count, vars(self).values())):
-            raise DatasetError(f"accounting: expected counts, got {self}")
-        if self.found != self.written + self.rejected + self.skipped:
-            raise DatasetError(f"accounting: expected found = written + rejected + skipped: {self}")
-
-    def __add__(self, other: "Accounting") -> "Accounting":
-        theirs = vars(other)
-        return Accounting(**{name: count + theirs[name] for name, count in vars(self).items()})
-
-    def __str__(self) -> str:
-        return (
-            f"{self.found} found = {self.written} written "
-            f"+ {self.rejected} rejected + {self.skipped} skipped"
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -346,10 +308,6 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < _MAX_NUMBER
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _StoredSplit:
     """The entry of a split in `manifest.json`; sums over its shards are not read."""
@@ -383,112 +341,3 @@ class _StoredManifest:
     conversions: Mapping[str, Count]
     rejects: Mapping[str, Count]
     files: Mapping[str, FileDigest]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DatasetInput:
-    """A dataset that a step read.
-
-    `name` is the name of the input. `digest` identifies the dataset among the ancestors: it is the
-    digest of its manifest, or of its shards' sizes if it has no manifest.
-    """
-
-    name: str
-    digest: str
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Step:
-    """The step that made a dataset.
-
-    Args:
-        component: the component.
-        settings: its settings as given, including the inputs' base.
-        inputs: the datasets that it read.
-        output: the name of the output that holds the dataset.
-    """
-
-    component: str
-    settings: Mapping[str, Json] = dataclasses.field(default_factory=dict)
-    inputs: tuple[DatasetInput, ...] = ()
-    output: str = "examples"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DatasetSummary:
-    """The part of a manifest that describes the dataset as a whole.
-
-    `accounting`, `num_shards` and `content`, the order-free checksum of the records, are by split;
-    `rejects` are counts by code.
-    """
-
-    producer: str
-    input_fingerprint: str
-    versions: Mapping[str, str]
-    accounting: Mapping[str, Accounting]
-    num_shards: Mapping[str, int]
-    content: Mapping[str, str]
-    rejects: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-    @property
-    def total(self) -> Accounting:
-        """The accounting of all splits together."""
-        return sum(self.accounting.values(), Accounting())
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> "DatasetSummary":
-        """Return the summary of a manifest."""
-        sums = {split: manifest.content_of(split) for split in manifest.splits}
-        return cls(
-            producer=manifest.producer,
-            input_fingerprint=manifest.input_fingerprint,
-            versions=dict(manifest.versions),
-            accounting=dict(manifest.accounting),
-            num_shards={split: len(manifest.shards_of(split)) for split in manifest.splits},
-            content={split: f"{value:016x}" for split, value in sums.items() if value is not None},
-            rejects=dict(manifest.reject_counts),
-        )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Ancestor:
-    """An earlier dataset in the lineage: its digest, the summary of its manifest, and its step."""
-
-    digest: str
-    summary: DatasetSummary | None = None
-    made_by: Step | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Origin:
-    """The lineage of a dataset: its last step, and all datasets before, the oldest first."""
-
-    made_by: Step
-    ancestors: tuple[Ancestor, ...] = ()
-
-    def to_json(self) -> str:
-        """Return the content of `lineage.json`."""
-        value = dataclasses.asdict(self) | {
-            "format_version": _LINEAGE_VERSION,
-            "checksum": NO_CHECKSUM,
-        }
-        for one in filter(None, (ancestor["summary"] for ancestor in value["ancestors"])):
-            one["split_order"] = list(one["accounting"])  # JSON keys are sorted
-        return seal(render_json(value))
-
-    @classmethod
-    def from_json(cls, text: str, *, path: str) -> "Origin":
-        """Parse a lineage made by `to_json`; raise DatasetError with `path` if it is invalid."""
-        advice = "It was changed: remove it, or write the dataset again."
-        with reading(path, "the lineage of a dataset", advice=advice):
-            value = parse_json_object(text, path=path)
-            if value.get("format_version") != _LINEAGE_VERSION:
-                raise ValueError(f"format_version: {value.get('format_version')!r}")
-            if seal(text) != text:
-                raise ValueError("its own checksum does not agree")
-            for one in filter(None, (ancestor["summary"] for ancestor in value["ancestors"])):
-                splits = [check_split_name(split) for split in one["split_order"]]
-                for name in ("accounting", "num_shards"):
-                    one[name] = {split: one[name][split] for split in splits}
-            origin: Origin = decode(cls, value, takes_unknown=True)
-            return origin

@@ -8,7 +8,8 @@ docs/order.md is the specification.
 """
 
 from trainer_utils.format.slices import FileRange, RecordName
-from trainer_utils.order.input_order import InputOrder, InputState
-from trainer_utils.order.layout import BatchLayout
+from trainer_utils.order.batch_layout import BatchLayout
+from trainer_utils.order.input_order import InputOrder
 from trainer_utils.order.mixing import MixPart, WeightSchedule
 from trainer_utils.order.order_options import OrderOptions
+from trainer_utils.order.resume_token import InputState

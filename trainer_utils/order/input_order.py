@@ -14,18 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from trainer_utils.core.decoding import Count, decode
 from trainer_utils.core.errors import ConfigError, CorruptShardError
 from trainer_utils.core.settings import NumberRule
 from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
-from trainer_utils.order.layout import (
-    BatchLayout,
-    BlockShuffle,
-    FileOrder,
-    GlobalShuffle,
-    Order,
-    Positions,
-)
+from trainer_utils.order.batch_layout import BatchLayout
+from trainer_utils.order.epoch_order import BlockShuffle, FileOrder, GlobalShuffle, Order, Positions
 from trainer_utils.order.mixing import (
     MixPart,
     Mixture,
@@ -36,108 +29,17 @@ from trainer_utils.order.mixing import (
     part_seed,
 )
 from trainer_utils.order.order_options import OrderOptions
+from trainer_utils.order.resume_token import (
+    InputsState,
+    InputState,
+    MixState,
+    check_mixture,
+    check_token,
+    read_token,
+)
 
-_VERSION = 3  # version of the order: tokens of another version describe different batches
 _BLOCK_BYTES = 256 << 20  # shuffled together by `shuffle=True`: 2,500 photos of 100 KB
 _RECORD_BYTES = 40  # memory overhead of each record
-_MAX_NAMED = 10  # inputs in a message
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MixState:
-    """The history of a mixture up to a token.
-
-    Args:
-        records: records in an epoch.
-        steps: steps in an epoch.
-        stages: the stages so far, each with the row of the run at which it began.
-        parts: for each part that has been read, its number of records and its digest.
-    """
-
-    records: Count
-    steps: Count
-    stages: Sequence[tuple[Count, Shares]]
-    parts: Mapping[str, tuple[int, str]]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class InputsState:
-    """The raw inputs that the records of a token come from.
-
-    Args:
-        files: a digest of the names, sizes and versions of the inputs.
-        settings: a digest of the settings of their conversion.
-        digest: a digest of both, of the order of the records, and of the order of the input.
-        num_files: the number of files.
-        newest: the latest change of a local file, in nanoseconds; None if it is not known.
-        num_rejected: the number of inputs that a conversion rejected.
-        rejected: the first of these, by name and code.
-    """
-
-    files: str
-    settings: str
-    digest: str
-    num_files: int
-    newest: int | None = None
-    num_rejected: int = 0
-    rejected: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class InputState:
-    """The position of an input. A run can resume from it.
-
-    Args:
-        epoch, step: the next step to read, both counted from 0; `step` counts within its epoch.
-        batch_size: the global batch size; without batches, the number of workers.
-        seed: the seed of all orders.
-        digest: a digest of the dataset, the slices read, and the settings that shape batches.
-        version: the version of the order. Any other version raises a ConfigError.
-        mix: the history of a mixture, or None if datasets are not mixed.
-        inputs: the raw inputs of the records. With them, a token of raw inputs is valid for the
-            dataset that was converted from them, and the other way round. None: they are not known.
-    """
-
-    epoch: int
-    step: int
-    batch_size: int
-    seed: int
-    digest: str
-    version: int = _VERSION
-    mix: MixState | None = None
-    inputs: InputsState | None = None
-
-    def __post_init__(self) -> None:
-        if self.version != _VERSION:
-            rule = f"a token of version {_VERSION}, since other versions have another order"
-            cure = "Restart the epoch with state=None, or resume with the tfx-shards that wrote it"
-            raise ConfigError.of("state", self.version, allowed=rule, advice=cure)
-        for name, least in (("epoch", 0), ("step", 0), ("batch_size", 1)):
-            value = getattr(self, name)
-            if type(value) is not int or not least <= value < 1 << 63:
-                rule = f"a token of state(step), whose {name} is an int of at least {least}"
-                raise ConfigError.of("state", value, allowed=rule)
-
-    def to_json(self) -> str:
-        """Return the token as one line of JSON."""
-        fields = dataclasses.asdict(self)
-        return json.dumps({n: v for n, v in fields.items() if v is not None}, sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> "InputState":
-        """Parse the result of `to_json`."""
-        try:
-            fields = json.loads(text)
-            if not {"epoch", "version"} & fields.keys():
-                raise TypeError("expected a token")
-            if (version := fields.get("version", 1)) != _VERSION:  # it may have other fields
-                return cls(epoch=0, step=0, batch_size=1, seed=0, digest="", version=version)
-            state: InputState = decode(cls, fields)
-            return state
-        except ConfigError:
-            raise
-        except (AttributeError, TypeError, ValueError) as error:
-            raise ConfigError.of("state", text, allowed="a token of state(step)") from error
 
 
 class InputOrder:
@@ -193,7 +95,7 @@ class InputOrder:
         self._find_changed = find_changed
         self._parts: Mapping[str, MixPart] = {}
         self._stages: Sequence[Stage] = []
-        self._gone: Mapping[str, tuple[int, str]] = {}
+        self._removed_parts: Mapping[str, tuple[int, str]] = {}
         schedule = None if options.weights is None else WeightSchedule.of(options.weights)
         if schedule is not None:
             self._parts, num_records = make_schedule(schedule, parts)
@@ -206,7 +108,7 @@ class InputOrder:
             self._stages = self._make_stages(schedule)
             # Leave out parts and weights: a mixture may change them later.
             self._token_digest = order_digest("", options, with_weights=False)
-        self.start = self._first_state()
+        self.start = self._start()
 
     def _inputs_digest(self, inputs: InputsState) -> str:
         """Return a digest of the inputs, of the order of records and of the order of the input."""
@@ -290,7 +192,7 @@ class InputOrder:
         row = self._row(epoch, step)
         stages = [(first, shares) for first, shares in self._stages if first < row]
         read = {name for _, shares in stages for name in shares}
-        parts = dict(self._gone)
+        parts = dict(self._removed_parts)
         for name, part in self._parts.items():
             parts[name] = part.records, part.digest
             while part.after is not None:  # include the older versions of this part
@@ -317,44 +219,24 @@ class InputOrder:
             raise ConfigError.of("reshuffle_each_iteration", False, allowed=rule)
         return [*stages.items()]
 
-    def _first_state(self) -> InputState:
+    def _start(self) -> InputState:
         """Return the starting position; raise if a token has another dataset, seed or order."""
         state = self.options.state
-        token = None if isinstance(state, int) else check_state(state)
+        token = None if isinstance(state, int) else read_token(state)
         if token is None:
             return self.state(state or 0)
-        here = self.state(0)
-        cure = "It is of another dataset, split, or of other settings of the order (shuffle, "
-        cure += "remainder, echoing). Start again with state=None"
-        if token.digest != here.digest and token.inputs is not None and here.inputs is not None:
-            is_by_size = self.options.shuffle is True
-            check_inputs(token.inputs, here.inputs, self._find_changed, is_by_size=is_by_size)
-        else:
-            _check_same("digest", token.digest, here.digest, cure)
-        _check_same("seed", token.seed, here.seed, "Set that seed")
-        if token.step:
-            cure = "Set that batch_size, or change it at the start of an epoch"
-            if self.options.batch_size is None:
-                cure = "Within an epoch, single examples resume only on the same number of workers"
-            _check_same("batch_size", token.batch_size, here.batch_size, cure)
-            if token.step >= self.steps_per_epoch:
-                rule = f"a step below {self.steps_per_epoch}, the steps of an epoch"
-                raise ConfigError.of("state", token.step, allowed=rule)
+        check_token(
+            token,
+            self.state(0),
+            self.options,
+            steps_per_epoch=self.steps_per_epoch,
+            find_changed=self._find_changed,
+        )
         if self._stages:
-            self._go_on_from(token)
+            history = check_mixture(token.mix, self._mix_until(token.epoch, token.step))
+            parts = history.parts.items()
+            self._removed_parts = {name: part for name, part in parts if name not in self._parts}
         return self.state(token.epoch * self.steps_per_epoch + token.step)
-
-    def _go_on_from(self, token: InputState) -> None:
-        """Adopt the history of a mixture from a token; raise if the rest does not match it."""
-        here, then = self._mix_until(token.epoch, token.step), token.mix
-        cure = "Take the recipe of the run and change it: recipe.change(state, …)"
-        if then is None:
-            raise ConfigError.of("state", None, allowed="a token of a mixture", advice=cure)
-        _check_same("records", then.records, here.records, cure)
-        _check_same("stages", then.stages, here.stages, cure)
-        for name, part in here.parts.items():
-            _check_same(f"part {name!r}", then.parts.get(name), part, cure)
-        self._gone = {name: part for name, part in then.parts.items() if name not in self._parts}
 
     def _batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
         epoch = epoch if self.options.reshuffle_each_iteration else 0
@@ -392,12 +274,6 @@ class InputOrder:
         return max(1, int(_BLOCK_BYTES / (size + _RECORD_BYTES)))
 
 
-def _check_same(name: str, wanted: object, got: object, cure: str) -> None:
-    if wanted != got:
-        rule = f"the {name} of the token, {wanted!r}"
-        raise ConfigError.of("state", got, allowed=rule, advice=f"{cure}.")
-
-
 def _check_pairs(options: OrderOptions, layout: BatchLayout) -> None:
     """Raise if a pair of rows would be split between replicas, or if no full batch exists."""
     if not options.keeps_pairs:
@@ -409,60 +285,6 @@ def _check_pairs(options: OrderOptions, layout: BatchLayout) -> None:
     if layout.num_records and not layout.full_steps:
         rule = f"at most the {layout.num_records} records that there are, since augment mixes full "
         raise ConfigError.of("batch_size", size, allowed=f"{rule}batches only")
-
-
-def check_inputs(
-    then: InputsState,
-    here: InputsState,
-    find_changed: Callable[[int], Sequence[str]] | None,
-    *,
-    is_by_size: bool,
-) -> None:
-    """Raise a ConfigError if records have other numbers than in the run of a token.
-
-    Args:
-        then: the raw inputs of the token.
-        here: the raw inputs of this input, or of the conversion that it reads.
-        find_changed: returns the raw inputs that changed after a time in nanoseconds.
-        is_by_size: whether the sizes of records determine the order, as with `shuffle=True`.
-    """
-    restart = "Start again with state=None, or resume with the inputs of the token"
-    for one, where in ((then, "the token's dataset"), (here, "this dataset")):
-        if one.num_rejected:
-            rule = f"a token of inputs of which no conversion rejected any, but {where} lacks "
-            names = _named(one.rejected, one.num_rejected)
-            raise ConfigError.of(
-                "state",
-                one.num_rejected,
-                allowed=f"{rule}{one.num_rejected} rejected inputs ({names})",
-                advice="Records after them have other numbers. Resume with the dataset of the "
-                "token; or fix or remove these inputs before a run starts",
-            )
-    if then.files != here.files:
-        changed = [*(find_changed(then.newest) if find_changed and then.newest else ())]
-        names = f": {_named(changed, len(changed))}" if changed else ""
-        count = f"{len(changed)} new or changed" if changed else "some removed or changed"
-        rule = f"the {then.num_files} files of the token as they were, found {here.num_files} "
-        raise ConfigError.of(
-            "state", here.files, allowed=f"{rule}files, {count}{names}", advice=restart
-        )
-    if then.settings != here.settings:
-        rule = "a token of a conversion with the same settings and label names"
-        raise ConfigError.of(
-            "state", here.settings, allowed=rule, advice="Pass conversion= as given to convert"
-        )
-    cure = "It is of another split, or of other settings of the order (shuffle, remainder, echoing)"
-    if is_by_size:
-        cure += (
-            "; or the blocks of shuffle=True differ, as the records of the conversion have other "
-        )
-        cure += "sizes than the files. Start runs that are to continue there with shuffle='global'"
-    _check_same("digest", then.digest, here.digest, cure)
-
-
-def _named(names: Sequence[str], count: int) -> str:
-    shown = ", ".join(names[:_MAX_NAMED])
-    return f"{shown}, …" if count > _MAX_NAMED else shown
 
 
 def _layout_of(
@@ -484,13 +306,6 @@ def _layout_of(
         num_replicas=num_replicas,
         remainder=remainder,
     )
-
-
-def check_state(token: Any) -> InputState | None:
-    """Return the token of a setting given as an object, a dict or JSON, or None without one."""
-    if token is None or isinstance(token, InputState):
-        return token
-    return InputState.from_json(json.dumps(token) if isinstance(token, dict) else str(token))
 
 
 def order_digest(digest: str, options: OrderOptions, *, with_weights: bool = True) -> str:

@@ -20,7 +20,8 @@ import numpy.typing as npt
 from trainer_utils.core.decoding import decode
 from trainer_utils.core.errors import ConfigError, did_you_mean
 from trainer_utils.format.hashing import keyed_hash
-from trainer_utils.order.layout import BatchLayout, Order, Positions, wrapped_seed
+from trainer_utils.order.batch_layout import BatchLayout
+from trainer_utils.order.epoch_order import Order, Positions, wrapped_seed
 
 _MAX_TURNS = 10_000  # rows in a period, after which the turns of the parts repeat
 

@@ -21,7 +21,7 @@ from trainer_utils.core.settings import (
     setting,
     settings_or_dict,
 )
-from trainer_utils.order.layout import REMAINDERS
+from trainer_utils.order.batch_layout import REMAINDERS
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.packing import PackOptions
 

@@ -13,8 +13,8 @@ from typing import Any
 from trainer_utils.core.decoding import DecodeError, decode
 from trainer_utils.core.errors import ConfigError, did_you_mean
 from trainer_utils.core.settings import NumberRule, one_of
-from trainer_utils.order.input_order import check_state
 from trainer_utils.order.mixing import WeightSchedule
+from trainer_utils.order.resume_token import read_token
 
 _STAIRS = 32  # steps that approximate a linear change of weights
 
@@ -147,7 +147,7 @@ class Recipe:
         Raises:
             ConfigError: a name is unknown or duplicated, or the token is not of a mixture.
         """
-        token = check_state(state)
+        token = read_token(state)
         if token is None or token.mix is None:
             raise ConfigError.of("state", state, allowed="a token of state(step) of a recipe")
         reweight, update = reweight or {}, update or {}

@@ -25,10 +25,10 @@ from trainer_utils.dataset.selection import (
 from trainer_utils.format import canonical_split
 from trainer_utils.options import Callback, InputOptions, choose_options
 from trainer_utils.order import InputOrder, MixPart
-from trainer_utils.order.input_order import InputsState
 from trainer_utils.order.input_plan import InputPlan, plan_workers
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.recipe import Recipe
+from trainer_utils.order.resume_token import InputsState
 from trainer_utils.reading.packing import PackedSource, packed_sources
 from trainer_utils.storage import exists, is_remote, read_text
 

@@ -33,10 +33,11 @@ from trainer_utils.format import Accounting, Manifest, Shard, ShardName, ShardWr
 from trainer_utils.format.example import encode_example, encode_sequence_example
 from trainer_utils.format.index import name_of
 from trainer_utils.format.naming import check_feature_names, check_split_name
-from trainer_utils.writing import publishing
+from trainer_utils.writing import publishing, uploading
 from trainer_utils.writing.plain_rows import PlainEncoder
-from trainer_utils.writing.publishing import finish_shard, verify_shard
+from trainer_utils.writing.shards import finish_shard, verify_shard
 from trainer_utils.writing.values import FeatureRecord, Plain, Stored, check_image, stored_value
+from trainer_utils.writing.working_folder import working_folder
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -132,7 +133,7 @@ class DatasetWriter:
         if not isinstance(self.uri, str) or not self.uri or "\0" in self.uri:
             raise ConfigError.of("uri", uri, allowed="a path or url")
         self.uri = storage.local_path(self.uri)
-        publishing.check_is_free(self.uri)
+        uploading.check_is_free(self.uri)
         self._folder = self._make_folder()
         self._vocabularies: Mapping[str, Sequence[str]] = dict(self._settings.vocabulary)  # type: ignore[arg-type]
         self._splits: dict[str, _OpenShards] = {}
@@ -338,13 +339,13 @@ class DatasetWriter:
 
     def _publish(self) -> None:
         if storage.is_remote(self.uri):
-            publishing.upload_dataset(self._folder, self.uri)
+            uploading.upload_dataset(self._folder, self.uri)
             return
         whole = os.path.abspath(self.uri)
         try:
             storage.rename(self._folder, whole)
         except OSError:
-            publishing.check_is_free(self.uri)  # maybe another writer created it in the meantime
+            uploading.check_is_free(self.uri)  # maybe another writer created it in the meantime
             raise
         storage.sync_folder(os.path.dirname(whole))
 
@@ -422,7 +423,7 @@ class _OpenShards:
         else:
             place = len(self._opened) - (bool(self._opened) and self._filled < self._target)
         if place == len(self._opened):
-            folder = publishing.working_folder(self._folder)
+            folder = working_folder(self._folder)
             path = storage.join(folder, f"{self._split}-{place}")
             storage.make_folder(folder)
             stream: BinaryIO = _AppendedFile(path)  # type: ignore[assignment]

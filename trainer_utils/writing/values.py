@@ -187,7 +187,7 @@ def _scalar(value: Any) -> Scalar | None:
     if is_integer and not isinstance(value, np.timedelta64):
         number = int(value)
         if not -(2**63) <= number < 2**63:
-            raise InputError(f"expected an integer of 64 bits, signed, got {number}")
+            raise InputError(f"expected a signed 64-bit integer, got {number}")
         return number
     if isinstance(value, (float, np.floating)):
         real = float(value)

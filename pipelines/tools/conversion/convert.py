@@ -41,7 +41,7 @@ from components.steps import conversion_of
 from pipelines.tools.conversion import METADATA_FILE
 from pipelines.tools.conversion.base_settings import with_settings_of, without_division
 from pipelines.tools.conversion.python_sources import is_in_python
-from pipelines.tools.conversion.runs import balance_in, convert_in
+from pipelines.tools.conversion.run_steps import balance_in, convert_in
 from trainer_utils.core.errors import ConfigError, DatasetError
 from trainer_utils.core.extras import HOW_TO_GET_TFX
 from trainer_utils.core.json_text import JsonObject

@@ -19,7 +19,7 @@ from typing import Any
 from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
-from components.runtime.publish import SPLIT_NAMES, properties_of_dataset
+from components.runtime.artifact_properties import SPLIT_NAMES, properties_of_dataset
 from components.runtime.workspace import folder_lock
 from trainer_utils.core.extras import installed_version
 from trainer_utils.core.json_text import Json

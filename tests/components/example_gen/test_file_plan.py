@@ -6,8 +6,8 @@ import hashlib
 import pytest
 
 from components.example_gen.file_plan import plan_shards
-from components.example_gen.plan import Partition
 from components.example_gen.settings import ImageSettings
+from components.example_gen.split_rules import Partition
 from components.inputs.input_table import Blob, Column, Entry, InputTable
 from trainer_utils.core.errors import ConfigError
 

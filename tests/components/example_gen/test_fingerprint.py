@@ -13,8 +13,8 @@ from components import steps
 from components.balancing.settings import BalancerSettings
 from components.example_gen.input_selection import InputSelection
 from components.example_gen.input_selection import fingerprint as listed
-from components.example_gen.plan import Partition
 from components.example_gen.settings import ImageSettings, TextSettings
+from components.example_gen.split_rules import Partition
 from tests.make import archive, table
 from tests.make import photo as any_photo
 from tests.make import write_files as write

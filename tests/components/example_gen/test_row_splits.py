@@ -11,15 +11,15 @@ import pytest
 from components import steps
 from components.example_gen import row_splits, stratified_splits, text_conversion
 from components.example_gen.input_selection import InputSelection
-from components.example_gen.plan import EXCLUDED, Partition
+from components.example_gen.row_split_files import ASSIGNED, FINAL, STRATIFIED, read_splits
 from components.example_gen.settings import TextSettings
-from components.example_gen.split_files import ASSIGNED, FINAL, STRATIFIED, read_splits
+from components.example_gen.split_rules import EXCLUDED, Partition
 from components.runtime.runners import Runner
 from components.tables import row_ends
 from components.tables.row_ends import CutLimits
 from trainer_utils.core.errors import DatasetError, InputError
 from trainer_utils.format import keyed_hash, keyed_hashes
-from trainer_utils.writing.publishing import working_folder
+from trainer_utils.writing.working_folder import working_folder
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
-from components.runtime import publish
+from components.runtime import run_keys
 from components.steps import conversion_of
 from tests.make import photo, wav, write_files
 
@@ -35,11 +35,11 @@ def test_run_key_depends_on_libraries_that_affect_the_bytes(
 ):
     base = write_files(tmp_path / "in", FILES[name])
     source = str(base / "list.csv") if name == "list" else str(base)
-    usual, key = publish.installed_version, conversion_of(source, settings).key()
+    usual, key = run_keys.installed_version, conversion_of(source, settings).key()
     changed = set()
     for package in PACKAGES:
         monkeypatch.setattr(
-            publish,
+            run_keys,
             "installed_version",
             lambda given, package=package: "99" if given == package else usual(given),
         )
@@ -53,7 +53,7 @@ def test_run_key_depends_on_zlib_only_for_compressed_shards(tmp_path, monkeypatc
     keys = {}
     for compression in ("none", "gzip"):
         for version in ("1", "2"):
-            monkeypatch.setattr(publish.zlib, "ZLIB_RUNTIME_VERSION", version)
+            monkeypatch.setattr(run_keys.zlib, "ZLIB_RUNTIME_VERSION", version)
             settings = ImageSettings(compression=compression)
             keys[compression, version] = conversion_of(base, settings).key()
     assert keys["none", "1"] == keys["none", "2"]

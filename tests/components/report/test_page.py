@@ -18,7 +18,7 @@ from components.report.sample import spread
 from tests.make import jpeg, wav, write_files
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import Accounting, Feature
-from trainer_utils.format.manifest import Ancestor, DatasetInput, DatasetSummary, Origin, Step
+from trainer_utils.format.lineage import Ancestor, DatasetInput, DatasetSummary, Origin, Step
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e\"'{{7*7}}"
 CHROMIUM = next(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from components.runtime.publish import make_origin
+from components.runtime.lineage import make_origin
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format.naming import LINEAGE_FILE
 

@@ -13,7 +13,7 @@ from components.runtime.runners import Runner, map_tasks
 from components.runtime.tasks import Task
 from components.runtime.workspace import prepare_workspace
 from tests.faults.simulated_store import SimulatedStore, served
-from trainer_utils.writing.publishing import working_folder
+from trainer_utils.writing.working_folder import working_folder
 
 sys.path.insert(0, str(Path(__file__).parent))
 import pool_work as work

@@ -25,7 +25,7 @@ from components.runtime.workspace import prepare_workspace
 from tests.docs.markdown import REPOSITORY
 from trainer_utils import storage
 from trainer_utils.core.errors import ConfigError, CorruptShardError, DatasetError, InputError
-from trainer_utils.writing.publishing import working_folder
+from trainer_utils.writing.working_folder import working_folder
 
 # Imported by its bare name: in a new process, `tests` may be the folder of an installed package.
 HERE = Path(__file__).parent

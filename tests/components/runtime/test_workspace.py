@@ -33,7 +33,8 @@ from trainer_utils.format import (
     encode_example,
 )
 from trainer_utils.storage import exists
-from trainer_utils.writing.publishing import working_folder, write_shard
+from trainer_utils.writing.shards import write_shard
+from trainer_utils.writing.working_folder import working_folder
 
 SECONDS = 60  # another process that takes longer hangs
 REPOSITORY = Path(__file__).parents[3]

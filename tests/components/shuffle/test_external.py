@@ -14,7 +14,7 @@ from components.shuffle.split_layout import SplitLayout
 from tests.make import frame_records
 from trainer_utils.core.errors import CorruptShardError, DatasetError
 from trainer_utils.format import read_blocks
-from trainer_utils.writing.publishing import working_folder
+from trainer_utils.writing.working_folder import working_folder
 
 
 def test_tasks_cover_all_positions_within_the_memory_limit():

@@ -66,7 +66,7 @@ def test_help_of_convert_lists_each_flag_once(flag, most):
 def test_full_help_is_in_the_words_of_the_command_line():
     text = " ".join(CliRunner().invoke(app, ["convert", "--help-all"]).output.split())
     assert "Wildcards are *, ? and […]." in text  # the whole description
-    assert "outside of SRC that may" in text
+    assert "outside SRC that hold" in text
     assert "closest to --target-shard-bytes." in text
     assert not re.search(r"input_base|target_shard_bytes|\bTrue\b|\bFalse\b|\{'", text)
     assert "Texts: encoding of the files, by its name in Python. Default: utf-8." in text

@@ -16,14 +16,14 @@ from ml_metadata.proto import metadata_store_service_pb2 as messages  # noqa: E4
 from ml_metadata.proto import metadata_store_service_pb2_grpc as service  # noqa: E402
 
 from trainer_utils.dataset import open_dataset  # noqa: E402
-from trainer_utils.format.manifest import (  # noqa: E402
+from trainer_utils.format.lineage import (  # noqa: E402
     Ancestor,
     DatasetInput,
     DatasetSummary,
-    Manifest,
     Origin,
     Step,
 )
+from trainer_utils.format.manifest import Manifest  # noqa: E402
 
 Event = mlmd.Event
 BALANCED = "ShardBalancer/balanced_examples/2"

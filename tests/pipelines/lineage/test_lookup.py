@@ -9,7 +9,7 @@ from pipelines.lineage import describe_artifact, list_runs
 from trainer_utils.core.errors import InputError
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import Feature
-from trainer_utils.format.manifest import DatasetInput, Origin, Step
+from trainer_utils.format.lineage import DatasetInput, Origin, Step
 
 STORE = "store/kept.sqlite"  # not in a parent folder of a dataset
 NAMES = {"filename": Feature(type="string")}

@@ -12,14 +12,8 @@ import pytest
 from trainer_utils.core.errors import DatasetError
 from trainer_utils.core.json_text import render_json
 from trainer_utils.format import Accounting, Manifest, Shard
-from trainer_utils.format.manifest import (
-    Ancestor,
-    DatasetInput,
-    DatasetSummary,
-    FileDigest,
-    Origin,
-    Step,
-)
+from trainer_utils.format.lineage import Ancestor, DatasetInput, DatasetSummary, Origin, Step
+from trainer_utils.format.manifest import FileDigest
 from trainer_utils.format.sealing import seal
 
 SHARDS = tuple(

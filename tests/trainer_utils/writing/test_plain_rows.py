@@ -61,7 +61,7 @@ def test_fast_path_writes_the_same_files(tmp_path_factory, rows, given):
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
-        ({"n": 2**63, "x": 0.5, "id": "a"}, "integer of 64 bits"),
+        ({"n": 2**63, "x": 0.5, "id": "a"}, "signed 64-bit integer"),
         ({"n": 1, "x": 1e39, "id": "a"}, "float of 32 bits"),
         ({"n": 1, "x": 0.5, "id": "\ud800"}, "a text that UTF-8 holds"),
         ({"n": 1.5, "x": 0.5, "id": "a"}, "expected int as in the examples before"),

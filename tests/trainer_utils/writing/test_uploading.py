@@ -11,7 +11,7 @@ import pytest
 from pipelines.tools.verification import verify_dataset
 from trainer_utils import ConfigError, DatasetWriter, storage
 from trainer_utils.format.naming import MANIFEST_FILE
-from trainer_utils.writing import publishing
+from trainer_utils.writing import uploading
 
 _numbers = itertools.count()
 
@@ -73,7 +73,7 @@ def test_concurrent_writers_never_mix_their_datasets(uri):
 def test_second_writer_during_an_upload_raises(uri, monkeypatch):
     """A second writer tries at each file that the first writes, and the first continues."""
     first, seconds = _writer(uri, 1), [_writer(uri, 100 + number) for number in range(20)]
-    monkeypatch.setattr(publishing, "check_is_free", lambda uri: None)
+    monkeypatch.setattr(uploading, "check_is_free", lambda uri: None)
     refusals = []
     really = storage.copy_file
 
@@ -125,5 +125,5 @@ def test_existing_file_or_full_folder_raises(tmp_path: Path, subtests: pytest.Su
     for place in (tmp_path, tmp_path / "file"):
         with subtests.test(place=place):
             with pytest.raises(ConfigError, match="an empty or new folder"):
-                publishing.check_is_free(str(place))
-    publishing.check_is_free(str(tmp_path / "none"))
+                uploading.check_is_free(str(place))
+    uploading.check_is_free(str(tmp_path / "none"))

@@ -20,13 +20,13 @@ from components.runtime.runners import Runner
 from components.steps import convert as convert_step
 from pipelines.cli.app import app
 from pipelines.tools.conversion import convert as conversion
-from pipelines.tools.conversion import runs
+from pipelines.tools.conversion import run_steps
 from pipelines.tools.verification import verify_dataset
 from tests.docs.markdown import REPOSITORY
 from tests.make import everything, photo, write_files
 from trainer_utils import ConfigError, storage
 from trainer_utils.storage import MachineError, file_system
-from trainer_utils.writing.publishing import working_folder
+from trainer_utils.writing.working_folder import working_folder
 
 SECONDS = 300  # time limit for a process
 SHARDS = 240
@@ -208,7 +208,7 @@ def test_a_failed_balancing_keeps_the_dataset_before_it(
     without_tfx, pictures, tmp_path, monkeypatch, our_messages
 ):
     with monkeypatch.context() as patched:
-        patched.setattr(runs.steps, "balance", Faults(runs.steps.balance, 0, 1))
+        patched.setattr(run_steps.steps, "balance", Faults(run_steps.steps.balance, 0, 1))
         with pytest.raises(OSError, match="Input/output"):
             pipelines.convert(pictures, tmp_path / "out")
     before = finished(tmp_path / "out")
@@ -224,7 +224,7 @@ def test_a_dataset_that_a_failed_run_left_is_removed(
     without_tfx, pictures, tmp_path, monkeypatch, our_messages
 ):
     with monkeypatch.context() as patched:
-        patched.setattr(runs.steps, "balance", Faults(runs.steps.balance, 0, 1))
+        patched.setattr(run_steps.steps, "balance", Faults(run_steps.steps.balance, 0, 1))
         with pytest.raises(OSError, match="Input/output"):
             pipelines.convert(pictures, tmp_path / "out")
     made = pipelines.convert(pictures, tmp_path / "out", seed=3)
@@ -281,7 +281,7 @@ def test_failed_verify_makes_the_next_run_check_sums(without_tfx, pictures, tmp_
 
 def test_a_damaged_dataset_of_a_failed_run_is_rebuilt(without_tfx, pictures, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(runs.steps, "balance", Faults(runs.steps.balance, 0, 1))
+        patched.setattr(run_steps.steps, "balance", Faults(run_steps.steps.balance, 0, 1))
         with pytest.raises(OSError, match="Input/output"):
             pipelines.convert(pictures, tmp_path / "out")
     flip(next((tmp_path / "out" / EXAMPLES).glob("Split-train/*")), keeps_time=True)

@@ -12,7 +12,7 @@ from components.example_gen.settings import ImageSettings
 from pipelines.tools.verification import verify_dataset
 from tests.make import photo
 from trainer_utils.format import Manifest, RecordIndex
-from trainer_utils.format.manifest import Origin, Step
+from trainer_utils.format.lineage import Origin, Step
 
 DAMAGE = {
     "a bit": lambda data, at: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :],

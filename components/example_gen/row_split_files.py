@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.example_gen.plan import EXCLUDED, Numbers
+from components.example_gen.split_rules import EXCLUDED, Numbers
 from trainer_utils import storage
 from trainer_utils.core.errors import DatasetError
 

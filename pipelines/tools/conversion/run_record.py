@@ -1,34 +1,24 @@
-"""Run the steps of `convert` and `balance` in order, in output folders numbered as by TFX.
+"""Remember the runs in an output folder, so that a later run reuses their datasets.
 
-uris, cached = convert_in(conversion, "/data/out")
-uris["ShardBalancer"]
+    record = RunRecord.read("/data/out/artifacts")
+    record.whole_outputs(key, own_key, "ImageExampleGen", verify=False)
 
-`artifacts/conversion.json` keeps the outputs of each run by its key. The lineage of a dataset is in
-its own `lineage.json`.
+`artifacts/conversion.json` keeps the outputs of each run by its key.
 """
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from absl import logging
 
-from components import steps
-from components.balancing.settings import BalancerSettings
-from components.inputs.advice import how_to_set
-from components.raw_inputs.requests import EXAMPLE_GENS, Conversion
-from components.runtime.runners import runner_of
 from components.runtime.workspace import folder_lock
 from pipelines.tools.verification import verify_dataset
-from trainer_utils.core.errors import ConfigError, CorruptShardError, DatasetError, InputError
+from trainer_utils.core.errors import DatasetError
 from trainer_utils.core.printable import printable
-from trainer_utils.core.text_output import list_counts
-from trainer_utils.dataset.location import list_dataset, read_manifest
-from trainer_utils.format import Manifest
+from trainer_utils.dataset.location import list_dataset
 from trainer_utils.format.naming import MANIFEST_FILE, index_file
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.runtime.machine import usable_cores
@@ -49,131 +39,18 @@ from trainer_utils.storage import (
 )
 
 _RUN_FILE = "conversion.json"
-_BALANCED = ("ShardBalancer", "balanced_examples")
-_EXPORTED = {"SchemaExport": "datum_schema", "datum_dataset": "datum_dataset"}  # their outputs
+
+BALANCED = ("ShardBalancer", "balanced_examples")
+
+EXPORTED = {"SchemaExport": "datum_schema", "datum_dataset": "datum_dataset"}  # their outputs
+
 _ARTIFACTS = "/artifacts/"
+
 _READ_BYTES = 1 << 20
 
 
-def convert_in(
-    conversion: Conversion, root: str, *, restart: bool = False, verify: bool = False
-) -> tuple[dict[str, str], bool]:
-    """Return the output uri of each component by name, and whether all came from the cache.
-
-    Args:
-        conversion: the conversion to run.
-        root: the output folder; the datasets are written to its `artifacts`.
-        restart: discard the results of an earlier run instead of resuming it.
-        verify: read every byte of earlier datasets before reusing them, and rebuild damaged ones.
-    """
-    try:
-        return _convert_in(conversion, root, restart=restart, verify=verify)
-    except _DamagedExamplesError as error:
-        logging.warning("%s", error)
-        return _convert_in(conversion, root, restart=restart, verify=verify)
-
-
-class _DamagedExamplesError(Exception):
-    """The cached dataset to balance is damaged; the next run rebuilds it."""
-
-
-def _convert_in(
-    conversion: Conversion, root: str, *, restart: bool, verify: bool
-) -> tuple[dict[str, str], bool]:
-    folder, beam = join(root, "artifacts"), conversion.beam_pipeline_args
-    settings = conversion.settings
-    balancing = BalancerSettings(**conversion.balancer)
-    module, name = steps.workers_module(settings), EXAMPLE_GENS[conversion.kind]
-    with _exclusive_lock(folder):
-        record = _Record.read(folder)
-        with runner_of(beam, module=module) as runner:
-            planned = steps.conversion_of(conversion.selection, settings, runner)
-            planned_key = planned.key()
-            own_key = _digest(planned_key, settings.max_reject_fraction)
-            key = _digest(planned_key, settings.max_reject_fraction, balancing)
-            made = record.whole_outputs(key, own_key, name, verify=verify)
-            if made.keys() >= {name, _BALANCED[0], *_EXPORTED}:
-                return made, True
-            examples = None if restart else made.get(name)
-            just_written = examples is None
-            if examples is not None:
-                manifest = read_manifest(examples)
-                assert manifest is not None
-                logging.warning("resuming: the dataset of %s is done", name)
-            else:
-                record.discard_unfinished()
-                examples = _next_output(record, name, "examples")
-                manifest = steps.convert(
-                    planned, examples, settings, runner=runner, restart=restart
-                ).manifest
-                record.unfinished[own_key] = examples[len(folder) + 1 :]
-                record.write()
-            try:
-                check_trainable(manifest)
-                balanced = _next_output(record, *_BALANCED)
-                steps.balance(
-                    [examples],
-                    balanced,
-                    balancing,
-                    just_written=just_written,
-                    runner=runner,
-                    restart=restart,
-                )
-            except (ConfigError, InputError):
-                # Resuming would fail in the same way, and nobody requested this dataset.
-                if record.unfinished.pop(own_key, None) is not None:
-                    record.write()
-                    remove_tree(examples)
-                raise
-            except CorruptShardError as error:
-                record.note_damage(examples)
-                if made.get(name) == examples:
-                    raise _DamagedExamplesError(str(error)) from error
-                raise
-            except KeyboardInterrupt as error:
-                kept = f"the dataset of {name} is kept: the same run resumes from it"
-                error.args = ("; ".join([kept, *map(str, error.args)]),)
-                raise
-        schema, dataset = (
-            _next_output(record, "SchemaExport", output) for output in _EXPORTED.values()
-        )
-        steps.export_schema(balanced, dataset, schema_uri=schema)
-        uris = {name: examples, _BALANCED[0]: balanced}
-        uris |= {"SchemaExport": schema, "datum_dataset": dataset}
-        record.unfinished.pop(own_key, None)
-        record.runs[key] = {name: uri[len(folder) + 1 :] for name, uri in uris.items()}
-        record.write()
-    return uris, False
-
-
-def balance_in(
-    examples: str,
-    settings: Mapping[str, Any],
-    root: str,
-    beam: Sequence[str],
-    *,
-    restart: bool = False,
-) -> str:
-    """Balance a dataset and return the uri of the new one.
-
-    Args:
-        examples: the uri of the dataset to balance.
-        settings: settings of ShardBalancer.
-        root: the output folder; the dataset is written to its `artifacts`.
-        beam: arguments for Beam.
-        restart: discard the results of an earlier run instead of resuming it.
-    """
-    folder = join(root, "artifacts")
-    with _exclusive_lock(folder):
-        balancing = BalancerSettings(**settings)
-        uri = _next_output(_Record.read(folder), *_BALANCED)
-        with runner_of(beam, module="balancing.parts") as runner:
-            steps.balance([examples], uri, balancing, runner=runner, restart=restart)
-    return uri
-
-
 @contextlib.contextmanager
-def _exclusive_lock(folder: str) -> Iterator[None]:
+def exclusive_lock(folder: str) -> Iterator[None]:
     """Wait for other runs on this machine that write to a folder, and lock the folder.
 
     Concurrent runs would choose the same number for an output.
@@ -186,32 +63,8 @@ def _exclusive_lock(folder: str) -> Iterator[None]:
         yield
 
 
-def check_trainable(manifest: Manifest) -> None:
-    """Raise InputError if the split `train` of a dataset is empty.
-
-    Args:
-        manifest: the manifest of the dataset.
-
-    Raises:
-        InputError: `train` has no examples; the message has the accounting of each split.
-    """
-    counts = manifest.accounting
-    if "train" in counts and not counts["train"].written:
-        found = "; ".join(f"{split}: {count}" for split, count in counts.items())
-        rejects = f"; {list_counts(manifest.reject_counts)}" * bool(manifest.reject_counts)
-        raise InputError(
-            f"split 'train': expected examples, got none ({found}{rejects}). Fix the inputs of "
-            f"train, or put all into it: {how_to_set(splits={'train': 1})}."
-        )
-
-
-def _digest(key: str, max_reject_fraction: float, balancing: BalancerSettings | None = None) -> str:
-    known = [key, max_reject_fraction, None if balancing is None else dataclasses.asdict(balancing)]
-    return hashlib.sha256(json.dumps(known, default=repr, sort_keys=True).encode()).hexdigest()
-
-
 @dataclasses.dataclass
-class _Record:
+class RunRecord:
     """The runs in a folder, as stored in `conversion.json`.
 
     Args:
@@ -227,7 +80,7 @@ class _Record:
     damaged: list[str] = dataclasses.field(default_factory=list)
 
     @classmethod
-    def read(cls, folder: str) -> "_Record":
+    def read(cls, folder: str) -> "RunRecord":
         """Read the file of a folder; a missing or malformed file counts as empty."""
         path = join(folder, _RUN_FILE)
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
@@ -263,7 +116,7 @@ class _Record:
         if suspects := [path for path in given.values() if path in self.damaged]:
             self.damaged = [path for path in self.damaged if path not in suspects]
             self.write()
-        for name in (example_gen, _BALANCED[0]):
+        for name in (example_gen, BALANCED[0]):
             uri = join(self.folder, given.get(name) or "")
             if not given.get(name) or not is_folder(uri):
                 return whole
@@ -271,7 +124,7 @@ class _Record:
                 logging.warning("%s is rebuilt: %s", uri, printable(problem))
                 return whole
             whole[name] = uri
-        exported = {name: join(self.folder, given[name]) for name in _EXPORTED if name in given}
+        exported = {name: join(self.folder, given[name]) for name in EXPORTED if name in given}
         return whole | {name: uri for name, uri in exported.items() if is_folder(uri)}
 
     def note_damage(self, uri: str) -> None:
@@ -305,8 +158,8 @@ def note_failed_read(path: str) -> None:
     root, _, inner = place.rpartition(_ARTIFACTS)
     folder, parts = f"{root}{_ARTIFACTS}".rstrip("/"), inner.split("/")
     if len(parts) >= 3 and exists(join(folder, _RUN_FILE)):
-        with contextlib.suppress(OSError), _exclusive_lock(folder):  # the folder may be read-only
-            _Record.read(folder).note_damage(join(folder, "/".join(parts[:3])))
+        with contextlib.suppress(OSError), exclusive_lock(folder):  # the folder may be read-only
+            RunRecord.read(folder).note_damage(join(folder, "/".join(parts[:3])))
 
 
 def _problem_of(uri: str, *, verify: bool = False) -> str | None:
@@ -352,7 +205,7 @@ def _crc_of(path: str) -> int:
     return crc
 
 
-def _next_output(record: _Record, component: str, output: str) -> str:
+def next_output(record: RunRecord, component: str, output: str) -> str:
     """Return the next numbered output folder, as TFX names them, or one left by a killed run."""
     folder = record.folder
     place = join(folder, f"{component}/{output}")
