@@ -141,17 +141,26 @@ def _find_shifts(scan: Scan, before: Scan | None) -> Iterator[Finding]:
             yield from _shifts((scan, split), other, " of the dataset before")
 
 
-def _shifts(one: tuple[Scan, int], other: tuple[Scan, int], where: str) -> Iterator[Finding]:
-    sides = one, other
-    labels = [_labels_by_split(scan)[split] for scan, split in sides]
-    words = collections.Counter[str]()
+def _shifts(
+    compared: tuple[Scan, int], reference: tuple[Scan, int], reference_note: str
+) -> Iterator[Finding]:
+    """Yield the properties that differ significantly between two splits.
+
+    Args:
+        compared: a dataset, and the number of its split.
+        reference: the dataset and split to compare with.
+        reference_note: the end of each finding's sentence, after the name of the reference split.
+    """
+    sides = compared, reference
+    label_counts = [_labels_by_split(scan)[split] for scan, split in sides]
+    total_words = collections.Counter[str]()
     for scan, split in sides:
-        words.update(scan.words[split])
-    frequent = sorted(words, key=lambda name: (-words[name], name))[:_COMPARED_WORDS]
-    counts = [{name: scan.words[split][name] for name in frequent} for scan, split in sides]
-    measured = [
-        ("label_shift", "labels", distance_of_counts(*labels)),
-        ("vocabulary_shift", "words", distance_of_counts(*counts)),
+        total_words.update(scan.words[split])
+    frequent = sorted(total_words, key=lambda word: (-total_words[word], word))[:_COMPARED_WORDS]
+    word_counts = [{word: scan.words[split][word] for word in frequent} for scan, split in sides]
+    distances = [  # each 0 unless it is significant
+        ("label_shift", "labels", distance_of_counts(*label_counts)),
+        ("vocabulary_shift", "words", distance_of_counts(*word_counts)),
     ]
     for kind, field, sketch in (
         ("size_shift", "height", IMAGE),
@@ -164,11 +173,11 @@ def _shifts(one: tuple[Scan, int], other: tuple[Scan, int], where: str) -> Itera
         for scan, split in sides:
             chosen = (scan.rows["split"] == split) & (scan.rows["sketch"] == sketch)
             values.append(scan.rows[field][chosen])
-        measured.append((kind, field, distance_of_numbers(*values)))
+        distances.append((kind, field, distance_of_numbers(*values)))
     splits = tuple(dict.fromkeys(scan.splits[split] for scan, split in sides))
-    for kind, what, distance in measured:
+    for kind, field, distance in distances:
         if distance:
-            detail = f"{what}: {splits[0]} is {distance:.2f} from {splits[-1]}{where}"
+            detail = f"{field}: {splits[0]} is {distance:.2f} from {splits[-1]}{reference_note}"
             yield Finding(kind=kind, splits=splits, detail=detail, measure=round(distance, 6))
 
 

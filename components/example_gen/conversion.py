@@ -191,30 +191,30 @@ class Conversion(abc.ABC, Generic[_Plan]):
     def sums_of_unread(
         self, excluded: Iterable[ExcludedInput], unread: Mapping[Blob, bool]
     ) -> dict[Blob, int | None]:
-        """Return the CRC-32C of inputs that are in no shard, for the fingerprint of the inputs.
+        """Read the inputs that are in no shard; return the CRC-32C of each, None if it is not read.
 
-        The fingerprint is an unordered sum over every input file or part of a file, whether it
-        became an example or was rejected. It covers its name relative to the input base, its size
-        and its CRC-32C. Inputs that a layout skips unread (files in no image set) or that cannot be
-        read count with the size only. Junk and ignored files do not count. Therefore it is the same
-        for every conversion of the same inputs, regardless of settings, shards and runner. It
-        differs if a name or a byte differs. Contents are summed while they are read for conversion.
-        Only Parquet files, and the inputs here, are read for the sum itself.
+        The fingerprint of the inputs needs them. It is an unordered sum over every input file or
+        part of a file, whether it became an example or was rejected. It covers its name relative to
+        the input base, its size and its CRC-32C. Inputs that a layout skips (files in no image set)
+        or that cannot be read count with the size only. Junk and ignored files do not count.
+        Therefore it is the same for every conversion of the same inputs, regardless of settings,
+        shards and runner. It differs if a name or a byte differs. Contents are summed while they
+        are read for conversion. Only Parquet files, and the inputs here, are read for the sum.
 
         Args:
             excluded: inputs that were rejected or skipped.
             unread: additional inputs, and whether each can be read.
         """
-        can_read, reader = dict(unread), self.blob_reader()
-        skipped = {left.name for pattern in self.located.patterns for left in pattern.skipped()}
-        for left in excluded:
-            if left.code is None and left.name in skipped:
-                continue
-            size = self.size_of(left.name)
-            can_read[Blob(left.name, size or 0)] = left.code is not None and size is not None
+        is_read, reader = dict(unread), self.blob_reader()
+        junk = {file.name for pattern in self.located.patterns for file in pattern.skipped()}
+        for file in excluded:
+            is_rejected = file.code is not None
+            if is_rejected or file.name not in junk:
+                size = self.size_of(file.name)
+                is_read[Blob(file.name, size or 0)] = is_rejected and size is not None
 
-        def read(blob: Blob) -> int | None:
-            if not can_read[blob]:
+        def crc_of(blob: Blob) -> int | None:
+            if not is_read[blob]:
                 return None
             try:
                 return extend_crc32c(0, reader.read(blob))
@@ -222,7 +222,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
                 return None
 
         with concurrent.futures.ThreadPoolExecutor(READERS) as pool:
-            return dict(zip(can_read, pool.map(read, [*can_read]), strict=True))
+            return dict(zip(is_read, pool.map(crc_of, [*is_read]), strict=True))
 
     def blob_reader(self) -> BlobReader:
         """Return a reader of the files that were found."""

@@ -20,6 +20,7 @@ from components.example_gen.row_pieces import (
     LOSS_MASK,
     TOKENS,
     EncodingReport,
+    PieceReport,
     TokenPlan,
     id_feature,
     read_columns,
@@ -47,6 +48,7 @@ from components.inputs.advice import how_to_set
 from components.inputs.input_table import Column, ExcludedInput
 from components.tables.column_roles import NoSplit, split_of_word
 from components.tables.column_types import as_strings
+from components.tables.pieces import Piece
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.core.json_text import JsonObject
 from trainer_utils.format import Feature
@@ -174,18 +176,23 @@ def _unlabelled_splits(
     for number, (piece, report) in enumerate(zip(inspected.pieces, inspected.reports, strict=True)):
         facts = report.facts.get(label.name)
         if facts is None or not facts.values:
-            continue
-        words = report.labels.get(decisions.split_column or "", ())
-        named = {split_of_word(word, column=decisions.split_column or "") for word in words}
-        own_names = {split for split in {*named, piece.split} if split in rules.splits}
-        if labelled.issuperset(rules.number_of(str(split)) for split in own_names):
-            continue
+            continue  # no row of the piece has a label
+        if labelled.issuperset(_splits_of_piece(decisions, piece, report)):
+            continue  # it cannot add a split
         columns, records = read_columns(folder, number, decisions.columns)
-        own, _ = own_splits(decisions, piece.split, columns, len(records))
-        assert own is not None
+        row_splits, _ = own_splits(decisions, piece.split, columns, len(records))
+        assert row_splits is not None, "the inputs name splits"
         has_label = cast_or_null(columns, label, len(records)).is_valid()
-        labelled.update(np.unique(own[has_label.to_numpy(zero_copy_only=False)]).tolist())
+        labelled.update(np.unique(row_splits[has_label.to_numpy(zero_copy_only=False)]).tolist())
     return frozenset(map(rules.number_of, rules.own)) - labelled
+
+
+def _splits_of_piece(decisions: SplitDecisions, piece: Piece, report: PieceReport) -> set[int]:
+    """Return the numbers of the splits that a piece or its rows name."""
+    rules, column = decisions.rules, decisions.split_column or ""
+    words = report.labels.get(column, ())
+    names = {piece.split, *(split_of_word(word, column=column) for word in words)}
+    return {rules.number_of(str(name)) for name in names if name in rules.splits}
 
 
 class RowPlanner:

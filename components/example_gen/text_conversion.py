@@ -42,7 +42,7 @@ from trainer_utils.format import Shard
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import combine_crc32c, extend_crc32c
 from trainer_utils.storage import open_for_reading
-from trainer_utils.storage.file_system import join, problem_of
+from trainer_utils.storage.file_system import join, raise_host_error
 from trainer_utils.writing.shards import verify_shard
 from trainer_utils.writing.working_folder import working_folder
 
@@ -323,7 +323,7 @@ class TextConversion(Conversion[RowPlan]):
                                 crc, at = extend_crc32c(crc, block), at + len(block)
                     crc, at = combine_crc32c(crc, known, length), start + length
             except OSError as error:
-                problem_of(error, path)  # raises if it is a fault of the machine
+                raise_host_error(error, path)
                 return None
             return crc
 

@@ -403,6 +403,19 @@ class LayoutInputs:
         root = self._real_base if path in self.files else None
         return storage.open_for_reading(storage.join(self.base, path), root=root)
 
+    def head(self, path: str, num_bytes: int) -> bytes:
+        """Return the first bytes of a file, or none if it cannot be read, which its reader reports.
+
+        Raises:
+            MachineError: the machine or its storage failed.
+        """
+        try:
+            with self.open(path) as stream:
+                return stream.read(num_bytes)
+        except OSError as error:
+            storage.raise_host_error(error, storage.join(self.base, path))
+            return b""
+
     def read_bytes(self, path: str) -> bytes:
         """Read a whole file and record its checksum; raise OSError if it changed since listing."""
         location = storage.join(self.base, path)

@@ -38,7 +38,7 @@ from components.layouts.registry import Detection, Layout, register
 from trainer_utils.core.errors import InputError
 from trainer_utils.core.json_text import Json, JsonObject
 from trainer_utils.format import canonical_split
-from trainer_utils.storage import display_path, problem_of, retry_transient
+from trainer_utils.storage import display_path, retry_transient
 from trainer_utils.storage.file_system import encode_path
 
 _KEYS = ("images", "annotations", "categories")
@@ -414,7 +414,7 @@ def coco_files(inputs: LayoutInputs) -> list[str]:
 
 
 def _begins_as_coco(inputs: LayoutInputs, path: str) -> bool:
-    head = _head(inputs, path)
+    head = inputs.head(path, _HEAD_BYTES)
     return bool(_IMAGES.search(head) or _ANNOTATIONS.search(head))
 
 
@@ -432,18 +432,9 @@ def detect(inputs: LayoutInputs) -> Detection:
         else:
             return Detection.match(path)
     for path in usual[:_HEADS]:
-        if _HEAD.search(_head(inputs, path)):
+        if _HEAD.search(inputs.head(path, _HEAD_BYTES)):
             return Detection.match(path)
     return Detection.miss("no JSON file with images and annotations")
-
-
-def _head(inputs: LayoutInputs, path: str) -> bytes:
-    try:
-        with inputs.open(path) as stream:
-            return stream.read(_HEAD_BYTES)
-    except OSError as error:  # an unreadable file is reported when it is read
-        problem_of(error, path)
-        return b""
 
 
 register(

@@ -34,7 +34,7 @@ from components.layouts.registry import Detection, Layout, register
 from trainer_utils.core.errors import InputError
 from trainer_utils.format import split_of_name
 from trainer_utils.format.split_words import SPLIT_WORD_PATTERN
-from trainer_utils.storage import display_path, is_remote, join, list_folder, problem_of
+from trainer_utils.storage import display_path, is_remote, join, list_folder
 from trainer_utils.storage.file_system import decode_path, encode_path
 
 _TEXT = pa.large_binary()
@@ -307,12 +307,7 @@ def _is_medium(inputs: LayoutInputs, path: str) -> bool:
     kind = kind_of_name(path)
     if kind is not None or inputs.files[path].problem is not None:
         return kind in (None, inputs.media)
-    try:
-        with inputs.open(path) as stream:
-            return kind_of_bytes(stream.read(_LINE_BYTES)) != "text"
-    except OSError as error:  # it becomes a reject later
-        problem_of(error, path)
-        return True
+    return kind_of_bytes(inputs.head(path, _LINE_BYTES)) != "text"
 
 
 def _refuse_plain_list(inputs: LayoutInputs) -> None:
@@ -323,8 +318,8 @@ def _refuse_plain_list(inputs: LayoutInputs) -> None:
         if len(parts) == 1 and not is_clutter(parts) and inputs.files[path].problem is None
     )
     for path in itertools.islice(found, _MAX_LISTS):
-        with inputs.open(path) as stream:
-            words = stream.read(_LINE_BYTES).decode("utf-8", "replace").split("\n", 1)[0].split()
+        head = inputs.head(path, _LINE_BYTES)
+        words = head.decode("utf-8", "replace").split("\n", 1)[0].split()
         if len(words) < 2 or kind_of_name(words[0]) != inputs.media:
             continue
         end = "/" + words[0].removeprefix("./").strip("/")

@@ -35,9 +35,9 @@ def detect(inputs: LayoutInputs) -> Detection:
         if len(parts) <= 2 and inputs.files[path].problem is None
     ]
     for path in lists[:_MAX_LISTS]:
-        with inputs.open(path) as stream:
-            head = stream.read(_HEAD_BYTES).decode("utf-8", "replace")
-        rows = [line.split() for line in head.splitlines()[:_LINES] if line.strip()]
+        head = inputs.head(path, _HEAD_BYTES)
+        lines = head.decode("utf-8", "replace").splitlines()
+        rows = [line.split() for line in lines[:_LINES] if line.strip()]
         if not rows or any(len(row) != 2 or not _is_image(row[0]) for row in rows):
             continue
         if any(_find(inputs, path, row[0]) is None for row in rows[:_FIRST]):

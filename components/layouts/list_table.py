@@ -43,7 +43,7 @@ from components.tables.pieces import (
 from components.tables.reading import DELIMITERS, PieceReader, kind_of_table
 from components.tables.row_ends import lines_of, row_starts
 from trainer_utils.core.errors import InputError
-from trainer_utils.storage import is_host_error, problem_of
+from trainer_utils.storage import is_host_error
 
 _HEADS, _VALUE_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
 _LINE_BYTES = 1 << 16
@@ -191,12 +191,7 @@ def kind_of_list(inputs: LayoutInputs, path: str, *, known: frozenset[str]) -> s
 
 
 def _kind_of_text(inputs: LayoutInputs, path: str, known: frozenset[str]) -> str | None:
-    try:
-        with inputs.open(path) as stream:
-            head = stream.read(_LINE_BYTES)
-    except OSError as error:  # it becomes a reject later
-        problem_of(error, path)
-        return None
+    head = inputs.head(path, _LINE_BYTES)
     line = head.removeprefix(codecs.BOM_UTF8).split(b"\n", 1)[0].decode("utf-8", "replace")
     for kind, delimiter in DELIMITERS.items():
         names = [name.strip().strip('"').lower() for name in line.split(delimiter)]

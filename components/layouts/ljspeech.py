@@ -17,7 +17,7 @@ from components.layouts.file_kinds import kind_of_name
 from components.layouts.refusals import refuse_layout
 from components.layouts.registry import Detection, Layout, register
 from trainer_utils.core.errors import InputError
-from trainer_utils.storage import display_path, problem_of
+from trainer_utils.storage import display_path
 
 _ENDINGS = (".csv", ".txt")
 _NAMES = ("audio", "text", "normalized_text")
@@ -46,12 +46,7 @@ def _lists(inputs: LayoutInputs) -> dict[str, tuple[str, ...]]:
 
 
 def _first_line(inputs: LayoutInputs, path: str) -> str:
-    try:
-        with inputs.open(path) as stream:
-            head = stream.read(_LINE_BYTES)
-    except OSError as error:
-        problem_of(error, path)  # raises if the error is a fault of the machine or storage
-        return ""
+    head = inputs.head(path, _LINE_BYTES)
     return head.decode("utf-8-sig", "replace").split("\n", 1)[0].rstrip("\r")
 
 

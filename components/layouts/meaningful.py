@@ -26,7 +26,7 @@ from components.layouts.junk import is_clutter
 from components.layouts.registry import Layout
 from trainer_utils.core.errors import InputError
 from trainer_utils.format.media_formats import EXTENSIONS, is_other_image, packing_of
-from trainer_utils.storage import display_path, is_remote, problem_of
+from trainer_utils.storage import display_path, is_remote
 from trainer_utils.storage.file_system import decode_path, encode_path
 
 # Image and audio formats that are not supported: such files are rejected one by one.
@@ -71,7 +71,7 @@ def refuse_foreign_files(inputs: LayoutInputs) -> None:
     data, unknown = _readable(others.ending(foreign)), _readable(_without_endings(others, foreign))
     found = [*data]
     for path in itertools.islice(unknown, _MAX_SNIFFED):
-        head = _head(inputs, path)
+        head = inputs.head(path, _HEAD_BYTES)
         if head and kind_of_bytes(head) != inputs.media and not is_other_image(head):
             found.append(path)
     if found:
@@ -102,7 +102,7 @@ def refuse_unread_files(inputs: LayoutInputs, layout: Layout, table: InputTable)
     for path in others:
         if path in known or patterns.match("/".join(inputs.parts_of(path))):
             continue
-        head = _head(inputs, path)
+        head = inputs.head(path, _HEAD_BYTES)
         if kind_of_bytes(head) in EXTENSIONS or is_other_image(head):
             continue
         found.append(path)
@@ -231,7 +231,7 @@ def _patterns_of(paths: Iterable[str]) -> list[str]:
 
 def guess(inputs: LayoutInputs, path: str) -> str:
     """Describe in a few words the likely format of a file, from its content and name."""
-    head = _head(inputs, path)
+    head = inputs.head(path, _HEAD_BYTES)
     ending = posixpath.splitext(path)[1].lower()
     if (packing := packing_of(head)) is not None:
         return packing
@@ -304,12 +304,3 @@ def _readable(files: FileTable) -> FileTable:
     table = files.table
     is_good = pc.and_(table.column("code").is_null(), pc.greater(table.column("size"), 0))
     return files.select_only(np.asarray(is_good.combine_chunks()))
-
-
-def _head(inputs: LayoutInputs, path: str) -> bytes:
-    try:
-        with inputs.open(path) as stream:
-            return stream.read(_HEAD_BYTES)
-    except OSError as error:  # it becomes a reject later
-        problem_of(error, path)
-        return b""

@@ -24,7 +24,7 @@ from components.layouts.refusals import refuse_layout
 from components.layouts.registry import Detection, Layout, register
 from trainer_utils.core.errors import InputError
 from trainer_utils.format.split_words import split_of_name
-from trainer_utils.storage import display_path, problem_of
+from trainer_utils.storage import display_path
 
 _ENDINGS = (".txt", ".lst")
 _LINE_BYTES = 4096
@@ -45,12 +45,7 @@ def _names_files(inputs: LayoutInputs, path: str) -> bool:
     """Return whether the first line of a text file is the path of a file of the media type."""
     if inputs.files[path].problem is not None:
         return False
-    try:
-        with inputs.open(path) as stream:
-            head = stream.read(_LINE_BYTES)
-    except OSError as error:
-        problem_of(error, path)  # raises if the error is a fault of the machine or storage
-        return False
+    head = inputs.head(path, _LINE_BYTES)
     line = head.decode("utf-8-sig", "replace").lstrip().split("\n", 1)[0].strip()
     return kind_of_name(line) == inputs.media and "/" in line.replace("\\", "/")
 

@@ -29,7 +29,7 @@ from trainer_utils.core.errors import ConfigError, InputError
 from trainer_utils.core.settings import settings_of
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.format.split_words import split_of_name
-from trainer_utils.storage import display_path, problem_of
+from trainer_utils.storage import display_path
 
 _SUFFIXES = {**SUFFIXES, ".json": "json", ".txt": "lines"}
 _TABLES = ("csv", "tsv", "jsonl", "parquet", "json")
@@ -200,12 +200,8 @@ def _warn_of_tables(inputs: LayoutInputs, paths: Sequence[str]) -> None:
     for path in sorted(paths)[:_MAX_SHOWN]:
         if inputs.files[path].problem is not None:
             continue
-        try:
-            with inputs.open(path) as stream:
-                lines = stream.read(_LINES_BYTES).decode("utf-8", "replace").split("\n")[:-1]
-        except OSError as error:  # reported as a reject
-            problem_of(error, path)
-            continue
+        head = inputs.head(path, _LINES_BYTES)
+        lines = head.decode("utf-8", "replace").split("\n")[:-1]
         filled = [line for line in lines if line.strip()]
         if len(filled) < _MIN_LINES:
             continue

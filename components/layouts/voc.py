@@ -82,24 +82,25 @@ def read(inputs: LayoutInputs) -> InputTable:
     """
     has_folders = find_folders(inputs, "image_dir", "annotation_dir").is_match
     pairs, excluded = (_pairs_of_folders if has_folders else _pairs_of_neighbours)(inputs)
-    known = [xml for *_, xml in pairs if xml is not None and _problem(xml) is None]
-    texts = inputs.read_many([file.path for file in known])
+    readable = [xml.path for *_, xml in pairs if xml is not None and _problem(xml) is None]
+    texts = zip(readable, inputs.read_many(readable), strict=True)
     entries, missing = [], []
-    for split, file, annotation in pairs:
+    for split, image, annotation in pairs:
         values = _NOTHING
         try:
             if annotation is None:
-                missing.append(file.path)
+                missing.append(image.path)
+            elif (problem := _problem(annotation)) is not None:
+                raise RejectedInputError(*problem)
             else:
-                if (problem := _problem(annotation)) is not None:
-                    raise RejectedInputError(*problem)
-                text = next(texts)
+                path, text = next(texts)
+                assert path == annotation.path, "the readable annotations come in order"
                 with reject_errors():
-                    values = retry_transient(annotation.path, _parse, text, annotation.path)
+                    values = retry_transient(path, _parse, text, path)
         except RejectedInputError as error:
-            excluded.append(ExcludedInput(file.path, split, error.code, error.detail))
+            excluded.append(ExcludedInput(image.path, split, error.code, error.detail))
         else:
-            entries.append(Entry(file.path, split, (Blob(file.path, file.size),), values))
+            entries.append(Entry(image.path, split, (Blob(image.path, image.size),), values))
     if missing:
         logging.warning(
             "%d of %d images have no annotation, such as %r: they have no objects",
@@ -202,12 +203,7 @@ def _is_annotation(inputs: LayoutInputs, file: InputFile) -> bool:
     """Return whether a file without an ending, as of Stanford Dogs, is XML of an annotation."""
     if file.problem is not None:
         return False
-    try:
-        with inputs.open(file.path) as stream:
-            return b"<annotation" in stream.read(_HEAD_BYTES)
-    except OSError as error:  # reported as a reject
-        problem_of(error, file.path)
-        return False
+    return b"<annotation" in inputs.head(file.path, _HEAD_BYTES)
 
 
 def _refuse_shared(
@@ -244,12 +240,7 @@ def detect(inputs: LayoutInputs) -> Detection:
         return Detection.miss(f"{folders.reason}; all files are in {wrapper}")
     paths = (path for p, path in inputs.paths_below_root(endings=(".xml",)) if not is_clutter(p))
     for path in itertools.islice(paths, _HEADS):
-        try:
-            with inputs.open(path) as stream:
-                head = stream.read(_HEAD_BYTES)
-        except OSError as error:  # it becomes a reject later
-            problem_of(error, path)
-            continue
+        head = inputs.head(path, _HEAD_BYTES)
         if b"<annotation" in head and (b"<filename" in head or b"<object" in head):
             return Detection.match(f"{path} for an image")
     return Detection.miss(f"{folders.reason}, and no XML of annotations")

@@ -150,7 +150,7 @@ def _config_files(inputs: LayoutInputs) -> list[str]:
         for parts, path in inputs.paths_below_root(endings=_YAML)
         if len(parts) <= 2 and not is_clutter(parts)
     ]
-    return [path for path in found[:_HEADS] if _HAS_NAMES.search(_head(inputs, path))]
+    return [path for path in found[:_HEADS] if _HAS_NAMES.search(inputs.head(path, _HEAD_BYTES))]
 
 
 def _read_config(inputs: LayoutInputs) -> _Config:
@@ -230,7 +230,7 @@ def _lists_of_darknet(inputs: LayoutInputs) -> dict[str, Sequence[str]]:
 
 def _begins_as_list(inputs: LayoutInputs, path: str) -> bool:
     """Return whether the first line of a text is the path of an image."""
-    lines = _head(inputs, path).decode("utf-8-sig", "replace").split("\n", 1)
+    lines = inputs.head(path, _HEAD_BYTES).decode("utf-8-sig", "replace").split("\n", 1)
     return kind_of_name(lines[0].strip()) == "image"
 
 
@@ -363,43 +363,36 @@ def _refused(path: str, what: str) -> InputError:
 # Detection ----------------------------------------------------------------------------------------
 
 
-def _head(inputs: LayoutInputs, path: str) -> bytes:
-    try:
-        with inputs.open(path) as stream:
-            return stream.read(_HEAD_BYTES)
-    except OSError as error:  # it becomes a reject later
-        problem_of(error, path)
-        return b""
-
-
 def _begins_as_labels(inputs: LayoutInputs, path: str) -> bool:
-    lines = [line for line in _head(inputs, path).splitlines()[:_HEADS] if line.strip()]
+    lines = [line for line in inputs.head(path, _HEAD_BYTES).splitlines()[:_HEADS] if line.strip()]
     return bool(lines) and all(map(_LINE.fullmatch, lines))
 
 
 def detect(inputs: LayoutInputs) -> Detection:
     """Look for text files of boxes in `labels` or next to images."""
-    texts = (
+    in_folders = (
         path
         for parts, path in inputs.paths_below_root(endings=(".txt",))
         if not is_clutter(parts) and len(parts) > 1
     )
-    some = [*itertools.islice(texts, 4 * _HEADS)]
-    some += [p for q, p in inputs.paths_below_root(endings=(".txt",)) if len(q) == 1][:_HEADS]
-    found = next((path for path in some if _begins_as_labels(inputs, path)), None)
+    at_root = (
+        path for parts, path in inputs.paths_below_root(endings=(".txt",)) if len(parts) == 1
+    )
+    texts = [*itertools.islice(in_folders, 4 * _HEADS), *itertools.islice(at_root, _HEADS)]
+    with_boxes = next((path for path in texts if _begins_as_labels(inputs, path)), None)
     configs = _config_files(inputs)
-    in_labels = [path for path in some if _LABELS in path.split("/")[:-1]]
-    if configs and (found or in_labels):
-        return Detection.match(f"{configs[0]} and {found or in_labels[0]}")
-    if found is None:
+    in_labels = [path for path in texts if _LABELS in path.split("/")[:-1]]
+    if configs and (with_boxes or in_labels):
+        return Detection.match(f"{configs[0]} and {with_boxes or in_labels[0]}")
+    if with_boxes is None:
         return Detection.miss("no text files with a class and four numbers per line")
-    stem = posixpath.splitext(found)[0]
-    if found in in_labels or any(
+    stem = posixpath.splitext(with_boxes)[0]
+    if with_boxes in in_labels or any(
         kind_of_name(path) == "image" and posixpath.splitext(path)[0] == stem
-        for path in inputs.files.below(posixpath.dirname(found))
+        for path in inputs.files.below(posixpath.dirname(with_boxes))
     ):
-        return Detection.match(found)
-    return Detection.miss(f"{found} belongs to no image")
+        return Detection.match(with_boxes)
+    return Detection.miss(f"{with_boxes} belongs to no image")
 
 
 register(

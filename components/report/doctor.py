@@ -137,10 +137,16 @@ def _rejects(facts: DatasetFacts, manifest: Manifest) -> Iterator[Check]:
 
 
 def _classes(labels: Mapping[str, Mapping[str, int]], totals: Mapping[str, int]) -> Check:
+    """Check that no class is missing from a split, and none is much rarer than another.
+
+    Args:
+        labels: the frequency of each class, by split.
+        totals: the frequency of each class in all splits, the most frequent first.
+    """
     for split, counts in labels.items():
-        if lacking := sorted(label for label in totals if not counts.get(label)):
-            more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-            message = f"{lacking[0]!r}{more} never occurs in {split}"
+        if missing := sorted(label for label in totals if not counts.get(label)):
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            message = f"{missing[0]!r}{more} never occurs in {split}"
             cure = "Run tfx-shards convert again with --stratify, or add examples of that class."
             return Check("classes", "warn", message, cure)
     ranked = [*totals]

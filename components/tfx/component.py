@@ -43,14 +43,16 @@ def channel(kind: type, *, optional: bool = False) -> component_spec.ChannelPara
 def parameters_of(
     settings: type[ComponentSettings],
 ) -> dict[str, component_spec.ExecutionParameter]:
-    """Return the parameters of a spec, in the form of `to_properties`; floats may be ints."""
+    """Return the parameters of a spec, with the types that `to_properties` gives to settings."""
     parameters = {}
-    held = {bool: (int,), int: (int,), float: (int, float)}
-    for name, one in settings_of(settings).items():
-        kinds = tuple(dict.fromkeys(k for given in one.kinds for k in held.get(given, (str,))))
+    # ML Metadata has no booleans, a float may be given as an int, and all else becomes a string.
+    stored_types = {bool: (int,), int: (int,), float: (int, float)}
+    for name, setting in settings_of(settings).items():
+        types = [stored for kind in setting.kinds for stored in stored_types.get(kind, (str,))]
+        first, *others = dict.fromkeys(types)
         parameters[name] = component_spec.ExecutionParameter(
-            type=kinds if len(kinds) > 1 else kinds[0],
-            optional=one.is_optional or one.is_collection,
+            type=(first, *others) if others else first,
+            optional=setting.is_optional or setting.is_collection,
         )
     return parameters
 

@@ -184,9 +184,11 @@ class FileTreeDriver(PropertiesDriver):
         conversion = steps.conversion_of(selection_of(exec_properties), settings)
         if output:
             conversion.refuse_output(output, setting="pipeline_root")
-        located, files = conversion.located, conversion.digest_of_files
-        found = fingerprint(located) + f",{files}" * bool(files)
-        return {**with_spans(exec_properties, located), FINGERPRINT: found}
+        located, settings_files = conversion.located, conversion.digest_of_files
+        digest = fingerprint(located)
+        if settings_files:
+            digest += f",{settings_files}"
+        return {**with_spans(exec_properties, located), FINGERPRINT: digest}
 
     def _prepare_output_artifacts(
         self,

@@ -51,28 +51,43 @@ def load_datasets(
     """
     uri = None if uri is None else path_of("uri", uri)
     root = None if root is None else path_of("root", root)
-    there: dict[str, _Node] = {}  # datasets by digest
-    asked = ""
+    nodes: dict[str, _Node] = {}  # datasets by digest
+    digest_of_uri = ""
     if uri is not None:
         if (node := _read_node(_absolute(uri))) is None:
             raise InputError(f"artifact {uri!r}: expected a dataset with a manifest, found none")
-        asked = node.known.digest
-        there[asked] = node
-    for folder in (
-        _folders_above(_absolute(uri)) if root is None and uri else [_absolute(root or ".")]
-    ):
-        if root is None and there.keys() >= _with_inputs([asked], there).keys():
-            break
-        with contextlib.suppress(ValueError, OSError):  # a folder that cannot be listed
-            for place in _dataset_folders(folder):
-                with contextlib.suppress(ValueError, OSError):  # `verify` reports damage
-                    if (node := _read_node(place)) is not None:
-                        there.setdefault(node.known.digest, node)
-    nodes = _with_inputs([asked] if root is None else [*there], there)
+        digest_of_uri = node.known.digest
+        nodes[digest_of_uri] = node
+    if root is None and uri is not None:
+        for folder in _folders_above(_absolute(uri)):
+            if nodes.keys() >= _with_ancestors([digest_of_uri], nodes).keys():
+                break  # all ancestors are known
+            _add_datasets(nodes, folder)
+    else:
+        _add_datasets(nodes, _absolute(root or "."))
+    wanted = [digest_of_uri] if root is None and uri is not None else [*nodes]
+    return _lineage_of(
+        _with_ancestors(wanted, nodes),
+        metadata="manifests" if root is None else f"manifests in {root}",
+        artifact_id=digest_of_uri,
+    )
+
+
+def _add_datasets(nodes: dict[str, _Node], folder: str) -> None:
+    """Add the datasets at or below a folder, as far as they can be listed and read."""
+    with contextlib.suppress(ValueError, OSError):  # a folder that cannot be listed
+        for uri in _dataset_folders(folder):
+            with contextlib.suppress(ValueError, OSError):  # `verify` reports damage
+                if (node := _read_node(uri)) is not None:
+                    nodes.setdefault(node.known.digest, node)
+
+
+def _lineage_of(nodes: Mapping[str, _Node], *, metadata: str, artifact_id: str) -> Lineage:
+    """Return datasets and their steps as a graph, each dataset after its inputs."""
     artifacts, executions = dict[Id, Artifact](), dict[Id, Execution]()
     summaries = dict[Id, DatasetSummary]()
-    before = {digest: node.inputs for digest, node in nodes.items()}
-    for digest in graphlib.TopologicalSorter(before).static_order():
+    inputs_by_digest = {digest: node.inputs for digest, node in nodes.items()}
+    for digest in graphlib.TopologicalSorter(inputs_by_digest).static_order():
         uri, known = nodes[digest].uri, nodes[digest].known
         state = "UNKNOWN" if uri.startswith(MISSING_PREFIX) else "LIVE"
         artifacts[digest] = Artifact(id=digest, type=DATASET_TYPE, uri=uri, state=state)
@@ -80,8 +95,8 @@ def load_datasets(
             summaries[digest] = known.summary
         if (step := known.made_by) is not None:
             inputs: dict[str, list[Id]] = {}
-            for given in dict.fromkeys(step.inputs):
-                inputs.setdefault(given.name, []).append(given.digest)
+            for dataset in dict.fromkeys(step.inputs):
+                inputs.setdefault(dataset.name, []).append(dataset.digest)
             executions[digest] = Execution(
                 id=digest,
                 type=step.component,
@@ -91,8 +106,8 @@ def load_datasets(
                 outputs={step.output: [digest]},
             )
     return Lineage(
-        metadata="manifests" if root is None else f"manifests in {root}",
-        artifact_id=asked,
+        metadata=metadata,
+        artifact_id=artifact_id,
         artifacts=artifacts,
         executions=executions,
         summaries=summaries,
@@ -109,20 +124,23 @@ def _read_node(uri: str) -> _Node | None:
     return _Node(uri, known, {each.digest: each for each in origin.ancestors})
 
 
-def _with_inputs(some: list[str], there: Mapping[str, _Node]) -> dict[str, _Node]:
-    """Return datasets and all their ancestors by digest; missing ones as described elsewhere."""
-    nodes: dict[str, _Node] = {}
-    waiting = collections.deque(there[digest] for digest in some)
+def _with_ancestors(digests: list[str], nodes: Mapping[str, _Node]) -> dict[str, _Node]:
+    """Return datasets and all their ancestors by digest.
+
+    An ancestor that is missing from `nodes` is returned as its descendant's lineage describes it.
+    """
+    reached: dict[str, _Node] = {}
+    waiting = collections.deque(nodes[digest] for digest in digests)
     while waiting:
         node = waiting.popleft()
-        if nodes.setdefault(node.known.digest, node) is not node:
+        if reached.setdefault(node.known.digest, node) is not node:
             continue
         for digest in node.inputs:
             known = node.ancestors.get(digest) or Ancestor(digest=digest)
-            told = _Node(f"{MISSING_PREFIX}{digest}", known, node.ancestors)
-            if digest not in nodes:
-                waiting.append(there.get(digest, told))
-    return nodes
+            missing = _Node(f"{MISSING_PREFIX}{digest}", known, node.ancestors)
+            if digest not in reached:
+                waiting.append(nodes.get(digest, missing))
+    return reached
 
 
 def _dataset_folders(root: str) -> Iterator[str]:

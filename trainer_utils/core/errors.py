@@ -66,7 +66,8 @@ class TfxShardsError(ValueError):
         """Return an error with a message made of its data. `advice` is in full sentences."""
         numbers = {"record": record, "byte": offset}
         places = ", ".join(f"{what} {n}" for what, n in numbers.items() if n is not None)
-        message = f"{path!r}: expected {expected}, got {got}{f' ({places})' * bool(places)}"
+        message = f"{path!r}: expected {expected}, got {got}"
+        message += f" ({places})" if places else ""
         message += f". {advice}" if advice else ""
         return cls(message, path=path, record=record, offset=offset)
 
@@ -117,7 +118,8 @@ class ConfigError(TfxShardsError):
     @classmethod
     def of(cls, setting: str, value: object, *, allowed: str, advice: str = "") -> "ConfigError":
         """Return an error with a message made of its data. `advice` ends without a full stop."""
-        message = f"{setting}: expected {allowed}, got {value!r}{f'. {advice}' * bool(advice)}"
+        message = f"{setting}: expected {allowed}, got {value!r}"
+        message += f". {advice}" if advice else ""
         return cls(message, setting=setting, value=value, allowed=allowed)
 
 

@@ -40,6 +40,7 @@ from trainer_utils.storage.file_system import (
     naming_file,
     path_of,
     problem_of,
+    raise_host_error,
     retry_pauses,
     retry_transient,
     retrying_for_minutes,

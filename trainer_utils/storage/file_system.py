@@ -285,14 +285,19 @@ def changed_size(expected: int, found: int) -> FileRefusedError:
     return FileRefusedError("CHANGED_FILE", detail)
 
 
+def raise_host_error(error: OSError, path: str) -> None:
+    """Raise a MachineError if the machine or its storage failed, and not the file."""
+    if is_host_error(error):
+        raise machine_error(path, error) from error
+
+
 def problem_of(error: OSError, path: str) -> tuple[str, str]:
     """Return the reject code and detail for a listed file that cannot be read.
 
     Raises:
         MachineError: the file is not the cause.
     """
-    if is_host_error(error):
-        raise machine_error(path, error) from error
+    raise_host_error(error, path)
     if isinstance(error, FileRefusedError):
         return error.code, str(error)
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):

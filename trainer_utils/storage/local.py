@@ -35,6 +35,7 @@ from trainer_utils.storage.file_system import (
     join,
     naming_file,
     problem_of,
+    raise_host_error,
     retry_transient,
 )
 
@@ -301,7 +302,7 @@ def _is_folder_itself(entry: os.DirEntry[str]) -> bool:
     try:
         return retry_transient(entry.path, entry.is_dir, follow_symlinks=False)
     except OSError as error:  # some systems list names without types
-        problem_of(error, entry.path)
+        raise_host_error(error, entry.path)
         return False
 
 
@@ -309,7 +310,7 @@ def _is_linked_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_symlink() and retry_transient(entry.path, entry.is_dir)
     except OSError as error:
-        problem_of(error, entry.path)
+        raise_host_error(error, entry.path)
         return False
 
 

@@ -71,7 +71,9 @@ def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> N
 
 def files_of_shard(shard: Shard) -> list[str]:
     """Return the paths of a shard and its index relative to the dataset, the shard first."""
-    return [shard.path] + [index_file(shard.path)] * (shard.index_crc32c is not None)
+    if shard.index_crc32c is None:
+        return [shard.path]
+    return [shard.path, index_file(shard.path)]
 
 
 def copy_shard(shard: Shard, name: ShardName, *, source: str, uri: str) -> Shard:

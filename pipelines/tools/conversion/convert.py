@@ -258,26 +258,11 @@ def prepare_all(
     out = None if out is None else path_of("out", out)
     metadata = None if metadata is None else path_of("metadata", metadata)
     if is_in_python(source):
-        from pipelines.tools.conversion.python_tables import as_table
-
         if out is not None:
             check_places("", out, metadata)
-        check_options(options, kind=kind if kind in KINDS else None)
-        SETTINGS.get(kind or "", ExampleGenSettings).from_arguments(options)
-        BalancerSettings.from_arguments(options)
-        options["splits"] = splits
-        if out is None or is_remote(out):  # the ExampleGen reads the table on this machine
-            folder = tempfile.mkdtemp(prefix="tfx-shards-")
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)
-            source, options, roots = as_table(source, folder, options)
-        else:
-            with _folder("out", os.path.abspath(out)):
-                source, options, roots = as_table(source, os.path.join(out, "source"), options)
+        _check_options_early(options, kind)
+        source, kind, options = _source_on_disk(source, out, kind, {**options, "splits": splits})
         splits = options.pop("splits", None)
-        kind = kind or recognise(source, options)[0]
-        names_files = any(of in MEDIA for of in options.get("columns", {}).values())
-        if roots and (kind != "text" or names_files):
-            options["file_roots"] = roots
     conversion = prepare(
         source, kind=kind, splits=splits, beam_pipeline_args=beam_pipeline_args, **options
     )
@@ -289,6 +274,37 @@ def prepare_all(
     if metadata is not None and not has_tfx():
         raise ConfigError.of("metadata", metadata, allowed=f"None without TFX: {HOW_TO_GET_TFX}")
     return _updating(conversion, out) if update and out is not None else conversion
+
+
+def _check_options_early(options: dict[str, Any], kind: str | None) -> None:
+    """Raise ConfigError for options that no conversion of the kind takes, before rows are read."""
+    check_options(options, kind=kind if kind in KINDS else None)
+    SETTINGS.get(kind or "", ExampleGenSettings).from_arguments(options)
+    BalancerSettings.from_arguments(options)
+
+
+def _source_on_disk(
+    source: Any, out: str | None, kind: str | None, options: dict[str, Any]
+) -> tuple[str, str, dict[str, Any]]:
+    """Write a Python source to a table on this machine, where the ExampleGen reads it.
+
+    Returns:
+        The path of the table, its kind, and the options for reading it.
+    """
+    from pipelines.tools.conversion.python_tables import as_table
+
+    if out is None or is_remote(out):
+        folder = tempfile.mkdtemp(prefix="tfx-shards-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        table, options, roots = as_table(source, folder, options)
+    else:
+        with _folder("out", os.path.abspath(out)):
+            table, options, roots = as_table(source, os.path.join(out, "source"), options)
+    kind = kind or recognise(table, options)[0]
+    names_files = any(of in MEDIA for of in options.get("columns", {}).values())
+    if roots and (kind != "text" or names_files):
+        options["file_roots"] = roots
+    return table, kind, options
 
 
 def _check_same_kind(kind: str, out: str) -> None:

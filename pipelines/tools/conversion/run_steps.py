@@ -165,10 +165,11 @@ def check_trainable(manifest: Manifest) -> None:
     """
     counts = manifest.accounting
     if "train" in counts and not counts["train"].written:
-        found = "; ".join(f"{split}: {count}" for split, count in counts.items())
-        rejects = f"; {list_counts(manifest.reject_counts)}" * bool(manifest.reject_counts)
+        reasons = "; ".join(f"{split}: {count}" for split, count in counts.items())
+        if manifest.reject_counts:
+            reasons += f"; {list_counts(manifest.reject_counts)}"
         raise InputError(
-            f"split 'train': expected examples, got none ({found}{rejects}). Fix the inputs of "
+            f"split 'train': expected examples, got none ({reasons}). Fix the inputs of "
             f"train, or put all into it: {how_to_set(splits={'train': 1})}."
         )
 
