@@ -175,6 +175,7 @@ class RecordReader:
         reads_ahead: whether calls of `read_ahead` make reading faster.
         rows_ahead: the number of rows to have requested at any time; 0 without requests.
         reads_in_order: whether reading is fast only in the order of the shards, by one thread.
+        reads_raw: whether some of the records are raw inputs.
     """
 
     def __init__(
@@ -197,6 +198,7 @@ class RecordReader:
         self._num_records = sum(part.take for part in ranges)
         self._range_shards = np.array([self._indices[part.path] for part in ranges], np.int64)
         self._raw = RawReader.of(sources, self._shards, options)
+        self.reads_raw = self._raw is not None
         self.rows_ahead = _ROWS_AHEAD if self._raw is not None and self._raw.is_remote else 0
         self._process = 0
         self._open_here()
