@@ -114,7 +114,7 @@ def test_zlib_files_are_read_unchanged(tmp_path, serialize):
     assert ids(path, splits=["train"]) == list(range(40))
 
 
-@row("Datum", "`from datum.reader import load`, of a dataset that is written here")
+@row("Datum", "`from datum.reader import load`, for a dataset of tfx-shards")
 @row(
     "Datum", "`image_dir`, `csv_path`, `annotation_dir`, `label_dir`, `set_dir`", "`classes.names`"
 )
