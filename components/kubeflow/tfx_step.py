@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> None:
 def _parse_arguments(
     arguments: Sequence[str],
 ) -> tuple[argparse.Namespace, argparse.Namespace, list[str]]:
-    """Return the options of this command, those of TFX's command, and the arguments for Beam."""
+    """Return the options of this command and of TFX's command, and the arguments for Beam."""
     place = list(arguments).index("--")
     parser = argparse.ArgumentParser(prog=" ".join(STEP_COMMAND), allow_abbrev=False)
     parser.add_argument(ARTIFACT_FLAG, nargs=4, action="append", default=[])
