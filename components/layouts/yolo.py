@@ -64,13 +64,13 @@ def read(inputs: LayoutInputs) -> InputTable:
     config = _read_config(inputs)
     images, texts, excluded = _find_files(inputs)
     label_of = {path: _label_path(path, texts) for path in images}
-    taken = [path for path, file in images.items() if file.problem is None]
+    readable_images = [path for path, file in images.items() if file.problem is None]
     for path, file in images.items():
         if file.problem is not None:
             excluded.append(ExcludedInput(path, inputs.split, *file.problem))
-    splits = _splits(inputs, config, taken, excluded)
-    known = [label for path in splits if (label := label_of[path]) and _is_good(texts[label])]
-    read_texts = inputs.read_many(known)
+    splits = _splits(inputs, config, readable_images, excluded)
+    readable = [label for path in splits if (label := label_of[path]) and _is_good(texts[label])]
+    contents = zip(readable, inputs.read_many(readable), strict=True)
     kind = "int" if config.names is None else "label"
     columns = (*BOX_COLUMNS[:-1], Column("labels", kind, is_list=True))
     entries, missing = [], []
@@ -82,7 +82,9 @@ def read(inputs: LayoutInputs) -> InputTable:
             elif not _is_good(texts[label]):
                 raise RejectedInputError(*_problem(texts[label]))
             else:
-                boxes = _parse(inputs, next(read_texts), label, config)
+                label_path, content = next(contents)
+                assert label_path == label, "the readable labels come in order"
+                boxes = _parse(inputs, content, label, config)
         except RejectedInputError as error:
             excluded.append(ExcludedInput(path, split, error.code, error.detail))
             continue

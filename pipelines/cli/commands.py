@@ -580,7 +580,7 @@ def bench(
     features: Annotated[Any, "NAME,…", list_of_names] = None,
     settings: _Settings = (),
 ) -> Any:
-    """Measure how fast this machine reads a dataset, and find the bottleneck.
+    """Measure how fast this machine reads a dataset or raw files, and find the bottleneck.
 
     \b
     tfx-shards bench out/ --batch-size 256 --image-size 224x224 --features image,label
@@ -594,13 +594,15 @@ def bench(
         features: Names of the features to read. Default: all that can be batched.
         settings: Any other setting of input_fn, such as augment=random_resized_crop.
     """
-    from components.report.inspection import inspect_dataset
+    from trainer_utils.dataset.selection import open_place
     from trainer_utils.monitoring import measure_input
+    from trainer_utils.options import InputOptions
 
     options = dict(settings)
     if features is not None:
         options["features"] = features
-    known = (inspect_dataset(uri).features or {}).values()
+    conversion = InputOptions(batch_size=batch_size, **options).conversion
+    known = open_place(uri, conversion).features.values()
     if image_size is None and any(one.is_image and not one.is_fixed_size for one in known):
         image_size = 224, 224  # images of different sizes cannot be batched
     if image_size is not None:

@@ -1,6 +1,6 @@
 """Add the position and the description of an input to datasets of TensorFlow.
 
-dataset = InputDataset(tensors, resumed_at)
+dataset = InputDataset(tensors, reopened)
 dataset.state(100), dataset.class_names, dataset.map(...)
 """
 
@@ -15,9 +15,11 @@ from trainer_utils.format.slices import RecordName
 from trainer_utils.frameworks.tensor_input import TensorInput
 from trainer_utils.order import InputState
 from trainer_utils.reading.batch_iterator import SHOWN_OF_INPUT, BatchIterator
+from trainer_utils.reading.elements import Batch
 from trainer_utils.reading.input_conversion import InputConversion
 from trainer_utils.reading.input_description import describe_input
 from trainer_utils.reading.input_stats import InputStats
+from trainer_utils.reading.views import features_of_selection
 
 
 class InputDataset(tf.data.Dataset):  # type: ignore[misc]
@@ -29,13 +31,11 @@ class InputDataset(tf.data.Dataset):  # type: ignore[misc]
 
     Args:
         tensors: the input's graph.
-        resumed_at: returns the dataset of the same input from a token on.
+        reopened: returns the dataset of the same input with some settings changed.
     """
 
-    def __init__(
-        self, tensors: TensorInput, resumed_at: Callable[[InputState], "InputDataset"]
-    ) -> None:
-        self._tensors, self._resumed_at = tensors, resumed_at
+    def __init__(self, tensors: TensorInput, reopened: Callable[..., "InputDataset"]) -> None:
+        self._tensors, self._reopened = tensors, reopened
         self._dataset = tensors.dataset()
         super().__init__(tf.data.experimental.to_variant(self._dataset))  # it calls `_inputs`
 
@@ -92,6 +92,22 @@ class InputDataset(tf.data.Dataset):  # type: ignore[misc]
         """The conversion of raw inputs in the background, or None without `convert_to`."""
         return self.input_pipeline.conversion
 
+    @property
+    def num_records(self) -> int:
+        """Number of records that `record` returns, over all workers."""
+        return self.input_pipeline.num_records
+
+    def record(self, number: int) -> Batch:
+        """Return a record as numpy arrays by its number in the order of storage.
+
+        See `iterate(…).record`.
+        """
+        return self.input_pipeline.record(number)
+
+    def select(self, *names: str) -> "InputDataset":
+        """Return a dataset that reads some features only: see `iterate(…).select`."""
+        return self._reopened(features=features_of_selection(self.input_pipeline.spec, names))
+
     def stats(self) -> InputStats:
         """Return the seconds of each stage, and the records and bytes read, since the start."""
         return self._tensors.stats()
@@ -102,7 +118,7 @@ class InputDataset(tf.data.Dataset):  # type: ignore[misc]
 
     def resumed_at(self, state: InputState) -> "InputDataset":
         """Return the dataset of the same input from a token on."""
-        return self._resumed_at(state)
+        return self._reopened(state=state)
 
 
 def show_input(

@@ -12,7 +12,7 @@ import logging
 import sys
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from trainer_utils.core.errors import ConfigError
@@ -131,6 +131,21 @@ def _keras_class() -> Any:
         def __repr__(self) -> str:
             source = self._source
             return describe_input(type(self).__name__, source.spec, source.conversion)
+
+        def map(self, function: Callable[..., Any]) -> "KerasDataset":
+            """Return a view whose batches pass a function: see `iterate(…).map`."""
+            return self._view(self._source.map(function))
+
+        def select(self, *names: str) -> "KerasDataset":
+            """Return a view that reads some features only: see `iterate(…).select`."""
+            return self._view(self._source.select(*names))
+
+        def _view(self, source: BatchIterator) -> "KerasDataset":
+            """Return a dataset of a view of this one's input that begins where this one does."""
+            view = KerasDataset(source)
+            view._first, view._is_begun = self._first, self._is_begun
+            view._origin = self  # which exports the metrics of its views
+            return view
 
         def __len__(self) -> int:
             return int(self.input_steps)

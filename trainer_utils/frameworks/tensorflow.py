@@ -4,7 +4,7 @@ train = input_fn(uri, split="train[:90%]", batch_size=64, features="image", labe
 model.fit(train, epochs=3)
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 try:
     import tensorflow as tf
@@ -74,11 +74,11 @@ def input_fn(
     source = BatchIterator.open(artifact_uri, split, chosen, callbacks=False, **shared)
     tensors = TensorInput(source, is_shared=input_context is not None)
 
-    def resumed_at(state: InputState) -> InputDataset:
-        resumed = chosen.replace(state=state)
-        return input_fn(artifact_uri, split, options=resumed, input_context=input_context)
+    def reopened(**changes: Any) -> InputDataset:
+        changed = chosen.replace(**changes)
+        return input_fn(artifact_uri, split, options=changed, input_context=input_context)
 
-    return InputDataset(tensors, resumed_at)
+    return InputDataset(tensors, reopened)
 
 
 @shows_settings

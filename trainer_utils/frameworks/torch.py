@@ -22,6 +22,7 @@ from trainer_utils.frameworks.numpy import import_framework
 from trainer_utils.frameworks.other_samplers import refuse_batches, refuse_other_samplers
 from trainer_utils.frameworks.ranks import choose_rank
 from trainer_utils.options import InputOptions, choose_options, shows_settings
+from trainer_utils.order import InputState
 from trainer_utils.reading.batch_iterator import SHOWN_OF_INPUT, BatchIterator
 from trainer_utils.reading.elements import Batch
 from trainer_utils.reading.input_description import describe_input
@@ -121,23 +122,43 @@ def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
 class TorchDataset:
     """A map-style dataset of batches by step, by duck typing, which suffices for PyTorch."""
 
-    def __init__(self, source: BatchIterator, *, channels_first: bool = False) -> None:
+    _origin: "TorchDataset | None" = None
+
+    def __init__(
+        self,
+        source: BatchIterator,
+        *,
+        channels_first: bool = False,
+        origin: "TorchDataset | None" = None,
+    ) -> None:
         import torch
 
         self._input = source
+        if origin is not None:  # which exports the metrics of its views
+            self._origin = origin._origin or origin
+        self._has_channels_first = channels_first
         features = source.features if channels_first else {}
         self._channels_first = [name for name in features if features[name].has_pixels]
         # Shared, so that persistent processes of a loader see a new epoch.
         self._epoch = torch.tensor(source.input_start.epoch).share_memory_()
         self._groups = _StepGroups(source)
-        self._shared = _shared_counters()
+        self._shared: SharedCounters | _NoSharedCounters
+        self._shared = _shared_counters() if origin is None else origin._shared
         self._last_index = -1
         self._reporter: _Reporter | None = None
         if source.options.on_corrupt == "skip":
-            self._reporter = _Reporter(source)
+            shared = None if origin is None else origin._reporter
+            self._reporter = _Reporter(source, None if shared is None else shared.reports)
             weakref.finalize(self, self._reporter.report, None)
+        self.stats: TorchStats
+        if origin is not None:
+            self.stats = origin.stats
+            return
         self.stats = TorchStats(source.counters, self._shared, self._reporter)
         source.counters.waits.check = starvation_check(self.stats, "DataLoader(num_workers=…)")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_origin": None}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         vars(self).update(state)
@@ -233,6 +254,31 @@ class TorchDataset:
             self._reporter.report(int(self._epoch))
         self._epoch.fill_(epoch)
         self._input.next_epoch = epoch
+
+    def map(self, function: Callable[..., Any]) -> "TorchDataset":
+        """Return a view whose batches pass a function of a dict of numpy arrays.
+
+        It is called in the process that makes a batch, before the batch becomes tensors: images are
+        `(batch, height, width, channels)` in it, also with `channels_first`. A loader that spawns
+        its processes must be able to pickle it. Otherwise as `iterate(…).map`.
+        """
+        return self._view(self._input.map(function))
+
+    def select(self, *names: str) -> "TorchDataset":
+        """Return a view that reads some features only: see `iterate(…).select`."""
+        return self._view(self._input.select(*names))
+
+    def resumed_at(self, state: InputState) -> "TorchDataset":
+        """Return a view that begins at a token; raise ConfigError if it is of other data."""
+        view = self._view(self._input.resumed_at(state))
+        view._epoch.fill_(view.input_start.epoch)
+        return view
+
+    def _view(self, source: BatchIterator) -> "TorchDataset":
+        """Return a dataset of the batches of a view of this one's input."""
+        view = TorchDataset(source, channels_first=self._has_channels_first, origin=self)
+        view._epoch.fill_(int(self._epoch))
+        return view
 
     def state_dict(self) -> dict[str, Any]:
         """Return the epoch; the loader tracks the step."""
@@ -372,35 +418,28 @@ class _StepGroups:
 class _Reporter:
     """A reporter of unreadable records from a loader's processes to the main process."""
 
-    def __init__(self, source: BatchIterator) -> None:
-        self._input, self._reports = source, SubstituteReports()
-        self._num_reported = 0
+    def __init__(self, source: BatchIterator, reports: SubstituteReports | None = None) -> None:
+        self._input, self.reports = source, reports or SubstituteReports()
+        self._num_reported = len(source.unreadable)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reporter_elsewhere, (self._input, self._reports)
+        return type(self), (self._input, self.reports)
 
     def send(self) -> None:
         """Report the records that this process could not read, if it is a loader's."""
-        self._reports.send(self._input.unreadable)
+        self.reports.send(self._input.unreadable)
 
     def receive(self) -> None:
         """Add the records that other processes reported to the input's unreadable ones."""
-        self._input.unreadable.update(self._reports.receive())
+        self._input.unreadable.update(self.reports.receive())
 
     def report(self, epoch: int | None) -> None:
         """Warn of newly found unreadable records, in the main process only."""
-        if self._reports.is_owner:
+        if self.reports.is_owner:
             self.receive()
             if len(self._input.unreadable) > self._num_reported:
                 self._num_reported = len(self._input.unreadable)
                 self._input.report_unreadable(self._input.next_epoch if epoch is None else epoch)
-
-
-def _reporter_elsewhere(source: BatchIterator, reports: SubstituteReports) -> _Reporter:
-    """Rebuild the reporter in a spawned process."""
-    reporter = _Reporter.__new__(_Reporter)
-    reporter._input, reporter._reports, reporter._num_reported = source, reports, 0
-    return reporter
 
 
 def map_leaves(function: Callable[[Any], Any], values: Any) -> Any:

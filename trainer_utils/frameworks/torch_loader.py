@@ -18,7 +18,6 @@ from trainer_utils.core.settings import NumberRule
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.frameworks.torch import TorchDataset, map_leaves, torch_dataset
 from trainer_utils.options import InputOptions, shows_settings
-from trainer_utils.order import InputState
 from trainer_utils.reading.batch_iterator import state_of_dict, state_to_dict
 from trainer_utils.reading.input_stats import InputStats, WaitClock
 
@@ -28,7 +27,10 @@ if TYPE_CHECKING:
     from trainer_utils.options.keywords import InputSettings
 
 _SHOWN_BYTES = 40  # of a string in an error
-_SHOWN = ("class_names", "features", "input_steps", "num_classes", "order", "state", "unreadable")
+_SHOWN = (
+    *("class_names", "features", "input_steps", "num_classes", "num_records", "order", "record"),
+    *("state", "unreadable"),
+)
 
 
 @shows_settings
@@ -76,18 +78,18 @@ def torch_loader(
         ConfigError: as in `iterate`; or PyTorch is not installed.
     """
     NumberRule(0)("num_workers", num_workers)
-    arguments: dict[str, Any] = {
-        **{"rank": rank, "world_size": world_size, "options": options},
-        **{"channels_first": channels_first, **settings},
-    }
-
-    def open_at(state: InputState | None) -> TorchDataset:
-        at = {} if state is None else {"state": state}
-        return torch_dataset(artifact_uri, split, **{**arguments, **at})
-
+    dataset = torch_dataset(
+        artifact_uri,
+        split,
+        rank=rank,
+        world_size=world_size,
+        channels_first=channels_first,
+        options=options,
+        **settings,
+    )
     convert = _Converter(decode_strings, transform)
     loading = {"num_workers": num_workers, "pin_memory": pin_memory}
-    return TorchLoader(open_at, convert, loading, device)
+    return TorchLoader(dataset, convert, loading, device)
 
 
 class TorchLoader:
@@ -95,21 +97,21 @@ class TorchLoader:
 
     def __init__(
         self,
-        open_at: Callable[[InputState | None], TorchDataset],
+        dataset: TorchDataset,
         convert: "_Converter",
         loading: Mapping[str, Any],
         device: Any,
+        *,
+        waits: WaitClock | None = None,
     ) -> None:
-        self._open_at, self._convert, self._loading = open_at, convert, loading
-        self._device = device
-        self._earlier = InputStats()  # of datasets that a loaded state replaced
-        self._use(open_at(None))
+        self._convert, self._loading, self._device = convert, loading, device
+        self._waits = waits or WaitClock()
+        dataset.stats.measured_by(self._waits)
+        self._use(dataset)
 
     def _use(self, dataset: TorchDataset) -> None:
         """Read from a dataset, at its first step."""
         self.dataset = dataset
-        self._waits = WaitClock()
-        dataset.stats.measured_by(self._waits)
         self._loader: Any = None  # kept, with its processes, for later epochs
         self._position: int = dataset.first_step  # of the next batch, over all epochs
 
@@ -153,7 +155,26 @@ class TorchLoader:
 
         The processes are included. Their stages are summed; the waits are the trainer's.
         """
-        return self._earlier + self.dataset.stats()
+        stats: InputStats = self.dataset.stats()
+        return stats
+
+    def map(self, function: Callable[..., Any]) -> "TorchLoader":
+        """Return a view whose batches pass a function of a dict of numpy arrays.
+
+        It is called before the batch becomes tensors, which `transform=` takes. Otherwise as
+        `torch_dataset(…).map`.
+        """
+        return self._view(self.dataset.map(function))
+
+    def select(self, *names: str) -> "TorchLoader":
+        """Return a view that loads some features only: see `iterate(…).select`."""
+        return self._view(self.dataset.select(*names))
+
+    def _view(self, dataset: TorchDataset) -> "TorchLoader":
+        """Return a loader of a view of this one's dataset, at the same position."""
+        loader = TorchLoader(dataset, self._convert, self._loading, self._device, waits=self._waits)
+        loader._position = self._position
+        return loader
 
     def _select_epoch(self) -> None:
         """Have the dataset at the epoch of the next step, unless it has all epochs of `repeat`."""
@@ -191,7 +212,8 @@ class TorchLoader:
         """
         NumberRule(0)("epoch", epoch)
         if epoch < self.dataset.input_start.epoch:  # before the loaded state
-            self._replace(self.dataset.state(epoch * self.dataset.input_steps))
+            state = self.dataset.state(epoch * self.dataset.input_steps)
+            self._use(self.dataset.resumed_at(state))
         self.dataset.set_epoch(epoch)
         self._position = self.dataset.first_step
 
@@ -205,13 +227,7 @@ class TorchLoader:
         Raises:
             ConfigError: it is not one, or belongs to another dataset, split, batch size or seed.
         """
-        self._replace(state_of_dict(state))
-
-    def _replace(self, state: InputState) -> None:
-        """Read from a dataset that begins at a state; the stats continue."""
-        dataset = self._open_at(state)
-        self._earlier += self.dataset.stats()
-        self._use(dataset)
+        self._use(self.dataset.resumed_at(state_of_dict(state)))
 
 
 class _Converter:

@@ -6,12 +6,16 @@ for batch in iterate(uri, "train", batch_size=256, features=["text", "label"]):
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trainer_utils.core.errors import ConfigError
+import numpy as np
+
+from trainer_utils.core.errors import ConfigError, CorruptShardError
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.dataset.selection import class_names_of, numbers_of_classes
+from trainer_utils.format.slices import RecordPositions
 from trainer_utils.options import InputOptions
 from trainer_utils.order import InputState
 from trainer_utils.reading.batches import Batches
@@ -20,6 +24,7 @@ from trainer_utils.reading.example_reader import open_examples
 from trainer_utils.reading.features import is_audio
 from trainer_utils.reading.input_spec import InputSpec
 from trainer_utils.reading.opening import open_input
+from trainer_utils.reading.views import callback_of_map, features_of_selection
 from trainer_utils.runtime.threads import prefetch_map
 
 if TYPE_CHECKING:
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 
 SHOWN_OF_INPUT = (
     *("state", "stats", "input_start", "input_steps", "unreadable"),
-    *("features", "class_names", "num_classes", "conversion"),
+    *("features", "class_names", "num_classes", "conversion", "num_records", "record"),
 )
 """The attributes that the datasets of all frameworks have."""
 
@@ -46,6 +51,8 @@ class BatchIterator(Batches):
         next_epoch: the epoch that the next iterator reads, from 0. It may be set, also after a
             state was loaded; the loaded epoch begins at the loaded step, any other at its first.
     """
+
+    _origin: "BatchIterator | None" = None
 
     def __init__(self, spec: InputSpec, *, callbacks: bool = True) -> None:
         _check_examples(spec)
@@ -101,6 +108,85 @@ class BatchIterator(Batches):
         examples.unreadable.update(self.unreadable)
         self._use(spec, examples)
         self.next_epoch = self.input_start.epoch
+
+    def resumed_at(self, state: InputState) -> "Self":
+        """Return a view that begins at a token.
+
+        Raises:
+            ConfigError: it belongs to another dataset, split, batch size or seed.
+        """
+        view = self._view(state=state)
+        view.next_epoch = view.input_start.epoch
+        return view
+
+    def map(self, function: Callable[..., Any]) -> "Self":
+        """Return a view of this input whose batches pass a function.
+
+        The view reads the same records at the same steps, so its tokens equal the input's. It
+        shares the files and `stats()` of the input, and begins where its next iteration begins.
+
+        Args:
+            function: takes and returns a dict of the arrays of a batch, with the label; without a
+                batch size, of an example. It is called where batches are made, after the callbacks
+                of the options: in threads, or in the processes of `processes=`, which must be able
+                to import it. A returned tuple, such as `(x, y)`, is passed to the trainer
+                unchanged.
+
+        Raises:
+            ConfigError: it is not a function, or processes cannot import it.
+        """
+        return self._view(post_batching_callback=callback_of_map(self.spec, function))
+
+    def select(self, *names: str) -> "Self":
+        """Return a view of this input that reads some features only, as with `features=[…]`.
+
+        Other features are neither parsed nor decoded. The label and the sample weights stay the
+        same. The view reads the same records at the same steps, as that of `map`.
+
+        Args:
+            names: the names of features that this input reads.
+
+        Raises:
+            ConfigError: there is no such feature, or the input has callbacks, or is that of `map`.
+        """
+        return self._view(features=features_of_selection(self.spec, names))
+
+    @property
+    def num_records(self) -> int:
+        """Number of records that `record` returns, over all ranks; with `pack`, packs."""
+        return sum(source.num_records for source in self.sources)
+
+    def record(self, number: int) -> Batch:
+        """Return a record by its number in the order of storage, not of training.
+
+        It is decoded as in a batch, but has no dimension for the batch. It passes no callbacks and
+        no `map`, and no random augmentation.
+
+        Args:
+            number: the number among `num_records`, from 0; negative ones count from the end.
+
+        Raises:
+            IndexError: there are fewer records.
+            CorruptShardError: the record is damaged, also with `on_corrupt="skip"`.
+        """
+        count = self.num_records
+        if not -count <= operator.index(number) < count:
+            raise IndexError(f"record {number}: expected a number from {-count} to {count - 1}")
+        position = np.array([number % count], np.int64)
+        found = self._examples.decode(None, position, None).batches[0]
+        (name,) = RecordPositions(self.order.ranges).locate(position)
+        if name in self.unreadable:  # another one replaces it in batches
+            raise CorruptShardError(self.unreadable[name], path=name.path, record=name.number)
+        return self.encoded(found)
+
+    def _view(self, **changes: Any) -> "Self":
+        """Return an input with some settings changed that shares the open files of this one."""
+        view = type(self).__new__(type(self))
+        vars(view).update(vars(self))
+        view._origin = self._origin or self  # which exports the metrics of its views
+        spec = self.spec.with_options(self.options.replace(**changes))
+        view._use(spec, self._examples.with_spec(spec))
+        return view
 
     @property
     def class_names(self) -> Sequence[str] | None:

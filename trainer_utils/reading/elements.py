@@ -155,7 +155,8 @@ def call_hook(hook: Any, tensors: dict[str, Any], keep: str | None = None) -> di
         hook: the callback, or None to return the tensors.
         tensors: the features by name. A tuple returned by a previous callback is passed as
             positional arguments.
-        keep: a feature to keep if the result is not a dict; such a result is stored as `MADE`.
+        keep: a feature to keep if the result lacks it; a result that is not a dict is stored as
+            `MADE`.
 
     Raises:
         ConfigError: the callback returned None.
@@ -167,7 +168,7 @@ def call_hook(hook: Any, tensors: dict[str, Any], keep: str | None = None) -> di
     if made is None:
         raise ConfigError("callback: expected one that returns what it made, got None")
     if isinstance(made, Mapping):
-        return dict(made)
+        return dict(made) if keep is None else {keep: tensors[keep], **made}
     return {MADE: made} if keep is None else {keep: tensors[keep], MADE: made}
 
 

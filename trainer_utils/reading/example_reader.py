@@ -69,6 +69,9 @@ class ExampleReader(Protocol):
     def conversion(self) -> InputConversion | None:
         """The conversion of raw inputs in the background, or None."""
 
+    def with_spec(self, spec: InputSpec) -> "ExampleReader":
+        """Return a reader for other settings of the same input, which shares the open files."""
+
     def begin_epoch(self, epoch: int) -> None:
         """Read the shards from now on if raw inputs are converted."""
 
@@ -78,11 +81,13 @@ class ExampleReader(Protocol):
     def read_ahead(self, positions: Positions) -> None:
         """Start reading records that are needed soon."""
 
-    def decode(self, epoch: int, positions: Positions, sizes: Sequence[int] | None) -> DecodedRows:
+    def decode(
+        self, epoch: int | None, positions: Positions, sizes: Sequence[int] | None
+    ) -> DecodedRows:
         """Return the records at some positions as batches of these sizes, or as examples.
 
         Args:
-            epoch: the epoch, which changes random augmentation.
+            epoch: the epoch, which changes random augmentation. None: nothing is random.
             positions: `(rows,) int64`, positions in the ranges of the order.
             sizes: the number of rows of each batch; None for single examples.
 
@@ -99,11 +104,17 @@ class RecordExamples:
     Args:
         spec: the contents of the batches.
         decoder: makes arrays of records.
+        reader: reads the records. None: a new reader, of the spec's ranges.
     """
 
-    def __init__(self, spec: InputSpec, decoder: FeatureArrays) -> None:
+    def __init__(
+        self, spec: InputSpec, decoder: FeatureArrays, *, reader: RecordReader | None = None
+    ) -> None:
         self._sources, self._seed, self._decoder = spec.sources, spec.options.seed, decoder
-        self._reader = RecordReader(spec.sources, spec.options, spec.order.ranges, spec.counters)
+        self._features = spec.features
+        self._reader = reader or RecordReader(
+            spec.sources, spec.options, spec.order.ranges, spec.counters
+        )
         self.row_bytes = spec.mean_bytes
         self.conversion: InputConversion | None = None
         if spec.options.convert_to is not None:
@@ -129,6 +140,17 @@ class RecordExamples:
         """Whether reading is fast only in the order of the shards, by one thread."""
         return self._reader.reads_in_order
 
+    def with_spec(self, spec: InputSpec) -> "ExampleReader":
+        """Return a reader for other settings of the same input, which shares the open files."""
+        assert spec.decoder is not None
+        # A reader of raw inputs checks the facts of the features that are read.
+        checks_others = self._reader.reads_raw and spec.features.keys() != self._features.keys()
+        if not checks_others and self.conversion is None:
+            return RecordExamples(spec, spec.decoder, reader=self._reader)
+        reader = RecordReader(spec.sources, spec.options, spec.order.ranges, spec.counters)
+        reader.unreadable = self._reader.unreadable
+        return RecordExamples(spec, spec.decoder, reader=reader)
+
     def begin_epoch(self, epoch: int) -> None:
         """Read the shards from now on if raw inputs are converted."""
         if self.conversion is not None:
@@ -142,19 +164,26 @@ class RecordExamples:
         """Start reading records that are needed soon."""
         self._reader.read_ahead(positions)
 
-    def decode(self, epoch: int, positions: Positions, sizes: Sequence[int] | None) -> DecodedRows:
+    def decode(
+        self, epoch: int | None, positions: Positions, sizes: Sequence[int] | None
+    ) -> DecodedRows:
         """Return the records at some positions as batches of these sizes, or as examples."""
         reader = self._reader  # another thread may begin an epoch
         while True:
             rows = reader.read(positions)
-            keys = self._keys_of(rows, epoch) if self._decoder.is_random else None
+            decoder, keys = self._decoder, None
+            if decoder.is_random:
+                decoder = decoder if epoch is not None else decoder.without_augmentation
+                keys = None if epoch is None else self._keys_of(rows, epoch)
             try:
-                return DecodedRows(self._decoder.decode(rows, sizes, keys), keys)
+                return DecodedRows(decoder.decode(rows, sizes, keys), keys)
             except ConfigError:
                 raise
             except Exception as error:
                 is_batched = sizes is not None
-                found = self._error_of_record(error, reader, rows, keys, is_batched=is_batched)
+                found = self._error_of_record(
+                    error, decoder, reader, rows, keys, is_batched=is_batched
+                )
                 found = _with_cure_of_sample(found, self._sources)
                 _check_decode_error(found)
                 reader.leave_out(found)
@@ -168,6 +197,7 @@ class RecordExamples:
     def _error_of_record(
         self,
         error: Exception,
+        decoder: FeatureArrays,
         reader: RecordReader,
         rows: Rows,
         keys: Keys | None,
@@ -181,7 +211,7 @@ class RecordExamples:
         for row in range(len(rows)):
             key = None if keys is None else keys[row : row + 1]
             try:
-                self._decoder.decode(rows.part(row, row + 1), sizes, key)
+                decoder.decode(rows.part(row, row + 1), sizes, key)
             except Exception as cause:
                 if _names_record(cause) or is_host_error(cause):
                     return cause
@@ -217,6 +247,10 @@ class PackExamples:
         self.reads_ahead = self._packs.reads_ahead
         self.reads_in_order = self._packs.reads_in_order
 
+    def with_spec(self, spec: InputSpec) -> "ExampleReader":
+        """Return this reader, since the settings of views change nothing in packs."""
+        return self
+
     def begin_epoch(self, epoch: int) -> None:
         """Do nothing, since packs are of one dataset."""
 
@@ -228,7 +262,9 @@ class PackExamples:
         """Start reading the documents of packs that are needed soon."""
         self._packs.read_ahead(positions)
 
-    def decode(self, epoch: int, positions: Positions, sizes: Sequence[int] | None) -> DecodedRows:
+    def decode(
+        self, epoch: int | None, positions: Positions, sizes: Sequence[int] | None
+    ) -> DecodedRows:
         """Return the packs at some positions as batches of these sizes, or one by one."""
         rows = self._packs.read(positions)
         try:

@@ -4,6 +4,7 @@ Shapes and types match `tf.io.parse_example`, with bytes in arrays of objects.
 """
 
 import dataclasses
+import functools
 import io
 import itertools
 import math
@@ -81,6 +82,7 @@ class FeatureArrays:
         counters: StageCounters | None = None,
     ) -> None:
         self._counters = counters or StageCounters()
+        self._given = features, allowed
         self._tokens = {n: one.tokens for n, one in features.items() if one.tokens is not None}
         as_list = Feature(type="int", shape=(0,), dense=False)
         features = {n: as_list if n in self._tokens else one for n, one in features.items()}
@@ -150,6 +152,13 @@ class FeatureArrays:
         decode = perf_counter_ns() - parsed - of_images
         self._counters.add(parse=parsed - began, decode=decode)
         return [{name: own[n] for name, own in arrays.items()} for n in range(len(parts))]
+
+    @functools.cached_property
+    def without_augmentation(self) -> "FeatureArrays":
+        """A decoder of the same features that changes nothing at random."""
+        features, allowed = self._given
+        options = self._options.replace(augment=None)
+        return FeatureArrays(features, options, allowed=allowed, counters=self._counters)
 
     def _channels(self, feature: Feature) -> int:
         stored = 1 if len(feature.shape) == 2 else 3
