@@ -13,7 +13,14 @@ from trainer_utils.core.errors import ConfigError
 
 _TRAINERS = ("accelerate", "lightning", "pytorch_lightning", "torch", "torchdata")
 _FRAMES = 12  # from a sampler's iteration up to Accelerate's loader
-_LOADER = "or read it with trainer_utils.torch_loader, which every trainer leaves alone"
+_FRAMES_TO_ACCELERATE = 3  # the dataset's set_epoch, the loader's, its __iter__
+_FRAMES_TO_SAMPLER = 4  # from the dataset's length up to a sampler, through other datasets
+_FRAMES_TO_FETCHER = 8  # from the dataset up to the DataLoader's fetcher, through other datasets
+_LOADER = (
+    "or read with trainer_utils.torch_loader in place of the DataLoader, which every trainer "
+    "leaves alone (transformers.Trainer: return it from get_train_dataloader and "
+    "get_eval_dataloader)"
+)
 _CURES = {
     "DistributedSampler": (
         "divides its steps among the ranks once more: each rank reads only a part of its records",
@@ -29,7 +36,8 @@ _CURES = {
     ),
     "RandomSampler": (
         "reorders its steps, which cannot be resumed",
-        "Remove shuffle=True from the DataLoader: torch_dataset shuffles records itself",
+        "Remove shuffle=True from the DataLoader, since torch_dataset shuffles records itself, "
+        + _LOADER,
     ),
 }
 
@@ -48,8 +56,37 @@ def refuse_other_samplers() -> None:
             caller: Any = frame.f_locals.get("self")
             for kind in type(caller).__mro__:
                 if kind.__name__ in _CURES and _package(kind.__module__) in _TRAINERS:
-                    harm, cure = _CURES[kind.__name__]
-                    raise ConfigError(f"sampler: {type(caller).__name__} {harm}. {cure}.")
+                    raise _sampler_error(caller, kind.__name__)
+        frame = frame.f_back
+
+
+def is_pass_of_sampler() -> bool:
+    """Return whether a DataLoader's sampler, which begins a pass, calls the caller of this."""
+    frame: types.FrameType | None = sys._getframe(2)
+    for _ in range(_FRAMES_TO_SAMPLER):
+        if frame is None:
+            break
+        is_torch = frame.f_globals.get("__name__") == "torch.utils.data.sampler"
+        if is_torch and frame.f_code.co_name == "__iter__":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def refuse_sharded_steps() -> None:
+    """Raise ConfigError if Accelerate's loader, which divides the steps, calls the caller.
+
+    It does so before its first step, by `set_epoch`. Without a batch size its sampler would fail
+    with a TypeError.
+    """
+    frame: types.FrameType | None = sys._getframe(2)
+    for _ in range(_FRAMES_TO_ACCELERATE):
+        if frame is None:
+            return
+        if _package(frame.f_globals.get("__name__", "")) == "accelerate":
+            sampler: Any = getattr(frame.f_locals.get("self"), "batch_sampler", None)
+            if type(sampler).__name__ == "BatchSamplerShard" and sampler.num_processes > 1:
+                raise _sampler_error(sampler, "BatchSamplerShard")
         frame = frame.f_back
 
 
@@ -57,9 +94,42 @@ def refuse_batches() -> None:
     """Raise ConfigError for a DataLoader that collects several steps into one batch."""
     raise ConfigError(
         "batch_size: each item of a torch_dataset is a whole batch, and the DataLoader collects "
-        "several of them into one. Pass DataLoader(dataset, batch_size=None).",
+        f"several of them into one. Pass DataLoader(dataset, batch_size=None), {_LOADER}.",
         setting="batch_size",
     )
+
+
+def refuse_parts_of_steps(*, is_batch: bool) -> None:
+    """Raise ConfigError for a `Subset` of steps, or a DataLoader that collects whole batches.
+
+    The dataset's own methods cannot see the DataLoader if the dataset is inside another one.
+
+    Args:
+        is_batch: whether an item is a batch, rather than a record.
+    """
+    frame: types.FrameType | None = sys._getframe(2)
+    for _ in range(_FRAMES_TO_FETCHER):
+        if frame is None:
+            return
+        if frame.f_globals.get("__name__", "").startswith("torch.utils.data."):
+            caller: Any = frame.f_locals.get("self")
+            if type(caller).__name__ == "Subset":
+                raise ConfigError(
+                    "Subset: the items of a torch_dataset are steps, whose records differ in each "
+                    "epoch, so a Subset, like one of random_split, would train on records that it "
+                    'leaves out in another epoch. Select records: split="train[:80%]" for one '
+                    'part, "train[80%:]" for the other.'
+                )
+            if getattr(caller, "auto_collation", False) and is_batch:
+                refuse_batches()
+            if hasattr(caller, "auto_collation"):
+                return
+        frame = frame.f_back
+
+
+def _sampler_error(sampler: Any, kind: str) -> ConfigError:
+    harm, cure = _CURES[kind]
+    return ConfigError(f"sampler: {type(sampler).__name__} {harm}. {cure}.")
 
 
 def _package(module: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.core.settings import NumberRule, is_int
+from trainer_utils.reading.loader_processes import refuse_detected_rank
 
 _logger = logging.getLogger(__name__)
 _VARIABLES = {  # of the rank and the number of processes, by the launcher that sets them
@@ -43,7 +44,8 @@ def choose_rank(
         num_workers: the former name of `world_size`.
 
     Raises:
-        ConfigError: one is given without the other, or the rank is not below the world size.
+        ConfigError: one is given without the other, or the rank is not below the world size; or
+            neither is given in a process of a DataLoader that iterates over its dataset.
     """
     if worker is not None or num_workers is not None:
         if rank is not None or world_size is not None:
@@ -74,6 +76,7 @@ def choose_rank(
 
 
 def _detected_rank() -> tuple[int, int]:
+    refuse_detected_rank()
     found = _rank_of_torch() or _rank_of_jax() or _rank_of_variables()
     if found is None:
         return 0, 1

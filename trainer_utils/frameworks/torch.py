@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +19,15 @@ import numpy as np
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.frameworks.numpy import import_framework
-from trainer_utils.frameworks.other_samplers import refuse_batches, refuse_other_samplers
+from trainer_utils.frameworks.other_samplers import (
+    is_pass_of_sampler,
+    refuse_batches,
+    refuse_other_samplers,
+    refuse_parts_of_steps,
+    refuse_sharded_steps,
+)
 from trainer_utils.frameworks.ranks import choose_rank
+from trainer_utils.frameworks.step_sampler import StepIndices
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.order import InputState
 from trainer_utils.reading.batch_iterator import SHOWN_OF_INPUT, BatchIterator
@@ -34,6 +41,7 @@ from trainer_utils.reading.input_stats import (
     WaitClock,
     stats_of,
 )
+from trainer_utils.reading.loader_processes import refuse_repeated_reading
 from trainer_utils.reading.starvation import StarvationCheck
 from trainer_utils.reading.substitute_reports import SubstituteReports
 from trainer_utils.storage.shared_counters import SharedCounters
@@ -44,7 +52,15 @@ if TYPE_CHECKING:
     from trainer_utils.options.keywords import InputSettings
 
 _logger = logging.getLogger(__name__)
-_SHOWN_HERE = (*SHOWN_OF_INPUT, "next_epoch", "options", "order", "sources", "worker")
+_SHOWN_HERE = (
+    *SHOWN_OF_INPUT,
+    "is_opened_here",
+    "next_epoch",
+    "options",
+    "order",
+    "sources",
+    "worker",
+)
 
 
 @shows_settings
@@ -76,9 +92,11 @@ def torch_dataset(
 
     Returns:
         A map-style dataset of batches, for `DataLoader(dataset, batch_size=None)` in their order.
-        Batches equal `iterate`'s, as tensors; bytes stay arrays of objects. It has one epoch,
-        selected by `set_epoch(…)`, or all epochs of `repeat`. `state(step)` is the token to resume
-        from; torchdata's `StatefulDataLoader` resumes by itself.
+        Batches equal `iterate`'s: arrays, which a DataLoader without `collate_fn` makes tensors of;
+        bytes stay arrays of objects. It has one epoch, selected by `set_epoch(…)`, or all epochs of
+        `repeat`. With `batch_size=None`, items are records, which a DataLoader may batch.
+        `state(step)` is the token to resume from; torchdata's `StatefulDataLoader` resumes by
+        itself.
 
     Raises:
         DatasetError: as in `iterate`.
@@ -123,6 +141,7 @@ class TorchDataset:
     """A map-style dataset of batches by step, by duck typing, which suffices for PyTorch."""
 
     _origin: "TorchDataset | None" = None
+    _has_warned = False  # of an epoch that is read again
 
     def __init__(
         self,
@@ -145,6 +164,7 @@ class TorchDataset:
         self._shared: SharedCounters | _NoSharedCounters
         self._shared = _shared_counters() if origin is None else origin._shared
         self._last_index = -1
+        self._begun: tuple[int, int] | None = None  # the last pass: its epoch, batches before it
         self._reporter: _Reporter | None = None
         if source.options.on_corrupt == "skip":
             shared = None if origin is None else origin._reporter
@@ -193,6 +213,8 @@ class TorchDataset:
             ConfigError: a sampler asks that would divide, repeat or reorder the steps.
         """
         refuse_other_samplers()
+        if is_pass_of_sampler():
+            self._begin_pass()
         self._input.begin_epoch(int(self._epoch))
         if self._reporter is not None:  # a loader calls this as a pass begins
             self._reporter.report(int(self._epoch))
@@ -206,9 +228,22 @@ class TorchDataset:
         epoch = int(self._epoch)
         return max((epoch + 1 if repeat is False else int(repeat)) * steps - self.first_step, 0)
 
+    def __iter__(self) -> Iterator[Any]:
+        refuse_repeated_reading(opened_here=self._input.is_opened_here)
+        for index in range(len(self)):
+            yield self._element(index)
+
     def __getitem__(self, index: int) -> Any:
+        refuse_parts_of_steps(is_batch=self._input.options.batch_size is not None)
+        return self._element(index)
+
+    def _element(self, index: int) -> Any:
+        """Return the element at an index, which is a step after `first_step`."""
         if not 0 <= index < self._num_steps:
-            raise IndexError(index)
+            raise IndexError(
+                f"step {index}: expected 0 to {self._num_steps - 1}, since the index of a "
+                "torch_dataset is a step; record(number) returns a record"
+            )
         step = self.first_step + index
         self._input.step_distance = _num_loader_processes()
         counters, is_loaders = self._input.counters, not self._shared.is_owner
@@ -234,8 +269,12 @@ class TorchDataset:
         return element
 
     def __getitems__(self, indices: Sequence[int]) -> Any:
-        """Refuse a loader that collects steps into batches: its items are whole batches."""
-        refuse_batches()
+        """Return records for a loader that collects them; refuse one that collects batches."""
+        if not isinstance(indices, StepIndices):
+            refuse_parts_of_steps(is_batch=self._input.options.batch_size is not None)
+            if self._input.options.batch_size is not None:
+                refuse_batches()
+        return [self._element(index) for index in indices]
 
     @property
     def first_step(self) -> int:
@@ -245,6 +284,7 @@ class TorchDataset:
 
     def set_epoch(self, epoch: int) -> None:
         """Start the next iterator with an epoch, from 0, like PyTorch's samplers."""
+        refuse_sharded_steps()
         first = self._input.input_start.epoch
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < first:
             raise ConfigError.of(
@@ -254,6 +294,24 @@ class TorchDataset:
             self._reporter.report(int(self._epoch))
         self._epoch.fill_(epoch)
         self._input.next_epoch = epoch
+        self._begun = None
+
+    def _begin_pass(self) -> None:
+        """Warn once if the last pass of a DataLoader read the same epoch to its end."""
+        epoch, batches = int(self._epoch), self.stats().batches
+        options = self._input.options
+        if options.shuffle is False or options.repeat is not False or self._has_warned:
+            return
+        last_epoch, batches_before = self._begun or (-1, 0)
+        if last_epoch == epoch and batches - batches_before >= self._num_steps > 0:
+            self._has_warned = True
+            _logger.warning(
+                "torch_dataset: epoch %d is read again, in the same order. Call "
+                "dataset.set_epoch(…) before each pass, or read with torch_loader, which "
+                "continues with the next epoch. For evaluation, pass shuffle=False.",
+                epoch,
+            )
+        self._begun = epoch, batches
 
     def map(self, function: Callable[..., Any]) -> "TorchDataset":
         """Return a view whose batches pass a function of a dict of numpy arrays.

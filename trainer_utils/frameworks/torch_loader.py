@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trainer_utils.core.errors import DatasetError
+from trainer_utils.core.errors import ConfigError, DatasetError
 from trainer_utils.core.settings import NumberRule
 from trainer_utils.dataset.location import Inputs
+from trainer_utils.frameworks.step_sampler import OneStep, StepBatches, step_sampler_class
 from trainer_utils.frameworks.torch import TorchDataset, map_leaves, torch_dataset
 from trainer_utils.options import InputOptions, shows_settings
 from trainer_utils.reading.batch_iterator import state_of_dict, state_to_dict
 from trainer_utils.reading.input_stats import InputStats, WaitClock
+from trainer_utils.reading.loader_processes import refuse_repeated_reading
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -114,6 +116,9 @@ class TorchLoader:
         self.dataset = dataset
         self._loader: Any = None  # kept, with its processes, for later epochs
         self._position: int = dataset.first_step  # of the next batch, over all epochs
+        self._sampler: Any = None
+        self._has_set_epoch = False  # since the last pass
+        self._skips = False  # another loader reads this pass
 
     def __getattr__(self, name: str) -> Any:
         if name in _SHOWN:
@@ -144,11 +149,93 @@ class TorchLoader:
         return int(steps) * (1 if repeat is False else int(repeat))
 
     def __iter__(self) -> Iterator[Any]:
+        refuse_repeated_reading(opened_here=self.dataset.is_opened_here)
+        self._has_set_epoch = self._skips = False
         self._select_epoch()
         first = self._position = self.dataset.first_step
         for taken, batch in enumerate(self._waits.measure(self._batches()), 1):
             self._position = first + taken
             yield self._moved(batch)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Refuse to be the dataset of a DataLoader."""
+        raise ConfigError(
+            "torch_loader: expected a loop over its batches, got an index, as from a DataLoader "
+            "or a trainer's train_dataset. It takes the place of the DataLoader: loop over it, "
+            "pass it to Lightning's fit, or return it from get_train_dataloader of "
+            "transformers.Trainer. For a DataLoader of your own: DataLoader(torch_dataset(…), "
+            "batch_size=None)."
+        )
+
+    @property
+    def sampler(self) -> Any:
+        """The steps in their order; Lightning reports its epochs to this sampler."""
+        if self._sampler is None:
+            self._sampler = step_sampler_class()(self)
+        return self._sampler
+
+    @property
+    def batch_sampler(self) -> StepBatches:
+        """The steps as lists of one index; Accelerate skips the first lists."""
+        return StepBatches(self)
+
+    @property
+    def collate_fn(self) -> OneStep:
+        """A function from a list of one step's arrays to its tensors."""
+        return OneStep(self._convert)
+
+    @property
+    def num_workers(self) -> int:
+        """The number of processes that make batches."""
+        return int(self._loading["num_workers"])
+
+    @property
+    def pin_memory(self) -> bool:
+        """Whether batches are copied to pinned memory."""
+        return bool(self._loading["pin_memory"])
+
+    @property
+    def prefetch_factor(self) -> None:
+        """PyTorch's default; Accelerate's own is refused by a DataLoader without processes."""
+
+    def begin_skipping_pass(self, epoch: int | None) -> range:
+        """Return the steps of a pass that another loader reads without the first ones.
+
+        Args:
+            epoch: the epoch that the trainer reports; None: that of `set_epoch`.
+
+        Raises:
+            ConfigError: the epoch is unknown, or the loader itself begins after some steps, or has
+                a device, which the other loader does not know.
+        """
+        cure = (
+            "skip_first_batches is not needed: save loader.state_dict() with the model, or call "
+            "accelerator.register_for_checkpointing(loader), and skip nothing"
+        )
+        if epoch is not None:
+            self.set_epoch(epoch)
+        elif not self._has_set_epoch:
+            raise ConfigError(
+                f"skip_first_batches: the epoch is unknown. Call loader.set_epoch(…) before it; or "
+                f"{cure}."
+            )
+        first = self.dataset.first_step % max(self.dataset.input_steps, 1)
+        if first:
+            raise ConfigError(
+                f"skip_first_batches: the loader's own state already begins at step {first}, so "
+                "further steps would be lost. Skip nothing, with transformers.Trainer by "
+                "TrainingArguments(ignore_data_skip=True)."
+            )
+        if self._device is not None:
+            raise ConfigError(
+                "skip_first_batches: it would not move batches to the loader's device. Leave out "
+                f"device=, and move them in the training loop; or {cure}."
+            )
+        self._has_set_epoch, self._skips = False, True
+        self._position = (self.dataset.first_step // self.dataset.input_steps + 1) * (
+            self.dataset.input_steps
+        )
+        return range(len(self))
 
     def stats(self) -> InputStats:
         """Return the seconds of each stage, and the records and bytes read, since the start.
@@ -211,14 +298,25 @@ class TorchLoader:
         A loaded state in the middle of that epoch stays; any other epoch starts at its first step.
         """
         NumberRule(0)("epoch", epoch)
+        self._skips = False
         if epoch < self.dataset.input_start.epoch:  # before the loaded state
             state = self.dataset.state(epoch * self.dataset.input_steps)
             self._use(self.dataset.resumed_at(state))
         self.dataset.set_epoch(epoch)
         self._position = self.dataset.first_step
+        self._has_set_epoch = True
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last batch that was yielded, as JSON-compatible values."""
+        """Return the position after the last batch that was yielded, as JSON-compatible values.
+
+        Raises:
+            ConfigError: a loader of `skip_first_batches` reads this pass, at an unknown position.
+        """
+        if self._skips:
+            raise ConfigError(
+                "state_dict: the position is unknown while the loader of skip_first_batches reads. "
+                "Restore the loader by load_state_dict(…), and skip nothing."
+            )
         return state_to_dict(self.dataset.state(self._position))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

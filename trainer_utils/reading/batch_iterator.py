@@ -7,6 +7,7 @@ for batch in iterate(uri, "train", batch_size=256, features=["text", "label"]):
 import itertools
 import logging
 import operator
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from trainer_utils.reading.elements import Batch
 from trainer_utils.reading.example_reader import open_examples
 from trainer_utils.reading.features import is_audio
 from trainer_utils.reading.input_spec import InputSpec
+from trainer_utils.reading.loader_processes import refuse_repeated_reading
 from trainer_utils.reading.opening import open_input
 from trainer_utils.reading.views import callback_of_map, features_of_selection
 from trainer_utils.runtime.threads import prefetch_map
@@ -57,6 +59,7 @@ class BatchIterator(Batches):
     def __init__(self, spec: InputSpec, *, callbacks: bool = True) -> None:
         _check_examples(spec)
         super().__init__(spec, callbacks=callbacks)
+        self._opened_in = os.getpid()
         self._next_epoch = self.input_start.epoch
         self._position = self._first_step(self._next_epoch)  # of the next batch, over all epochs
 
@@ -223,7 +226,13 @@ class BatchIterator(Batches):
         """Return the steps of an epoch, including any before `state`."""
         return self.input_steps
 
+    @property
+    def is_opened_here(self) -> bool:
+        """Whether this process opened the input, rather than one that it was copied from."""
+        return self._opened_in == os.getpid()
+
     def __iter__(self) -> Iterator[Any]:
+        refuse_repeated_reading(opened_here=self.is_opened_here)
         repeat, first = self.options.repeat, self.next_epoch
         epochs: Iterable[int] = [first] if repeat is False else range(first, int(repeat))
         epochs = itertools.count(first) if repeat is True else epochs
