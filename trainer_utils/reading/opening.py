@@ -29,6 +29,7 @@ from trainer_utils.order.input_plan import InputPlan, plan_workers
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.recipe import Recipe
 from trainer_utils.order.resume_token import InputsState
+from trainer_utils.reading.filtering import filtered_sources
 from trainer_utils.reading.packing import PackedSource, packed_sources
 from trainer_utils.storage import exists, is_remote, read_text
 
@@ -133,7 +134,10 @@ def mix_parts(sources: Sequence[Source], weights: Weights | None) -> list[MixPar
                 rule = f"None with part {name!r}, which has an older version, since packs have none"
                 raise ConfigError.of("pack", source.packs.options, allowed=rule)
             old, place, split = schedule.older[name]
-            after = old, part_of(old, _one_source(old, place, split))
+            (older,) = filtered_sources(
+                [_one_source(old, place, split)], InputOptions(where=source.where)
+            )
+            after = old, part_of(old, older)
         if after is not None and isinstance(source.dataset, RawDataset):
             rule = f"a converted dataset for part {name!r}, which has an older version"
             raise ConfigError.of("uri", source.dataset.uri, allowed=rule)
@@ -218,12 +222,14 @@ def open_input(
             conversion=options.conversion,
             cache_folder=options.cache_folder,
         )
+        found = filtered_sources(found, options)
         return _packed(found, options), _with_absolute_paths(options)
     for name, value in (("split", split), ("weights", options.weights)):
         if value is not None:
             raise ConfigError.of(name, value, allowed="None with a recipe, whose parts have them")
     sources = [_one_source(part.name, part.uri, part.split, options) for part in recipe.parts]
     options = _with_absolute_paths(options.replace(weights=recipe.weights))
+    sources = filtered_sources(sources, options)
     return _packed(sources, options), options
 
 
