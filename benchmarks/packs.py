@@ -9,6 +9,8 @@ It is also compared with a conversion without a tokenizer: the difference is the
 row in uint16, like datatrove and Megatron-LM's preprocessing.
 3. Reading: shuffled batches of packs. The peer copies rows of such a file from the page cache. It
 checks nothing and does not know documents.
+4. Long documents in a global shuffle, as if no memory were left to keep them: each is read and
+checked again for each of its packs.
 """
 
 import argparse
@@ -20,6 +22,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import tokenizers
@@ -29,8 +32,10 @@ import trainer_utils
 from components import steps
 from components.example_gen.settings import TextSettings
 from trainer_utils.order.packing import STRATEGIES, PackIndex, PackOptions
+from trainer_utils.reading import packing
 
 LENGTH, BATCH = 4096, 32
+SHORT = 2048
 
 
 def main() -> None:
@@ -45,6 +50,7 @@ def main() -> None:
     texts = make_texts(options.megabytes)
     uri = measure_tokenizing(texts, options.workdir, options.runs)
     measure_reading(uri, options.workdir, options.runs)
+    measure_long_documents(options.workdir)
 
 
 def measure_index(tokens: float) -> None:
@@ -155,6 +161,28 @@ def measure_reading(uri: Path, workdir: Path, runs: int) -> None:
     print(f"\n{num_rows:,} rows of {LENGTH} tokens")
     for name, seconds in in_turn(work, runs).items():
         print(f"  {name:26} {num_rows * LENGTH / seconds / 1e6:8.1f} million tokens/s")
+
+
+def measure_long_documents(workdir: Path) -> None:
+    """Measure packs of documents that do not stay in memory."""
+    print(f"\nrows of {SHORT} tokens of documents that are read for each row")
+    pack = PackOptions(length=SHORT, eos=0)
+    for tokens in 20_000, 100_000, 1_000_000:
+        uri = workdir / f"documents of {tokens}"
+        shutil.rmtree(uri, ignore_errors=True)
+        random = np.random.default_rng(0)
+        with trainer_utils.DatasetWriter(str(uri)) as writer:
+            for _ in range(4_000_000 // tokens):
+                writer.write("train", {"tokens": random.integers(0, 50_000, tokens)})
+        with mock.patch.object(packing, "_KEPT_BYTES", 0):
+            rows = trainer_utils.iterate(
+                str(uri), "train", batch_size=16, shuffle="global", pack=pack
+            )
+            begun = time.process_time()
+            for step in range(20):
+                rows.batch(0, step)
+            rate = 20 * 16 * SHORT / (time.process_time() - begun)
+        print(f"  {tokens:9,} tokens each: {rate / 1e6:5.1f} million tokens per second of CPU")
 
 
 def in_turn(work: dict[str, Callable[[], None]], runs: int) -> dict[str, float]:

@@ -316,13 +316,11 @@ class Conversion(abc.ABC, Generic[_Plan]):
             specs[name] = TensorSpec.parse(text)
             extra = {**features[name].extra, "tensor": specs[name].to_json()}
             features[name] = dataclasses.replace(features[name], extra=extra)
-        firsts = {one.split: one for one in reversed(written.shards) if one.records and specs}
-        for shard in firsts.values():
-            block = next(read_shard_blocks(join(uri, shard.path)))
-            for number in range(min(len(block), _TENSORS_LOOKED_AT)):
-                for name, values in decode_example(block.record(number), list(specs)).items():
-                    for value in values:
-                        _check_tensor(name, value, specs[name])
+        if specs:
+            # The last one of equal keys stays: the first shard with records of each split.
+            shards = {shard.split: shard for shard in reversed(written.shards) if shard.records}
+            for shard in shards.values():
+                _check_tensors(join(uri, shard.path), specs)
         return features
 
     def make_manifest(self, producer: str, plan: Plan, written: Written) -> Manifest:
@@ -370,6 +368,15 @@ class Conversion(abc.ABC, Generic[_Plan]):
 def rejects_path(uri: str) -> str:
     """Return the path of the file that lists a failed run's rejects, next to its output."""
     return f"{uri.rstrip('/')}.rejects.jsonl"
+
+
+def _check_tensors(path: str, specs: Mapping[str, TensorSpec]) -> None:
+    """Raise ConfigError if a value of a shard's first records is not the declared tensor."""
+    block = next(read_shard_blocks(path))
+    for number in range(min(len(block), _TENSORS_LOOKED_AT)):
+        for name, values in decode_example(block.record(number), list(specs)).items():
+            for value in values:
+                _check_tensor(name, value, specs[name])
 
 
 def _check_tensor(name: str, value: Any, spec: TensorSpec) -> None:

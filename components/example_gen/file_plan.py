@@ -270,19 +270,24 @@ def _order(
     Rows of a table stay in the table's order, to be read sequentially.
     """
     digests = keyed_digests(names, seed=seed, purpose="order")
-    order: npt.NDArray[np.int64]
+    # By split, then by hash: for `lexsort`, the last key comes first.
     keys: list[npt.NDArray[Any]] = [digests[:, 0], digests[:, 1], numbers]
-    if not inputs.blobs:  # only values, for example from a custom layout
-        order = np.lexsort(keys)
-        return order[: len(order) - int((numbers == EXCLUDED).sum())], True
-    blob = f"blob:{inputs.blobs[0].name}"
-    rows = array_of(inputs.rows, blob).field("row")
-    if rows.null_count < len(rows):
+    is_random = True
+    if inputs.blobs:  # otherwise there are only values, for example from a custom layout
+        blob = f"blob:{inputs.blobs[0].name}"
+        rows = array_of(inputs.rows, blob).field("row")
         is_row = _mask(rows.is_valid())
-        paths = blob_paths(inputs.rows, blob).dictionary_encode()
-        ranks = np.argsort(pc.sort_indices(paths.dictionary).to_numpy()) + 1
-        keys[0] = np.where(is_row, rows.fill_null(0).to_numpy().astype(np.uint64), keys[0])
-        keys[1] = np.where(is_row, np.uint64(0), keys[1])
-        keys.insert(2, np.where(is_row, ranks[paths.indices.to_numpy()], 0))
-    order = np.lexsort(keys)
-    return order[: len(order) - int((numbers == EXCLUDED).sum())], rows.null_count == len(rows)
+        is_random = not is_row.any()
+        if not is_random:  # by split, then by table, then by row
+            tables = blob_paths(inputs.rows, blob).dictionary_encode()
+            ranks = np.argsort(pc.sort_indices(tables.dictionary).to_numpy()) + 1
+            row_numbers = rows.fill_null(0).to_numpy().astype(np.uint64)
+            keys = [
+                np.where(is_row, row_numbers, digests[:, 0]),
+                np.where(is_row, np.uint64(0), digests[:, 1]),
+                np.where(is_row, ranks[tables.indices.to_numpy()], 0),
+                numbers,
+            ]
+    order: npt.NDArray[np.int64] = np.lexsort(keys)
+    num_excluded = int((numbers == EXCLUDED).sum())  # the highest number, so they come last
+    return order[: len(order) - num_excluded], is_random

@@ -276,14 +276,15 @@ class TextConversion(Conversion[RowPlan]):
         )
 
     def _divide_runs(self, shuffles: Sequence[ExternalShuffle], folder: str) -> None:
-        """Divide the runs of large splits until each piece is one cell."""
-        for level in range(1, 1 + max((len(one.divisions) for one in shuffles), default=0)):
-            deep = [n for n, one in enumerate(shuffles) if len(one.divisions) >= level]
+        """Divide the runs of large splits, level by level, until each piece fits into memory."""
+        levels = [len(shuffle.divisions) for shuffle in shuffles]
+        for level in range(1, 1 + max(levels, default=0)):
+            splits = [split for split, depth in enumerate(levels) if depth >= level]
             map_tasks(
                 functools.partial(divide_runs, shuffles),
                 [
                     Task(f"divide-{split}-{level}-{index:06d}", (split, level, index))
-                    for split in deep
+                    for split in splits
                     for _, index in shuffles[split].divisions[level - 1]
                 ],
                 workspace=folder,
@@ -291,7 +292,7 @@ class TextConversion(Conversion[RowPlan]):
                 cost=Cost(_GATHER_SECONDS * self._num_bytes, _BUCKET_MEMORY),
                 noun="groups of runs",
             )
-            for split in deep:
+            for split in splits:
                 shuffles[split].remove_runs(level)
 
     def _fingerprint(self, plan: RowPlan) -> str:

@@ -35,52 +35,82 @@ _INVOCATION, _INPUTS_SPEC = "json_serialized_invocation_args", "json_serialized_
 _EXAMPLES = "tfx.Examples"
 _KUBEFLOW_KEYS = ("display_name", "store_session_info")  # keys that Kubeflow adds
 
+# By "inputs" or "outputs" and name: an artifact's TFX type and its local path.
+_Given = Mapping[tuple[str, str], tuple[str, str]]
+
 
 def main(arguments: Sequence[str]) -> None:
     """Run the step."""
+    step_options, executor_options, beam_arguments = _parse_arguments(arguments)
+    os.environ.setdefault("HOME", tempfile.gettempdir())  # for users unknown to the image
+    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
+    from tfx.orchestration.kubeflow.v2.file_based_example_gen import driver
+
+    document = json.loads(getattr(executor_options, _INVOCATION))
+    inputs, outputs = document.get("inputs", {}), document["outputs"]
+    inputs.get("parameterValues", {}).pop(VERSION_PARAMETER, None)
+    given: _Given = {
+        (side, name): (title, path) for side, name, title, path in step_options.artifact
+    }
+    _fill_inputs(inputs.get("artifacts", {}), given)
+    with contextlib.ExitStack() as stack:
+        root = step_options.dataset_root
+        elsewhere = _fill_outputs(outputs.get("artifacts", {}), given, root, stack)
+        setattr(executor_options, _INVOCATION, json.dumps(document))
+        if step_options.resolve_inputs:
+            driver.main(executor_options)  # writes its results to the executor's parameters
+            _add_metadata_of_driver(outputs)
+            setattr(executor_options, _INVOCATION, json.dumps(document))
+        kubeflow_v2_run_executor.main((executor_options, beam_arguments))
+    _finish_answer(outputs["outputFile"], given, elsewhere)
+
+
+def _parse_arguments(
+    arguments: Sequence[str],
+) -> tuple[argparse.Namespace, argparse.Namespace, list[str]]:
+    """Return the options of this command and of TFX's command, and the arguments for Beam."""
     place = list(arguments).index("--")
     parser = argparse.ArgumentParser(prog=" ".join(STEP_COMMAND), allow_abbrev=False)
     parser.add_argument(ARTIFACT_FLAG, nargs=4, action="append", default=[])
     parser.add_argument(ROOT_FLAG, default="")
     parser.add_argument(DRIVER_FLAG, action="store_true")
-    ours = parser.parse_args(arguments[:place])
     tfx_parser = argparse.ArgumentParser(prog="TFX's arguments", allow_abbrev=False)
     tfx_parser.add_argument("--executor_class_path", required=True)
     tfx_parser.add_argument(f"--{_INVOCATION}", required=True)
     tfx_parser.add_argument(f"--{_INPUTS_SPEC}")
-    theirs, beam_arguments = tfx_parser.parse_known_args(arguments[place + 1 :])
-    os.environ.setdefault("HOME", tempfile.gettempdir())  # for users unknown to the image
-    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
-    from tfx.orchestration.kubeflow.v2.file_based_example_gen import driver
+    return parser.parse_args(arguments[:place]), *tfx_parser.parse_known_args(
+        arguments[place + 1 :]
+    )
 
-    document = json.loads(getattr(theirs, _INVOCATION))
-    inputs, outputs = document.get("inputs", {}), document["outputs"]
-    inputs.get("parameterValues", {}).pop(VERSION_PARAMETER, None)
-    given = {(side, name): (title, path) for side, name, title, path in ours.artifact}
-    _fill_inputs(inputs.get("artifacts", {}), given)
-    with contextlib.ExitStack() as stack:
-        elsewhere = _fill_outputs(outputs.get("artifacts", {}), given, ours.dataset_root, stack)
-        setattr(theirs, _INVOCATION, json.dumps(document))
-        if ours.resolve_inputs:
-            driver.main(theirs)  # writes its results to the executor's parameters
-            for name, group in _read(outputs["outputFile"]).get("artifacts", {}).items():
-                (artifact,), found = outputs["artifacts"][name]["artifacts"], group["artifacts"][0]
-                artifact["metadata"].update(found.get("metadata", {}))
-            setattr(theirs, _INVOCATION, json.dumps(document))
-        kubeflow_v2_run_executor.main((theirs, beam_arguments))
-    answer = _read(outputs["outputFile"])
+
+def _add_metadata_of_driver(outputs: JsonObject) -> None:
+    """Add the metadata that the driver has written for each output artifact."""
+    for name, group in _read(outputs["outputFile"]).get("artifacts", {}).items():
+        (artifact,) = outputs["artifacts"][name]["artifacts"]
+        artifact["metadata"].update(group["artifacts"][0].get("metadata", {}))
+
+
+def _finish_answer(path: str, given: _Given, elsewhere: Mapping[str, str]) -> None:
+    """Rewrite the executor's answer to the launcher.
+
+    Args:
+        path: the file of the answer.
+        given: the type and the path of each artifact.
+        elsewhere: the uris of datasets that are not at the path that the launcher expects.
+    """
+    answer = _read(path)
     for name, group in answer.get("artifacts", {}).items():
-        for artifact in group.get("artifacts", ()):  # keep the launcher's uris
-            del artifact["uri"], artifact["name"]
+        for artifact in group.get("artifacts", ()):
+            del artifact["uri"], artifact["name"]  # so that the launcher keeps its own
             artifact["metadata"] = short_metadata(artifact.get("metadata", {}))
             if name in elsewhere:
                 artifact["metadata"]["dataset_uri"] = elsewhere[name]
                 write_reference(given["outputs", name][1], elsewhere[name])
-    with open(outputs["outputFile"], "w", encoding="utf-8") as stream:
+    with open(path, "w", encoding="utf-8") as stream:
         json.dump(answer, stream)
 
 
-def _fill_inputs(groups: dict[str, Any], given: Mapping[tuple[str, str], tuple[str, str]]) -> None:
+def _fill_inputs(groups: dict[str, Any], given: _Given) -> None:
     """Set the type, the metadata in TFX's form, and a readable location for each input artifact."""
     for name, group in groups.items():
         for artifact in group.get("artifacts", ()):
@@ -92,7 +122,7 @@ def _fill_inputs(groups: dict[str, Any], given: Mapping[tuple[str, str], tuple[s
 
 def _fill_outputs(
     groups: dict[str, Any],
-    given: Mapping[tuple[str, str], tuple[str, str]],
+    given: _Given,
     root: str,
     stack: contextlib.ExitStack,
 ) -> dict[str, str]:

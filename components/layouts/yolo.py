@@ -64,13 +64,13 @@ def read(inputs: LayoutInputs) -> InputTable:
     config = _read_config(inputs)
     images, texts, excluded = _find_files(inputs)
     label_of = {path: _label_path(path, texts) for path in images}
-    taken = [path for path, file in images.items() if file.problem is None]
+    readable_images = [path for path, file in images.items() if file.problem is None]
     for path, file in images.items():
         if file.problem is not None:
             excluded.append(ExcludedInput(path, inputs.split, *file.problem))
-    splits = _splits(inputs, config, taken, excluded)
-    known = [label for path in splits if (label := label_of[path]) and _is_good(texts[label])]
-    read_texts = inputs.read_many(known)
+    splits = _splits(inputs, config, readable_images, excluded)
+    readable = [label for path in splits if (label := label_of[path]) and _is_good(texts[label])]
+    contents = zip(readable, inputs.read_many(readable), strict=True)
     kind = "int" if config.names is None else "label"
     columns = (*BOX_COLUMNS[:-1], Column("labels", kind, is_list=True))
     entries, missing = [], []
@@ -82,7 +82,9 @@ def read(inputs: LayoutInputs) -> InputTable:
             elif not _is_good(texts[label]):
                 raise RejectedInputError(*_problem(texts[label]))
             else:
-                boxes = _parse(inputs, next(read_texts), label, config)
+                label_path, content = next(contents)
+                assert label_path == label, "the readable labels come in order"
+                boxes = _parse(inputs, content, label, config)
         except RejectedInputError as error:
             excluded.append(ExcludedInput(path, split, error.code, error.detail))
             continue
@@ -90,13 +92,13 @@ def read(inputs: LayoutInputs) -> InputTable:
         entries.append(Entry(path, split, (Blob(path, images[path].size),), values))
     if missing:
         logging.warning(
-            "%d of %d images have no text file of boxes, such as %r: they have no objects",
+            "%d of %d images have no label file, such as %r: they have no objects",
             *(len(missing), len(splits), missing[0]),
         )
     used = {label for label in label_of.values() if label is not None}
     for path in texts.keys() - used:
         if _begins_as_labels(inputs, path):
-            detail = "a text of boxes without its image"
+            detail = "a label file without its image"
             excluded.append(ExcludedInput(path, inputs.split, "FILE_NOT_FOUND", detail))
     listing = InputTable.of(entries, excluded, columns)
     if config.names is None:
@@ -136,7 +138,7 @@ def _is_good(file: InputFile) -> bool:
 
 def _problem(file: InputFile) -> tuple[str, str]:
     if file.problem is not None:
-        return file.problem[0], f"its text of boxes: {file.problem[1]}"
+        return file.problem[0], f"its label file: {file.problem[1]}"
     return "BAD_ANNOTATION", f"expected at most {_MAX_BYTES} bytes, got {file.size}"
 
 
@@ -314,7 +316,7 @@ def _parse(
 ) -> list[tuple[Any, ...]]:
     """Return the boxes of a text file, in the order of `BOX_COLUMNS`."""
     if isinstance(text, OSError):
-        raise RejectedInputError("UNREADABLE", f"its text of boxes: {problem_of(text, path)[1]}")
+        raise RejectedInputError("UNREADABLE", f"its label file: {problem_of(text, path)[1]}")
     boxes = []
     for number, line in enumerate(text.decode("utf-8-sig", "replace").splitlines(), 1):
         fields = line.split()

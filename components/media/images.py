@@ -221,11 +221,10 @@ def orientation_of_label_map(
     if orientation == UPRIGHT:
         return UPRIGHT
     shown = stored[::-1] if orientation in _QUARTERS else stored
-    if size == shown != stored:
-        is_shown = True
-    elif size == stored != shown:
-        is_shown = False
-    elif size != stored:
+    fits_shown, fits_stored = size == shown, size == stored
+    if fits_shown != fits_stored:
+        is_shown = fits_shown
+    elif not fits_stored:
         return UPRIGHT  # another size, which is rejected later
     elif box_frame is None:
         raise RejectedInputError(

@@ -159,23 +159,22 @@ class Pool:
         assert self._server is not None
         results: list[Any] = [None] * len(arguments)
         # Pickled while processes work, so that no process waits for it.
-        messages = (pickle.dumps((call_path, argument)) for argument in arguments)
-        message, number = next(messages, None), 0
+        messages = enumerate(pickle.dumps((call_path, argument)) for argument in arguments)
+        waiting = next(messages, None)
         idle, busy = self._workers[:processes], dict[Connection, tuple[_Worker, int]]()
         if self._thread is not None:
             idle.append(self._thread.worker)  # the first to get a call
-        while busy or message is not None:
-            while idle and message is not None:
+        while busy or waiting is not None:
+            while idle and waiting is not None:
                 worker = idle.pop()
                 if worker.process is None and len(self._workers) >= processes:
-                    self._end_thread()
+                    self._end_thread()  # enough processes have started
                     continue
-                try:
+                number, message = waiting
+                with _naming_death(self._server, worker):
                     worker.connection.send_bytes(message)
-                except OSError as error:
-                    raise self._server.error_of(worker.process) from error
                 busy[worker.connection] = worker, number
-                message, number = next(messages, None), number + 1
+                waiting = next(messages, None)
             for ready in wait([*busy, self._server.connection]):
                 if ready is self._server.connection:
                     missing = processes - len(self._workers)
@@ -184,19 +183,17 @@ class Pool:
                     idle = started[: max(0, missing)] + idle
                     continue
                 assert isinstance(ready, Connection)
-                worker, place = busy[ready]
-                try:
+                worker, number = busy[ready]
+                with _naming_death(self._server, worker):
                     reply: _Reply | logging.LogRecord = ready.recv()
-                except (EOFError, OSError) as error:
-                    raise self._server.error_of(worker.process) from error
                 if isinstance(reply, logging.LogRecord):
                     _handle(reply)
                     continue
-                results[place] = _value_of(reply)
+                results[number] = _value_of(reply)
                 del busy[ready]
                 idle.append(worker)
                 if on_result is not None:
-                    on_result(place, results[place])
+                    on_result(number, results[number])
         self._end_thread()
         return results
 
@@ -204,6 +201,15 @@ class Pool:
 class _Worker(NamedTuple):
     process: int | None  # its id; None for the thread
     connection: Connection
+
+
+@contextlib.contextmanager
+def _naming_death(server: "_Server", worker: _Worker) -> Iterator[None]:
+    """Raise the error that says how a worker died, if its connection breaks."""
+    try:
+        yield
+    except (EOFError, OSError) as error:
+        raise server.error_of(worker.process) from error
 
 
 class _Thread:

@@ -117,29 +117,29 @@ def _disagreement(name: str, expected: str, got: str, source: str) -> DatasetErr
 
 
 def check_agreement(
-    given: schema_pb2.Schema, features: Mapping[str, Feature], *, source: str
+    schema: schema_pb2.Schema, features: Mapping[str, Feature], *, source: str
 ) -> None:
     """Raise DatasetError if a schema contradicts the names, types or shapes of the data."""
-    of_schema = {
+    declared = {
         entry.name: dataclasses.replace(_feature(entry), shape=_declared_shape(entry))
-        for entry in given.feature
+        for entry in schema.feature
     }
-    for name in sorted(of_schema.keys() | features.keys()):
-        wanted, found = of_schema.get(name), features.get(name)
-        if wanted is None or found is None:
-            expected, got = "it in schema and examples", "it in the "
-            got += "schema only" if wanted else "examples only"
-            raise _disagreement(f"feature {name!r}", expected, got, source)
-        expected, got = wanted.type, found.type
-        shape = () if found.is_image else found.shape
-        # TFMD has scalars as [] or [1]: SchemaGen writes [1], parsers accept both.
-        is_as_long = found.dense and math.prod(wanted.shape) == math.prod(shape)
-        if expected == got and wanted.dense and not is_as_long:
-            expected = f"shape {list(wanted.shape)}"
-            got = str(list(shape)) if found.dense else "a variable length"
-        if expected != got:
-            expected += " as the schema says"
-            raise _disagreement(f"feature {name!r}", expected, got, source)
+    for name in sorted(declared.keys() | features.keys()):
+        in_schema, in_data = declared.get(name), features.get(name)
+        if in_schema is None or in_data is None:
+            expected = "it in schema and examples"
+            got = "it in the examples only" if in_schema is None else "it in the schema only"
+        elif in_schema.type != in_data.type:
+            expected, got = f"{in_schema.type} as the schema says", in_data.type
+        else:
+            shape = () if in_data.is_image else in_data.shape
+            # TFMD has scalars as [] or [1]: SchemaGen writes [1], parsers accept both.
+            is_as_long = in_data.dense and math.prod(in_schema.shape) == math.prod(shape)
+            if not in_schema.dense or is_as_long:
+                continue
+            expected = f"shape {list(in_schema.shape)} as the schema says"
+            got = str(list(shape)) if in_data.dense else "a variable length"
+        raise _disagreement(f"feature {name!r}", expected, got, source)
 
 
 def adopt_shapes(given: schema_pb2.Schema, features: Mapping[str, Feature]) -> dict[str, Feature]:

@@ -85,18 +85,15 @@ def find_artifact(metadata: str, uri: str) -> Lineage | str:
     if "://" not in uri:
         spellings += [f(uri) for f in (os.path.abspath, os.path.realpath, os.path.relpath)]
     with open_store(metadata) as store:
-        asked = (store.get_artifacts_by_uri(s + end) for s in spellings for end in ("", "/"))
-        found = next(filter(None, asked), list[Any]())
-        if not found:
-            known = sorted(store.get_artifacts(), key=lambda artifact: -artifact.id)
-            newest = ", ".join([artifact.uri for artifact in known if artifact.uri][:_SHOWN])
-            return (
-                f"expected the uri of an artifact of {metadata}, which has {len(known)}. "
-                f"{f'The newest: {newest}' if newest else 'None has a uri'}."
-            )
-        events = store.get_events_by_artifact_ids([one.id for one in found])
-        made = {event.artifact_id for event in events if event.type == event.OUTPUT}
-        *others, last = sorted((one.id for one in found), key=lambda i: (i in made, i))
+        results = (store.get_artifacts_by_uri(s + end) for s in spellings for end in ("", "/"))
+        matches = next(filter(None, results), list[Any]())
+        if not matches:
+            return _message_without_match(store, metadata)
+        ids = [artifact.id for artifact in matches]
+        events = store.get_events_by_artifact_ids(ids)
+        outputs = {event.artifact_id for event in events if event.type == event.OUTPUT}
+        # Take the newest output of an execution, or else the newest artifact with the uri.
+        *others, last = sorted(ids, key=lambda artifact_id: (artifact_id in outputs, artifact_id))
         artifacts, executions = _graph(store, last)
     summaries: dict[Id, DatasetSummary] = {}
     for node in artifacts.values():
@@ -111,6 +108,16 @@ def find_artifact(metadata: str, uri: str) -> Lineage | str:
         executions=executions,
         summaries=summaries,
         same_uri=sorted(others),
+    )
+
+
+def _message_without_match(store: Any, metadata: str) -> str:
+    """Return a message with the newest artifacts of a store."""
+    artifacts = sorted(store.get_artifacts(), key=lambda artifact: -artifact.id)
+    newest = ", ".join([artifact.uri for artifact in artifacts if artifact.uri][:_SHOWN])
+    return (
+        f"expected the uri of an artifact of {metadata}, which has {len(artifacts)}. "
+        f"{f'The newest: {newest}' if newest else 'None has a uri'}."
     )
 
 

@@ -222,8 +222,9 @@ class RunLedger:
         batch = self._history.batch(step)
         for worker, rows in sorted(rows_of_workers.items()):
             if row < len(rows):
-                own = [one for one in batch.rows if one.worker == worker][row : row + 1]
-                records = [part.record for one in own for part in self._parts(one.record)]
+                rows_read = [entry for entry in batch.rows if entry.worker == worker]
+                entries = rows_read[row : row + 1]  # none for a padding row
+                records = [part.record for entry in entries for part in self._parts(entry.record)]
                 named = self._named({*records})
                 return [named[record] for record in records]
             row -= len(rows)

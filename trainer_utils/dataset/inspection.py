@@ -148,18 +148,21 @@ class DatasetFacts:
             self.merge(DatasetFacts(0, facts), where=where)
 
     def _parse(self, *bounds: Any) -> list[dict[str, Column]]:
-        """Return the features of records. Further dicts have the features of further kinds."""
+        """Return the columns of records by feature.
+
+        If a feature has values of several kinds, further dicts have its columns of other kinds.
+        """
         try:
             return [parse_examples(*bounds)]
         except DatasetError:
             if not self.takes_mixed:
                 raise
-        found = parse_by_kind(*bounds)
-        most = max(map(len, found.values()), default=1)
-        dicts: list[dict[str, Column]] = [{} for _ in range(most)]
-        for name, by_kind in found.items():
-            for place, column in enumerate(by_kind.values()):
-                dicts[place][name] = column
+        columns_by_kind = parse_by_kind(*bounds)
+        max_kinds = max(map(len, columns_by_kind.values()), default=1)
+        dicts: list[dict[str, Column]] = [{} for _ in range(max_kinds)]
+        for name, by_kind in columns_by_kind.items():
+            for columns, column in zip(dicts, by_kind.values(), strict=False):
+                columns[name] = column
         return dicts
 
     def merge(self, other: "DatasetFacts", *, where: str) -> None:

@@ -127,11 +127,10 @@ def newest_dataset(uri: str | os.PathLike[str]) -> str:
     uri = uri.rstrip("/") or uri
     if storage.is_remote(uri):
         return uri
-    link = uri
-    if os.path.basename(uri) != LATEST or not os.path.islink(uri):
-        if storage.exists(storage.join(uri, naming.MANIFEST_FILE)):
-            return uri
-        link = os.path.join(uri, LATEST)
+    is_link = os.path.basename(uri) == LATEST and os.path.islink(uri)
+    if not is_link and storage.exists(storage.join(uri, naming.MANIFEST_FILE)):
+        return uri
+    link = uri if is_link else os.path.join(uri, LATEST)
     if not os.path.islink(link):
         return uri
     return os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)))

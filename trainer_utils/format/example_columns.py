@@ -16,13 +16,13 @@ from trainer_utils.core.errors import DatasetError
 from trainer_utils.format.example import decode_context, decode_feature_lists, read_fields
 from trainer_utils.format.tensors import array_of
 from trainer_utils.format.tfrecord import Buffer
+from trainer_utils.format.varints import decode_varints
 
 _FIRST, _SECOND = 0x0A, 0x12  # tags of fields 1 and 2 with a length
 KINDS = {0x0A: "string", 0x12: "float", 0x1A: "int"}  # tags of the kinds of a Feature
 _KINDS_OF_VALUES = {int: "int", float: "float"}  # all other values are views of bytes
 _DTYPES: dict[str, Any] = {"int": np.int64, "float": np.float32}
 _LONG_LIST_BYTES = 256  # in the mean; a copy of each list is faster than an index of bytes
-_DECODED_AT_ONCE, _MAX_VARINT_BYTES = 1 << 15, 10
 _FEW = 8  # up to this many lists of strings, a loop is faster than numpy
 
 Positions = npt.NDArray[np.int64]
@@ -41,6 +41,20 @@ class Column(NamedTuple):
     kind: str
     counts: Positions
     values: npt.NDArray[Any]
+
+
+class EncodedLists(NamedTuple):
+    """The encoded numbers of one feature in a group of examples.
+
+    Attributes:
+        kind: `int`, base-128 integers, or `float`, four bytes each; empty if there are no values.
+        begins: `(records,) int64`, the begin of each example's list in the buffer.
+        ends: `(records,) int64`, its end; equal to `begins` without a value.
+    """
+
+    kind: str
+    begins: Positions
+    ends: Positions
 
 
 class _Places(NamedTuple):
@@ -112,6 +126,37 @@ def parse_examples(
             nothing = Column("", np.zeros(len(begins), np.int64), np.zeros(0))
             columns = {name: columns.get(name, nothing) for name in names or ()}
         return columns
+
+
+def find_lists(
+    buffer: Buffer, begins: Positions, ends: Positions, name: str
+) -> EncodedLists | None:
+    """Locate the numbers of a feature in the records in `buffer`, without decoding them.
+
+    Args:
+        buffer: the bytes that contain the records.
+        begins: `(records,) int64`, the position of each record in the buffer.
+        ends: `(records,) int64`, the position after each record.
+        name: the feature.
+
+    Returns:
+        The lists, or None if `parse_examples` has to parse the records: they have strings, an
+        unusual encoding, or damage.
+    """
+    data = np.frombuffer(buffer, np.uint8)
+    try:
+        places = _walk(data, begins, ends, {name.encode()}).get(name.encode())
+        first, last = np.zeros((2, len(begins)), np.int64)
+        if places is None or not places.tags.any():
+            return EncodedLists("", first, last)
+        kind, index, starts, stops = _full_lists(places)
+        if kind == "string":
+            return None
+        if len(index):
+            first[index], last[index] = _message(data, starts, stops, _FIRST, is_last=True)
+    except (_UnusualError, IndexError):
+        return None
+    return EncodedLists(kind, first, last)
 
 
 def _reject_others(found: Mapping[bytes, Positions], wanted: Collection[bytes]) -> None:
@@ -270,13 +315,7 @@ def _column(
     counts = np.zeros(records, np.int64)
     if places is None or not places.tags.any():
         return Column("", counts, np.zeros(0))
-    index = np.flatnonzero(places.tags)
-    tags, begins, ends = (column[index] for column in places)
-    kind = KINDS.get(int(tags[0]))
-    if kind is None or (tags != tags[0]).any():
-        raise _UnusualError
-    full = begins < ends
-    index, begins, ends = index[full], begins[full], ends[full]
+    kind, index, begins, ends = _full_lists(places)
     if kind == "string":
         counts[index], begins, ends = _strings(data, begins, ends)
         given: Any = buffer if isinstance(buffer, bytes) and not is_view else memoryview(data.data)
@@ -287,6 +326,17 @@ def _column(
         begins, ends = _message(data, begins, ends, _FIRST, is_last=True)  # packed
     counts[index], numbers = (_floats if kind == "float" else _integers)(data, begins, ends)
     return Column(kind, counts, numbers)
+
+
+def _full_lists(places: _Places) -> tuple[str, Positions, Positions, Positions]:
+    """Return the kind of a feature's values, and the records that have some, with their bounds."""
+    index = np.flatnonzero(places.tags)
+    tags, begins, ends = (column[index] for column in places)
+    kind = KINDS.get(int(tags[0]))
+    if kind is None or (tags != tags[0]).any():
+        raise _UnusualError
+    full = begins < ends
+    return kind, index[full], begins[full], ends[full]
 
 
 def _strings(data: Data, position: Positions, stops: Positions) -> tuple[Positions, ...]:
@@ -345,31 +395,10 @@ def _integers(
     # The last byte of each list ends a value; the places before `after` are the last bytes.
     if (totals == 0).any() or (stops[totals - 1] != after - 1).any():
         raise _UnusualError
-    return np.diff(totals, prepend=0), _varints_ending_at(groups, stops)
-
-
-def _varints_ending_at(groups: Data, stops: Positions) -> npt.NDArray[np.int64]:
-    """Return base-128 numbers that follow each other, given the position of the last byte of each.
-
-    They are decoded some thousands at a time, from their last bytes, so that arrays stay in the
-    processor's cache.
-    """
-    values = np.empty(len(stops), np.uint64)
-    before = -1
-    for first in range(0, len(stops), _DECODED_AT_ONCE):
-        own = stops[first : first + _DECODED_AT_ONCE]
-        sizes = np.diff(own, prepend=before)
-        before = int(own[-1])
-        longest = int(sizes.max())
-        if longest > _MAX_VARINT_BYTES:
-            raise _UnusualError
-        numbers = groups[own].astype(np.uint64)
-        for place in range(1, longest):
-            # The bytes of shorter numbers are of others, and not used.
-            more = groups[np.maximum(own - place, 0)] & np.uint8(0x7F)
-            numbers = np.where(sizes > place, numbers << np.uint64(7) | more, numbers)
-        values[first : first + len(own)] = numbers
-    return values.view(np.int64)
+    try:
+        return np.diff(totals, prepend=0), decode_varints(groups, stops)
+    except ValueError as error:
+        raise _UnusualError from error
 
 
 def _joined(data: Data, begins: Positions, ends: Positions) -> Data:

@@ -289,19 +289,22 @@ class Manifest:
             DatasetError: a shard is missing, unexpected, or has another size.
         """
         expected = {shard.path: shard.bytes for shard in self.shards}
-        for path in sorted(expected.keys() | sizes.keys()) if expected != sizes else ():
-            size, found = expected.get(path), sizes.get(path)
-            if size == found:
+        if expected == sizes:
+            return
+        for path in sorted(expected.keys() | sizes.keys()):
+            size, actual = expected.get(path), sizes.get(path)
+            if size == actual:
                 continue
             offset = None
-            what = (
-                f"{'missing from' if found is None else 'no part of'} the dataset by its manifest"
-            )
-            if size is not None and found is not None:
-                offset = min(size, found)
-                what = f"not as long as its manifest says: expected {size} bytes, got {found}"
-            said = f"shard {path!r}: is {what}. Write the dataset again."
-            raise DatasetError(said, path=path, offset=offset)
+            if actual is None:
+                problem = "missing from the dataset by its manifest"
+            elif size is None:
+                problem = "no part of the dataset by its manifest"
+            else:
+                offset = min(size, actual)
+                problem = f"not as long as its manifest says: expected {size} bytes, got {actual}"
+            message = f"shard {path!r}: is {problem}. Write the dataset again."
+            raise DatasetError(message, path=path, offset=offset)
 
 
 def _digest(text: str) -> str:

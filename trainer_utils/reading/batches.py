@@ -186,7 +186,9 @@ class Batches:
         options = self.options.replace(processes=0)
         for name in ("pre_batching_callback", "post_batching_callback"):
             if getattr(options, name) is not None and not self._calls_back:
-                options = options.replace(**{name: dict})  # a framework's may not be picklable
+                # Set, so that the settings stay valid, but never called: the framework calls its
+                # own, which may not be picklable.
+                options = options.replace(**{name: dict})
         layout = self.order.layout
         rebuild = functools.partial(
             type(self).of,

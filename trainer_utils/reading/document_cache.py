@@ -1,11 +1,12 @@
-"""Keep decoded documents in memory while packs of them are read.
+"""Keep long documents in memory while packs of them are read.
 
     cache = DocumentCache(max_bytes=256 << 20)
-    cache.keep(17, Document(tokens, None))
-    cache.get([3, 17])                       # {17: Document(…)}
+    cache.keep(17, Document(VarintList(data), None, eos=0))
+    cache.get([3, 17])[17].part(2048, 4097)          # (tokens, weights)
 
 A document that is longer than a pack is needed for several packs, which a shuffle spreads over many
-steps. Without this cache it would be read and decoded for each of them.
+steps. Without this cache it would be read and checked for each of them. Only the part that a pack
+needs is decoded.
 """
 
 import collections
@@ -17,30 +18,60 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils.format.varints import VarintList
+
 _MAX_SHORT = 1 << 16  # tokens below this take two bytes
+
+Array = npt.NDArray[Any]
 
 
 class Document(NamedTuple):
-    """A decoded document.
+    """The tokens of a document.
 
     Attributes:
-        tokens: `(tokens,)` integers, with the end token if there is one.
+        tokens: `(tokens,)` integers, decoded or not.
         mask: `(tokens,) float32`, each token's weight in the loss; None if all are 1.
+        eos: the token after the last one, which has the weight of the last one; None for none.
     """
 
-    tokens: npt.NDArray[Any]
-    mask: npt.NDArray[Any] | None
+    tokens: Array | VarintList
+    mask: Array | None = None
+    eos: int | None = None
+
+    def part(self, begin: int, end: int) -> tuple[Array, Array | None]:
+        """Return the tokens from `begin` to `end`, fewer at the end of the document.
+
+        Returns:
+            Tokens, and their weights in the loss; None if these are all 1.
+        """
+        size = len(self.tokens)
+        stop = min(end, size)
+        if isinstance(self.tokens, VarintList):
+            tokens: Array = self.tokens.part(begin, stop)
+        else:
+            tokens = self.tokens[begin:stop]
+        mask = None if self.mask is None else self.mask[begin:stop]
+        if self.eos is not None and begin <= size < end:
+            tokens = np.append(tokens, self.eos)
+            mask = None if mask is None or self.mask is None else np.append(mask, self.mask[-1:])
+        return tokens, mask
 
     def compact(self) -> "Document":
         """Return a copy that takes as little memory as possible."""
-        is_short = len(self.tokens) and int(self.tokens.max()) < _MAX_SHORT
-        tokens = self.tokens.astype(np.uint16 if is_short else np.int32)
-        return Document(tokens, None if self.mask is None else self.mask.copy())
+        tokens = self.tokens
+        if isinstance(tokens, VarintList):
+            tokens = tokens.copy()
+        else:
+            is_short = tokens.itemsize <= 2 or (len(tokens) and int(tokens.max()) < _MAX_SHORT)
+            tokens = tokens.astype(np.uint16 if is_short else np.int32)
+        mask = None if self.mask is None else self.mask.copy()
+        return Document(tokens, mask, self.eos)
 
     @property
     def num_bytes(self) -> int:
         """Size of the arrays in bytes."""
-        return int(self.tokens.nbytes) + (0 if self.mask is None else int(self.mask.nbytes))
+        size = self.tokens.num_bytes if isinstance(self.tokens, VarintList) else self.tokens.nbytes
+        return int(size) + (0 if self.mask is None else int(self.mask.nbytes))
 
 
 class DocumentCache:

@@ -19,6 +19,7 @@ from trainer_utils.core.errors import ConfigError, did_you_mean
 from trainer_utils.dataset.selection import Source, mean_bytes, merged_features
 from trainer_utils.format import Feature
 from trainer_utils.format.slices import FileRange, RecordPositions
+from trainer_utils.format.varints import VarintList
 from trainer_utils.order.packing import MAX_TOKEN, PACK_FEATURES, PackIndex, PackOptions, Pieces
 from trainer_utils.reading.document_cache import Document, DocumentCache
 from trainer_utils.reading.elements import ArraySpec, Batch
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 
 _MASK = "loss_mask"  # a chat's feature: 1 for tokens that the assistant wrote
 _SCAN_BYTES, _SCAN_ROWS = 16 << 20, 1 << 16  # limits of the records scanned at once
-_KEPT_BYTES = 256 << 20  # decoded documents: as many as a block of the default shuffle needs
-_DECODED_TOKENS = 1 << 21  # decoded at a time
+_KEPT_BYTES = 256 << 20  # of documents: as many as a block of the default shuffle needs
+_READ_TOKENS = 1 << 21  # of documents that are read at a time
+_MIN_LONG = 8192  # tokens; shorter documents are decoded together, which is faster
 _ITEM_BYTES = 4  # bytes of a token in a batch, an int32
 
 Array = npt.NDArray[Any]
@@ -316,22 +318,20 @@ class Packs:
             start, begin, count = starts[piece], offsets[piece], counts[piece]
             stop = start + count
             # The target of a piece's last token is in the document, but not in the pack.
-            followed = min(count, len(document.tokens) - begin - 1)
-            next_tokens = slice(begin + 1, begin + 1 + followed)
-            tokens[start:stop] = document.tokens[begin : begin + count]
-            targets[start : start + followed] = document.tokens[next_tokens]
+            part, mask = document.part(begin, begin + count + 1)
+            followed = len(part) - 1
+            tokens[start:stop] = part[:count]
+            targets[start : start + followed] = part[1:]
             segments[start:stop] = numbers[piece]
             positions[start:stop] = places[:count]
-            weights[start : start + followed] = (
-                1 if document.mask is None else document.mask[next_tokens]
-            )
+            weights[start : start + followed] = 1 if mask is None else mask[1:]
 
         return copy
 
     def _documents(self, rows: PackRows, spent: dict[str, int]) -> Iterator[tuple[int, Document]]:
-        """Yield the place of each document in `rows`, and the document, kept or read and decoded.
+        """Yield the place of each document in `rows`, and the document, kept or read.
 
-        A limited number of tokens is decoded at a time. The nanoseconds of reading and parsing are
+        A limited number of tokens is read at a time. The nanoseconds of reading and parsing are
         added to `spent`.
         """
         kept = self._cache.get(rows.records.tolist())
@@ -342,23 +342,77 @@ class Packs:
             else:
                 missing.append(place)
         sizes = self._sizes(rows.lengths)
-        group = (np.cumsum(sizes[missing]) - sizes[missing]) // _DECODED_TOKENS
+        group = (np.cumsum(sizes[missing]) - sizes[missing]) // _READ_TOKENS
         for _, numbers in itertools.groupby(range(len(missing)), key=group.tolist().__getitem__):
             places = np.array([missing[number] for number in numbers])
             began = perf_counter_ns()
             read = self._reader.read(rows.records[places])
             has_read = perf_counter_ns()
-            tokens, mask = self._decoded(read, rows.lengths[places])
+            documents = self._parsed(read, rows.lengths[places])
             spent["read"] += has_read - began
             spent["parse"] += perf_counter_ns() - has_read
-            ends = np.cumsum(sizes[places])
-            bounds = zip((ends - sizes[places]).tolist(), ends.tolist(), strict=True)
-            for place, (begin, end) in zip(places.tolist(), bounds, strict=True):
-                part = None if mask is None else mask[begin:end]
-                document = Document(tokens[begin:end], part)
+            for place, document in zip(places.tolist(), documents, strict=True):
                 yield place, document
-                if end - begin > self._pack.length:  # other packs need it soon
+                if sizes[place] > self._pack.length:  # other packs need it soon
                     self._cache.keep(int(rows.records[place]), document)
+
+    def _parsed(self, rows: Rows, expected: Numbers) -> list[Document]:
+        """Return documents. Of long ones, only the parts that packs need will be decoded.
+
+        Args:
+            rows: the records of the documents.
+            expected: `(documents,) int64`, the number of tokens of each, from the index.
+        """
+        is_long = expected > max(self._pack.length, _MIN_LONG)
+        if not is_long.any():
+            return self._decoded(rows, expected)
+        documents: dict[int, Document] = {}
+        for chosen, parse in (is_long, self._encoded), (~is_long, self._decoded):
+            places = np.flatnonzero(chosen)
+            if len(places):
+                parsed = parse(rows.take(places), expected[places])
+                documents |= zip(places.tolist(), parsed, strict=True)
+        return [documents[place] for place in range(len(expected))]
+
+    def _encoded(self, rows: Rows, expected: Numbers) -> list[Document]:
+        """Return encoded documents, or decoded ones if their encoding is unusual."""
+        tokens = self._encoded_tokens(rows, expected)
+        masks = self._encoded_masks(rows, expected) if self._has_mask else [None] * len(rows)
+        if tokens is None or masks is None:  # unusual, or wrong, which decoding reports
+            return self._decoded(rows, expected)
+        return [Document(*pair, self._pack.eos) for pair in zip(tokens, masks, strict=True)]
+
+    def _encoded_tokens(self, rows: Rows, expected: Numbers) -> Sequence[Array | VarintList] | None:
+        name, spec = self._pack.feature, self._feature.tokens
+        if spec is not None:
+            column = rows.parse([name], views=[name])[name]
+            lengths, values = rows.token_bytes(name, column, spec)
+            self._check_lengths(rows, lengths, expected)
+            arrays = [spec.decode(value) for value in values]
+            return arrays if max(array.max() for array in arrays) <= MAX_TOKEN else None
+        lists = rows.find_lists(name)
+        if lists is None or lists.kind != "int":
+            return None
+        data = np.frombuffer(rows.data, np.uint8)
+        bounds = zip(lists.begins.tolist(), lists.ends.tolist(), strict=True)
+        try:
+            found = [VarintList(data[begin:end]) for begin, end in bounds]
+        except ValueError:
+            return None
+        self._check_lengths(rows, np.array([*map(len, found)]), expected)
+        # Numbers of up to four bytes are below 2 ** 28; negative ones have ten.
+        return None if any(one.has_longer_than(4) for one in found) else found
+
+    def _encoded_masks(self, rows: Rows, expected: Numbers) -> list[Array] | None:
+        lists = rows.find_lists(_MASK)
+        if (
+            lists is None
+            or lists.kind != "float"
+            or (lists.ends - lists.begins != 4 * expected).any()
+        ):
+            return None
+        bounds = zip(lists.begins.tolist(), expected.tolist(), strict=True)
+        return [np.frombuffer(rows.data, "<f4", count, begin) for begin, count in bounds]
 
     def _mask(self, rows: Rows, lengths: Numbers) -> Array:
         """Return each token's weight in the loss; an end token has that of the token before it."""
@@ -380,14 +434,25 @@ class Packs:
     def _sizes(self, lengths: Numbers) -> Numbers:
         return lengths + (self._pack.eos is not None)
 
-    def _decoded(self, rows: Rows, expected: Numbers) -> tuple[Array, Array | None]:
-        """Return the tokens of documents, concatenated, and their weights in the loss.
+    def _decoded(self, rows: Rows, expected: Numbers) -> list[Document]:
+        """Return decoded documents.
 
         Args:
             rows: the records of the documents.
             expected: `(documents,) int64`, the number of tokens of each, from the index.
         """
         lengths, tokens = _documents(rows, self._pack.feature, self._feature)
+        self._check_lengths(rows, lengths, expected)
+        if self._pack.eos is not None:
+            tokens = np.insert(tokens.astype(np.int32), np.cumsum(lengths), self._pack.eos)
+        mask = self._mask(rows, lengths) if self._has_mask else None
+        ends = np.cumsum(self._sizes(lengths)).tolist()
+        return [
+            Document(tokens[begin:end], None if mask is None else mask[begin:end])
+            for begin, end in itertools.pairwise([0, *ends])
+        ]
+
+    def _check_lengths(self, rows: Rows, lengths: Numbers, expected: Numbers) -> None:
         if (lengths != expected).any():
             row = int((lengths != expected).argmax())
             raise rows.error(
@@ -396,6 +461,3 @@ class Packs:
                 got=str(lengths[row]),
                 advice="The dataset has changed since it was opened. Open it again.",
             )
-        if self._pack.eos is not None:
-            tokens = np.insert(tokens.astype(np.int32), np.cumsum(lengths), self._pack.eos)
-        return tokens, self._mask(rows, lengths) if self._has_mask else None

@@ -13,7 +13,7 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -205,6 +205,25 @@ def _sliced(path: str, records: int | None, reader: MappedReader) -> SlicedIndex
         return None  # the caller reads the whole index, and reports the error
 
 
+# Columns of `RecordOffsets._mapped`: the address of a mapped index, the offsets in it of lengths,
+# checksums (0: none) and starts of groups, and the bytes of a length.
+_ADDRESS, _LENGTHS, _SUMS, _STARTS, _LENGTH_BYTES = range(5)
+
+
+class _CopiedGroups(NamedTuple):
+    """Groups of records, copied from mapped indices.
+
+    Attributes:
+        offsets: `(groups, STRIDE + 1) int64`, the offset of each record and the end of the last.
+        sums: `(groups, STRIDE) uint32`, the records' checksums; None if the indices have none.
+        is_whole: `(groups,) bool`, whether the lengths add up to the offset of the next group.
+    """
+
+    offsets: Positions
+    sums: Sums | None
+    is_whole: npt.NDArray[np.bool_]
+
+
 class RecordOffsets:
     """The offsets and checksums of records, for several threads.
 
@@ -236,8 +255,7 @@ class RecordOffsets:
         self._has_sums = np.zeros(len(shards), bool)
         self._open_index, self._max_files, self._readers = open_index, max_files, readers
         self._reader = reader
-        # For mapped indices: the address, the offsets of three columns (0 without checksums), and
-        # the bytes of a length.
+        # For mapped indices, the values of the columns named above; 0 for others.
         self._mapped = np.zeros((len(shards), 5), np.int64)
         sizes = [shard.records for shard in shards]
         segments = sum(-(-(size or 1) // SEGMENT) for size in sizes)
@@ -358,41 +376,61 @@ class RecordOffsets:
         # If no index is ever closed, only new ones are opened. Else they must stay open until read.
         needs_source = np.unique(indices)
         if len(self.counts) <= _MAX_SOURCES:
-            needs_source = needs_source[self._mapped[needs_source, 0] == 0]
+            needs_source = needs_source[self._mapped[needs_source, _ADDRESS] == 0]
         held = [self._source(index) for index in needs_source.tolist()]
         is_full = (numbers + 1) * STRIDE < self.counts[indices]
         is_read = np.zeros(len(groups), bool)
-        columns = self._mapped[indices]
-        for item, has_sums in itertools.product((2, 4, 8), (True, False)):
-            is_alike = (columns[:, 4] == item) & ((columns[:, 2] > 0) == has_sums)
-            (rows,) = np.nonzero(is_full & (columns[:, 0] > 0) & is_alike)
-            if not len(rows):
-                continue
-            address, lengths, crcs, starts = columns[rows, :4].T
-            group, count = numbers[rows], len(rows)
-            sizes, places = [2 * 8, STRIDE * item], [starts + 8 * group]
-            places.append(lengths + sizes[1] * group)
-            if has_sums:
-                sizes.append(STRIDE * 4)
-                places.append(crcs + sizes[2] * group)
-            data, done = self._reader.copy(
-                np.concatenate([address + place for place in places]), np.repeat(sizes, count)
-            )
-            if done < len(sizes) * count:
-                continue
-            ends = np.cumsum(sizes) * count
-            known = np.frombuffer(data[: ends[0]], "<u8").reshape(count, 2).astype(np.int64)
-            sizes_read = np.frombuffer(data[ends[0] : ends[1]], f"<u{item}").reshape(count, STRIDE)
-            found = np.empty((count, STRIDE + 1), np.int64)
-            found[:, 0] = 0
-            np.cumsum(sizes_read, axis=1, dtype=np.int64, out=found[:, 1:])
-            found += np.arange(STRIDE + 1) * RECORD_OVERHEAD_BYTES + known[:, :1]
-            offsets[rows] = found
-            if has_sums:
-                sums[rows] = np.frombuffer(data[ends[1] : ends[2]], "<u4").reshape(count, STRIDE)
-            is_read[rows] = found[:, -1] == known[:, 1]
+        mapped = self._mapped[indices]
+        is_mapped, has_sums = mapped[:, _ADDRESS] > 0, mapped[:, _SUMS] > 0
+        for length_bytes, with_sums in itertools.product((2, 4, 8), (True, False)):
+            is_alike = (mapped[:, _LENGTH_BYTES] == length_bytes) & (has_sums == with_sums)
+            (rows,) = np.nonzero(is_full & is_mapped & is_alike)
+            if len(rows):
+                copied = self._copy_alike(
+                    mapped[rows], numbers[rows], length_bytes, with_sums=with_sums
+                )
+                if copied is not None:
+                    is_read[rows], offsets[rows] = copied.is_whole, copied.offsets
+                    if copied.sums is not None:
+                        sums[rows] = copied.sums
         held.clear()
         return is_read
+
+    def _copy_alike(
+        self, mapped: Positions, groups: Positions, length_bytes: int, *, with_sums: bool
+    ) -> "_CopiedGroups | None":
+        """Copy groups from indices of the same form; return None if a part cannot be copied.
+
+        Args:
+            mapped: `(groups, 5) int64`, the place of each group's index, as in `_mapped`.
+            groups: `(groups,) int64`, the number of each group in its index.
+            length_bytes: the bytes of a length in these indices.
+            with_sums: whether these indices have checksums.
+        """
+        count = len(groups)
+        # Of each index: the offsets of this group and the next one, the lengths, the checksums.
+        sizes = [2 * 8, STRIDE * length_bytes]
+        places = [mapped[:, _STARTS] + 8 * groups, mapped[:, _LENGTHS] + sizes[1] * groups]
+        if with_sums:
+            sizes.append(STRIDE * 4)
+            places.append(mapped[:, _SUMS] + sizes[2] * groups)
+        data, done = self._reader.copy(
+            np.concatenate([mapped[:, _ADDRESS] + place for place in places]),
+            np.repeat(sizes, count),
+        )
+        if done < len(sizes) * count:
+            return None
+        ends = np.cumsum(sizes) * count
+        starts = np.frombuffer(data[: ends[0]], "<u8").reshape(count, 2).astype(np.int64)
+        lengths = np.frombuffer(data[ends[0] : ends[1]], f"<u{length_bytes}")
+        offsets = np.empty((count, STRIDE + 1), np.int64)
+        offsets[:, 0] = 0
+        np.cumsum(lengths.reshape(count, STRIDE), axis=1, dtype=np.int64, out=offsets[:, 1:])
+        offsets += np.arange(STRIDE + 1) * RECORD_OVERHEAD_BYTES + starts[:, :1]
+        sums = None
+        if with_sums:
+            sums = np.frombuffer(data[ends[1] : ends[2]], "<u4").reshape(count, STRIDE)
+        return _CopiedGroups(offsets, sums, offsets[:, -1] == starts[:, 1])
 
     def _read(self, index: int, first: int, stop: int) -> tuple[Positions, Sums | None]:
         try:

@@ -16,7 +16,13 @@ import numpy.typing as npt
 
 from trainer_utils.core.errors import CorruptShardError, DatasetError
 from trainer_utils.dataset.selection import Source, mean_bytes
-from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
+from trainer_utils.format.example_columns import (
+    Column,
+    EncodedLists,
+    find_lists,
+    parse_examples,
+    parse_feature_lists,
+)
 from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import (
@@ -88,10 +94,29 @@ class Rows:
         with self._naming():
             return parse_feature_lists(self.data, self.begins, self.ends, names)
 
+    def take(self, rows: Positions) -> "Rows":
+        """Return some rows, by number."""
+        name = lambda row: self.name(int(rows[row]))  # noqa: E731
+        return Rows(self.data, self.begins[rows], self.ends[rows], name)
+
+    def find_lists(self, name: str) -> EncodedLists | None:
+        """Return the bounds of a feature's numbers in `data`, as `find_lists` does."""
+        return find_lists(self.data, self.begins, self.ends, name)
+
     def documents(
         self, name: str, column: Column, spec: TokenSpec
     ) -> tuple[Positions, npt.NDArray[Any]]:
         """Return the number of tokens of each record, and all tokens, for token bytes.
+
+        It takes the arguments of `token_bytes`, and raises its errors.
+        """
+        lengths, values = self.token_bytes(name, column, spec)
+        return lengths, spec.decode(b"".join(values))
+
+    def token_bytes(
+        self, name: str, column: Column, spec: TokenSpec
+    ) -> tuple[Positions, list[Any]]:
+        """Return the number of tokens of each record, and the bytes of each that has some.
 
         Args:
             name: the name of the feature, for errors.
@@ -110,7 +135,7 @@ class Rows:
         if is_bad.any():
             rule = f"feature {name!r} of one document of {spec.dtype} tokens as the dataset says"
             raise self.error(int(is_bad.argmax()), expected=rule, got="another")
-        return lengths, spec.decode(b"".join(values))
+        return lengths, values
 
     def error(self, row: int, *, expected: str, got: str, advice: str = "") -> DatasetError:
         """Return the error of a record that differs from its dataset's description.

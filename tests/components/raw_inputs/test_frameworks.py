@@ -13,7 +13,7 @@ import pytest
 from tests.components.raw_inputs.raw_folders import classes
 from tests.components.raw_inputs.raw_runs import assert_same_batches, convert
 from trainer_utils import iterate, plan
-from trainer_utils.monitoring import measure_input
+from trainer_utils.monitoring import measure_input, preview
 
 SETTINGS: dict[str, Any] = {
     "batch_size": 4,
@@ -113,6 +113,47 @@ def test_tensorflow_reads_the_same_batches(photos, tmp_path):
         np.testing.assert_array_equal(one[1], other[1])
     splits = trainer_utils.load(str(photos), shuffle=False, **SETTINGS)
     assert splits.keys() == {"train", "eval"}
+
+
+def test_strategy_reads_the_same_batches(photos, tmp_path):
+    import tensorflow as tf
+
+    import trainer_utils
+
+    dataset = convert(photos, tmp_path / "out")
+    made = [
+        [
+            (images.numpy(), labels.numpy())
+            for images, labels in trainer_utils.distribute(
+                tf.distribute.get_strategy(), place, "train", shuffle="global", **SETTINGS
+            )
+        ]
+        for place in (str(photos), dataset)
+    ]
+    for one, other in zip(*made, strict=True):
+        np.testing.assert_array_equal(one[0], other[0])
+        np.testing.assert_array_equal(one[1], other[1])
+
+
+def test_every_split_is_loaded(photos, tmp_path):
+    import trainer_utils
+
+    dataset = convert(photos, tmp_path / "out")
+    raw, whole = (
+        trainer_utils.load(place, shuffle=False, **SETTINGS) for place in (str(photos), dataset)
+    )
+    assert [*raw] == [*whole]
+    for split, batches in raw.items():
+        for one, other in zip(batches, whole[split], strict=True):
+            np.testing.assert_array_equal(one[0], other[0])
+            np.testing.assert_array_equal(one[1], other[1])
+
+
+def test_preview_is_that_of_the_dataset(photos, tmp_path):
+    dataset = convert(photos, tmp_path / "out")
+    settings = SETTINGS | {"features": ("image", "label"), "label": None}
+    raw, whole = (iterate(place, "train", **settings) for place in (str(photos), dataset))
+    assert preview(raw) == preview(whole)
 
 
 READ = """

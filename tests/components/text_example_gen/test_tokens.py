@@ -13,6 +13,7 @@ import pytest
 import trainer_utils
 from trainer_utils.core.errors import ConfigError, TfxShardsError
 from trainer_utils.dataset import open_dataset
+from trainer_utils.reading import packing
 
 TEXTS = [
     *filter(None, map(str.strip, (pydoc.__doc__ or "").split("\n"))),
@@ -98,8 +99,11 @@ def test_dataset_names_its_tokenizer_and_reads_as_integers(convert, files):
                 assert not tokens[len(wanted) :].any()
 
 
-def test_stored_tokens_can_be_packed(convert, files):
-    out = str(convert({"t.jsonl": lines(TEXTS)}, tokenizer=str(files / NAME), keep_text=False).uri)
+@pytest.mark.parametrize("min_long", [0, 1000])  # documents that are decoded in part, or whole
+@pytest.mark.parametrize("name", [NAME, "large.json"])
+def test_stored_tokens_can_be_packed(convert, files, monkeypatch, name, min_long):
+    monkeypatch.setattr(packing, "_MIN_LONG", min_long)
+    out = str(convert({"t.jsonl": lines(TEXTS)}, tokenizer=str(files / name), keep_text=False).uri)
     pack = trainer_utils.PackOptions(length=16, strategy="best_fit", eos=299)
     found = [
         row["tokens"][row["segment_ids"] == number].tolist()
@@ -108,12 +112,13 @@ def test_stored_tokens_can_be_packed(convert, files):
         for number in range(1, row["segment_ids"].max() + 1)
     ]
     own = [
-        [*tokens, 299] for tokens in map(own_tokens(files / NAME).get, TEXTS) if tokens is not None
+        [*tokens, 299] for tokens in map(own_tokens(files / name).get, TEXTS) if tokens is not None
     ]
     cut = [tokens[n : n + 16] for tokens in own for n in range(0, len(tokens), 16)]
     assert sorted(found) == sorted(cut)
-    with pytest.raises(ConfigError, match="eos"):
-        trainer_utils.iterate(out, "train", pack=trainer_utils.PackOptions(eos=300))
+    if name == NAME:
+        with pytest.raises(ConfigError, match="eos"):
+            trainer_utils.iterate(out, "train", pack=trainer_utils.PackOptions(eos=300))
 
 
 def test_rows_without_a_text_have_no_tokens(convert, files):

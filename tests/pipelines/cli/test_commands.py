@@ -8,6 +8,7 @@ from click.testing import CliRunner
 import trainer_utils
 from components.inputs.rejects import remedy
 from pipelines.cli.app import COMMANDS, app
+from tests.components.raw_inputs.raw_folders import classes
 from tests.make import write_rows
 
 
@@ -41,6 +42,7 @@ def test_bad_usage_exits_2(invoke, whole_dataset, subtests):
         "verify a --processes x",
         "bench a --image-size 0x3",
         "bench DATASET --set shuffle=nonsense --seconds 0.02",
+        "bench DATASET --set conversion=3 --seconds 0.02",
         "audit DATASET --fail-on leekage",
         "convert a b --num-shards train=x",
         "convert a b --splits train=.8,train=.2",
@@ -134,6 +136,14 @@ def test_bench_reports_stages_and_the_bottleneck(invoke, whole_dataset):
     assert [stage["name"] for stage in facts["stages"]] == ["read", "decode", "batch"]
     assert facts["bound"] in ("storage", "processor", "copying")
     assert facts["step_seconds"] > 0
+
+
+def test_bench_reads_raw_files(invoke, tmp_path):
+    classes(tmp_path / "photos")
+    conversion = 'conversion={"resize_shorter_side": 16}'
+    options = ["--seconds", 0.02, "--batch-size", 4, "--set", conversion, "--json"]
+    facts = json_of(invoke("bench", tmp_path / "photos", *options))
+    assert [stage["name"] for stage in facts["stages"]] == ["read", "decode", "batch"]
 
 
 @pytest.mark.parametrize(("library", "pipeline"), [("tfx", "image"), ("kfp", "a.py:f")])

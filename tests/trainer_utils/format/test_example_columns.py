@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from trainer_utils.core.errors import DatasetError
 from trainer_utils.format import example_columns
-from trainer_utils.format.example_columns import parse_examples, parse_feature_lists
+from trainer_utils.format.example_columns import find_lists, parse_examples, parse_feature_lists
+from trainer_utils.format.varints import VarintList
 
 LISTS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
 INTEGERS = st.sampled_from([0, 1, -1, 127, 128, 2**40, -(2**63), 2**63 - 1])
@@ -81,6 +82,26 @@ def test_columns_match_tensorflow(is_general, examples):
         assert not parse_examples(*bounds(records), ["absent"])["absent"].counts.any()
 
 
+@given(EXAMPLES)
+def test_lists_are_found_where_numbers_are_packed(examples):
+    records = [*map(example_of, examples)]
+    buffer, begins, ends = bounds(records)
+    for name, kind in NAMES.items():
+        column = parse_examples(buffer, begins, ends, [name])[name]
+        lists = find_lists(buffer, begins, ends, name)
+        if kind == "string" and column.kind:
+            assert lists is None
+        if lists is None or not lists.kind:
+            assert not column.counts.any() or kind == "string"
+            continue
+        assert lists.kind == kind
+        for row, (begin, end) in enumerate(zip(lists.begins, lists.ends, strict=True)):
+            data = np.frombuffer(buffer, np.uint8)[begin:end]
+            own = data.view("<f4") if kind == "float" else VarintList(data).part(0, 100)
+            start = column.counts[:row].sum()
+            np.testing.assert_array_equal(own, column.values[start : start + column.counts[row]])
+
+
 def field(number: int, content: bytes) -> bytes:
     return bytes([number << 3 | 2, len(content)]) + content
 
@@ -106,6 +127,16 @@ UNUSUAL = {
     "nothing": b"",
     "no features": field(1, b""),
 }
+
+
+def test_numbers_of_unusual_encodings_are_not_located(subtests):
+    usual = example_of({"n": [1, 2, 3]})
+    for what, record in UNUSUAL.items():
+        with subtests.test(what=what):
+            lists = find_lists(*bounds([usual, record]), "n")
+            if lists is not None:
+                n = parse_examples(*bounds([usual, record]), ["n"])["n"]
+                assert ((lists.ends - lists.begins) == n.counts).all()  # a byte a number
 
 
 def test_unusual_encodings_match_tensorflow(subtests):

@@ -1,12 +1,13 @@
-"""Long documents are read and decoded once while their packs are read."""
+"""Long documents are read once while their packs are read, and only the needed parts decoded."""
 
 import numpy as np
 import pytest
 
 import trainer_utils
 from tests.make import write_rows
+from trainer_utils.format import varints
 from trainer_utils.order.packing import PackOptions
-from trainer_utils.reading import packing
+from trainer_utils.reading import packing, record_reader
 from trainer_utils.reading.document_cache import Document, DocumentCache
 
 DOCUMENTS, TOKENS = 12, 20_000
@@ -67,12 +68,53 @@ def test_batches_do_not_depend_on_the_space(uri, read, monkeypatch, shuffle, kep
     assert len(read) > 10 * DOCUMENTS
 
 
-def test_documents_decode_some_at_a_time(uri, read, monkeypatch):
+def test_documents_are_read_some_at_a_time(uri, read, monkeypatch):
     want = open_packs(uri, shuffle="global").batch(0, 0)
-    monkeypatch.setattr(packing, "_DECODED_TOKENS", 30_000)
+    monkeypatch.setattr(packing, "_READ_TOKENS", 30_000)
     found = open_packs(uri, shuffle="global").batch(0, 0)
     for name, values in want.items():
         np.testing.assert_array_equal(found[name], values)
+
+
+@pytest.mark.parametrize("eos", [None, 7])
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_parts_match_decoded_documents(tmp_path, monkeypatch, is_packed, mask, eos):
+    random = np.random.default_rng(3)
+    documents = [random.integers(0, 60_000, size) for size in (0, 1, 900, 64, 65, 5000)]
+    rows = [
+        {"tokens": tokens.tolist()}
+        | ({"loss_mask": (tokens % 2).astype(np.float32).tolist()} if mask else {})
+        for tokens in documents
+    ]
+    uri = write_rows(tmp_path / "set", rows)
+    if not is_packed:
+        monkeypatch.setattr(record_reader, "find_lists", lambda *_: None)
+    settings = {"batch_size": 4, "shuffle": "global", "pack": PackOptions(length=64, eos=eos)}
+    want = [*trainer_utils.iterate(uri, "train", **settings)]
+    for min_long, kept in (0, 0), (0, 1 << 20), (1000, 1 << 20):
+        monkeypatch.setattr(packing, "_MIN_LONG", min_long)
+        monkeypatch.setattr(packing, "_KEPT_BYTES", kept)
+        got = [*trainer_utils.iterate(uri, "train", **settings)]
+        assert len(got) == len(want)
+        for batch, expected in zip(got, want, strict=True):
+            for name, values in expected.items():
+                np.testing.assert_array_equal(batch[name], values)
+
+
+def test_only_the_parts_that_packs_need_are_decoded(uri, monkeypatch):
+    decoded = []
+    decode = varints.decode_varints
+
+    def count(data, stops):
+        decoded.append(len(stops))
+        return decode(data, stops)
+
+    source = open_packs(uri, shuffle="global")
+    monkeypatch.setattr(varints, "decode_varints", count)
+    for step in range(source.input_steps):
+        source.batch(0, step)
+    assert sum(decoded) <= DOCUMENTS * TOKENS * 1.02  # each piece and the token after it
 
 
 def test_least_recently_used_documents_are_dropped():

@@ -150,7 +150,7 @@ def test_a_package_is_found_after_a_failed_listing(monkeypatch, library):
 
 
 FORKED = """
-import os, threading, time
+import os, threading, time, warnings
 from trainer_utils.runtime.single_flight import SingleFlightCache
 
 made, is_begun, may_end = SingleFlightCache(4), threading.Event(), threading.Event()
@@ -163,6 +163,7 @@ def make():
 thread = threading.Thread(target=made.get, args=("key", make))
 thread.start()
 is_begun.wait()
+warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for a fork with threads
 child = os.fork()
 if not child:
     is_right = "key" not in made and made.get("key", lambda: "child's") == "child's"
