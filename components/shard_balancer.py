@@ -64,8 +64,10 @@ class Executor(LocalFirstBeamExecutor):
                 [examples.uri for examples in given],
                 artifact.uri,
                 settings,
-                before_transform=[one.uri for one in input_dict.get("before_transform", ())],
-                transform_graphs=[one.uri for one in input_dict.get("transform_graph", ())],
+                before_transform=[
+                    dataset.uri for dataset in input_dict.get("before_transform", ())
+                ],
+                transform_graphs=[graph.uri for graph in input_dict.get("transform_graph", ())],
                 runner=runner,
             )
         set_properties(artifact, made.properties)
@@ -136,8 +138,8 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
         """Create the component. `help(ShardBalancer)` describes every argument."""
         given: Any = examples
         if isinstance(examples, (list, tuple)) and examples:
-            for one in examples:
-                check_channel("examples", one, ShardBalancerSpec.INPUTS["examples"])
+            for channel in examples:
+                check_channel("examples", channel, ShardBalancerSpec.INPUTS["examples"])
             given = channel_utils.union(examples)
         else:
             check_channel("examples", examples, ShardBalancerSpec.INPUTS["examples"])

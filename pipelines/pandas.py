@@ -115,7 +115,7 @@ def _flags(options: Mapping[str, Any]) -> list[str]:
     """Return options by name as flags of Beam."""
     flags = []
     for name, value in options.items():
-        for one in value if isinstance(value, (list, tuple)) else [value]:
-            if one is not None and one is not False:
-                flags.append(f"--{name}" if one is True else f"--{name}={one}")
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            if item is not None and item is not False:
+                flags.append(f"--{name}" if item is True else f"--{name}={item}")
     return flags

@@ -173,13 +173,13 @@ class TextSketches(contextlib.ExitStack):
         members = np.memmap(self._members, np.uint32, "r")
         for band in range(_BANDS):
             for pairs in pairs_of_equals(keys[texts, band], most=_ALIKE_TEXTS):
-                for one, other in texts[pairs].tolist():
-                    if sets.find(one) == sets.find(other):
+                for text, other in texts[pairs].tolist():
+                    if sets.find(text) == sets.find(other):
                         continue
-                    first, second = (members[ends[n] : ends[n + 1]] for n in (one, other))
+                    first, second = (members[ends[n] : ends[n + 1]] for n in (text, other))
                     common = len(np.intersect1d(first, second, assume_unique=True))
                     if common >= MIN_JACCARD * (len(first) + len(second) - common):
-                        sets.unite(np.array([[one, other]]))
+                        sets.unite(np.array([[text, other]]))
         return sets.groups()
 
 

@@ -106,11 +106,11 @@ def has_same_shards(config: Mapping[str, Any], settings: BalancerSettings) -> bo
     """
     if settings.changes_records or (settings.balance, settings.stratify_by) != ("records", None):
         return False
-    told = {"num_shards": None, "shard_multiple": 1, **config}
+    given = {"num_shards": None, "shard_multiple": 1, **config}
     return (
-        all(told.get(name) == getattr(settings, name) for name in _SHARD_SETTINGS)
-        and told.get("shuffled", True)
-        and "update" not in told
+        all(given.get(name) == getattr(settings, name) for name in _SHARD_SETTINGS)
+        and given.get("shuffled", True)
+        and "update" not in given
     )
 
 
@@ -181,19 +181,19 @@ def plan_split(
     else:
         # Group neighbouring shards until they fill a run: small files would make small runs.
         runs: dict[int, list[tuple[int, int, InputShard]]] = collections.defaultdict(list)
-        for one, end in zip(numbered, ends.tolist(), strict=True):
-            runs[end // run_bytes].append(one)
-        for number, some in enumerate(runs.values()):
-            part = functools.partial(parts.scatter, split=split, number=number, shards=some)
-            size = sum(given.shard.bytes for *_, given in some)
+        for shard, end in zip(numbered, ends.tolist(), strict=True):
+            runs[end // run_bytes].append(shard)
+        for number, run_shards in enumerate(runs.values()):
+            part = functools.partial(parts.scatter, split=split, number=number, shards=run_shards)
+            size = sum(given.shard.bytes for *_, given in run_shards)
             scatters.append(Task(f"scatter-{split}-{number:06d}", part, 0, size))
         tasks = [
             Task(
                 f"gather-{split}-{number:06d}",
                 functools.partial(parts.gather, split=split, number=number),
-                one.cuts[-1] - one.cuts[0],
+                shard_task.cuts[-1] - shard_task.cuts[0],
             )
-            for number, one in enumerate(shard_tasks)
+            for number, shard_task in enumerate(shard_tasks)
         ]
     shuffle = ExternalShuffle(
         uri=uri or "",
@@ -412,14 +412,14 @@ def plan(
 
 def counts_of(surveys: Mapping[str, Sequence[ShardSurvey]]) -> dict[str, EditCounts]:
     """Return the effects of edits on each split."""
-    return {s: total_counts(one.counts for one in found) for s, found in surveys.items()}
+    return {s: total_counts(survey.counts for survey in found) for s, found in surveys.items()}
 
 
 def _planned(
     inputs: Inputs, split: str, surveys: Sequence[ShardSurvey], settings: BalancerSettings
 ) -> PlannedSplit:
     made = plan_split(inputs, split, surveys, settings, uri=None)
-    lengths = np.concatenate([np.zeros(0, np.int64), *(one.index.lengths for one in surveys)])
+    lengths = np.concatenate([np.zeros(0, np.int64), *(survey.index.lengths for survey in surveys)])
     positions = np.arange(len(lengths))
     if made.shuffle is not None:
         positions = made.shuffle.layout.positions(0, len(lengths))
@@ -457,8 +457,8 @@ def edits_of(inputs: Inputs, settings: BalancerSettings) -> Edits:
     kind = features[feature].type if feature in features else ""
     labels = [
         name
-        for name, one in features.items()
-        if one.type == "int" and (name in LABEL_FEATURES or name in vocabularies)
+        for name, feature in features.items()
+        if feature.type == "int" and (name in LABEL_FEATURES or name in vocabularies)
     ]
     return Edits(
         exclude=exclude,

@@ -123,7 +123,10 @@ def _survey(
         seconds = _PARSE_SECONDS if parses else _SCAN_SECONDS
         found = map_tasks(
             survey,
-            [Task(f"survey-{n:06d}", one, 0, one.shard.bytes) for n, one in enumerate(shards)],
+            [
+                Task(f"survey-{n:06d}", shard, 0, shard.shard.bytes)
+                for n, shard in enumerate(shards)
+            ],
             workspace=working_folder(context.uri),
             runner=runner,
             cost=Cost(seconds * sum(given.shard.bytes for given in shards)),
@@ -236,7 +239,7 @@ def _manifest(
     found = (shard for result in results for shard in result.shards)
     shards = sorted(found, key=lambda shard: (order[shard.split], shard.path))
     written = {split: sum(s.records for s in shards if s.split == split) for split in order}
-    relabelled = sum(one.relabelled for one in counts.values())
+    relabelled = sum(edits.relabelled for edits in counts.values())
     return Manifest(
         shards=tuple(shards),
         accounting={
@@ -259,14 +262,14 @@ def _label_counts(
 ) -> Mapping[str, Mapping[str, int]]:
     """Return the frequency of each label after edits, for features that the inputs counted."""
     said = inputs.label_counts
-    if all(one.changes_nothing for one in counts.values()):
+    if all(edits.changes_nothing for edits in counts.values()):
         return said
     known = {split: labels for split, labels in said.items() if labels}
-    for feature in dict.fromkeys(name for one in counts.values() for name in one.labels_before):
+    for feature in dict.fromkeys(name for edits in counts.values() for name in edits.labels_before):
         words = dict(enumerate(inputs.vocabularies.get(feature, ())))
-        before = {split: one.labels_before.get(feature) for split, one in counts.items()}
+        before = {split: edits.labels_before.get(feature) for split, edits in counts.items()}
         if _by_word(before, words) == known:
-            after = {split: one.labels_after.get(feature) for split, one in counts.items()}
+            after = {split: edits.labels_after.get(feature) for split, edits in counts.items()}
             return _by_word(after, words)
     return {}
 
@@ -313,7 +316,7 @@ def _check_records(
                     f"split {split!r}: expected records with checksum {said:016x} as its manifest "
                     f"says, got {got:016x} ({source.uri}). It was changed: write it again."
                 )
-        wrote, moved = manifest.content_of(split), combine_checksums(one.kept for one in own)
+        wrote, moved = manifest.content_of(split), combine_checksums(part.kept for part in own)
         if wrote != moved:
             raise DatasetError(
                 f"split {split!r}: the records written differ from the records read: expected "

@@ -208,14 +208,14 @@ class FileConversion(Conversion[FilePlan]):
     def _read_inputs(self) -> InputTable:
         inputs, settings = self.inputs(), self.settings
         try:
-            tables = [self.read_layout(some, settings.layout) for some in inputs]
+            tables = [self.read_layout(part, settings.layout) for part in inputs]
         except OSError as error:  # a file that all inputs depend on
             path = display_path(str(error.filename or self.located.base))
             raise InputError(f"{path!r}: cannot be read: {problem_of(error, path)[1]}") from error
         found = join_inputs(tables)
         if len(tables) > 1:
             refuse_overlap(to_python_values(array_of(found.rows, "name")))
-        contents = {name: crc for some in inputs for name, crc in some.contents.items()}
+        contents = {name: crc for part in inputs for name, crc in part.contents.items()}
         found = with_excluded(found, self.skipped_files())
         return dataclasses.replace(found, contents=contents)
 

@@ -214,9 +214,9 @@ class WriteMediaShard:
             summary.add(media, self.columns, entry.values)
             if label_place is not None:
                 label = entry.values[label_place]
-                for one in label if isinstance(label, tuple) else (label,):
-                    if isinstance(one, int):
-                        summary.labels[one] += 1
+                for label_id in label if isinstance(label, tuple) else (label,):
+                    if isinstance(label_id, int):
+                        summary.labels[label_id] += 1
         summary.names = _sums_of(names, purpose="name")
         summary.states = _sums_of(states, purpose="state")
         summary.fingerprint = sum_blobs(facts, roots)
@@ -231,7 +231,7 @@ class WriteMediaShard:
         if len(entries) != len(known.summary.states):
             return False
         read = _read_ahead(entries, self._reader())
-        states = _sums_of((_state_of(*one) for one in read), purpose="state")
+        states = _sums_of((_state_of(*item) for item in read), purpose="state")
         return states == known.summary.states
 
     def check(self, result: tuple[Shard, ShardSummary]) -> None:

@@ -262,15 +262,15 @@ def refuse_output_among_inputs(
     if not is_within(uri, located.base):
         return
     written = posixpath.normpath(f"{relative_path(uri, located.base)}/manifest.json")
-    for one in located.patterns:
-        wanted = [part for part in posixpath.normpath(one.pattern).split("/") if part != "."]
-        is_list = one.root in one.files
+    for pattern in located.patterns:
+        wanted = [part for part in posixpath.normpath(pattern.pattern).split("/") if part != "."]
+        is_list = pattern.root in pattern.files
         if is_list and unlisted is not None and is_within(uri, unlisted):
             continue
         if sees_siblings if is_list else wanted == ["*"] or _selects(wanted, written):
             rule = f"a folder outside the input {located.base!r}"
-            if one.pattern != "*":
-                rule += f", or one that the pattern {one.pattern!r} does not select"
+            if pattern.pattern != "*":
+                rule += f", or one that the pattern {pattern.pattern!r} does not select"
             raise ConfigError.of(setting, uri, allowed=rule, advice=advice)
 
 
@@ -300,7 +300,7 @@ def _resolve_spans(
         span, version = processor.resolve_span_and_version()  # opens files, so only if needed
     filled = [processor.get_pattern_for_span_version(p, span, version) for _, p in patterns]
     named = zip(patterns, filled, strict=True)
-    return span, version, [SplitPattern(one.name, pattern) for one, pattern in named]
+    return span, version, [SplitPattern(splits.name, pattern) for splits, pattern in named]
 
 
 def _list(

@@ -57,8 +57,8 @@ def find_near_duplicates(inputs: InputTable, reader: BlobReader) -> dict[str, st
         concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool,
     ):
         for start in range(0, len(rows), _AT_ONCE):
-            some = [*entries_of(rows.slice(start, _AT_ONCE))]
-            for entry, sketch in zip(some, pool.map(look, some), strict=True):
+            batch = [*entries_of(rows.slice(start, _AT_ONCE))]
+            for entry, sketch in zip(batch, pool.map(look, batch), strict=True):
                 if sketch is None:
                     continue
                 if are_images:

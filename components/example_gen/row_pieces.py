@@ -359,7 +359,7 @@ def encode_pieces(
         reports.append(_report_of(encoded, labels))
     for split, shuffle in enumerate(shuffles):
         if frames[split]:
-            known = [some for some in names[split] if some is not None]
+            known = [name for name in names[split] if name is not None]
             joined = np.concatenate(known) if len(known) == len(names[split]) else None
             run = run_of(frames[split], positions[split], joined)
             shuffle.scatter(f"{given[0].number:06d}", run)
@@ -568,13 +568,13 @@ def _where(present: npt.NDArray[np.bool_], parts: list[Any]) -> list[Any]:
 def _joined(parts: Sequence[Any]) -> pa.Array:
     """Join parts to one binary array. Parts of fixed width are joined faster by numpy."""
     arrays = list[pa.Array]()
-    for are_rows, some in itertools.groupby(parts, lambda part: isinstance(part, np.ndarray)):
+    for are_rows, group in itertools.groupby(parts, lambda part: isinstance(part, np.ndarray)):
         if are_rows:
-            rows = np.hstack([*some])
+            rows = np.hstack([*group])
             ends = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(rows.shape[1])
             arrays.append(_binary(ends, rows))
         else:
-            arrays += some
+            arrays += group
     return pc.binary_join_element_wise(*arrays, b"")
 
 

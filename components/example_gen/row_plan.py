@@ -257,11 +257,11 @@ class RowPlanner:
         """
         splits_of = self._apply_rules_for_all_rows(pieces, assigned, map_pieces)
         rules = self._decisions.rules
-        counts = np.array([one.counts for one in assigned], np.int64)
+        counts = np.array([assignment.counts for assignment in assigned], np.int64)
         counts = counts.reshape(len(assigned), len(rules.splits))
         rejects, skipped = rules.count_excluded(excluded)
-        for one in assigned:
-            skipped.update(one.skipped)
+        for assignment in assigned:
+            skipped.update(assignment.skipped)
         tokens = self._token_plan()
         row_bytes = self._bytes_per_row(tokens)
         found = zip(rules.splits, counts.sum(axis=0).tolist(), strict=True)
@@ -271,7 +271,10 @@ class RowPlanner:
             columns=self._columns.features,
             vocabularies=self._columns.vocabularies,
             layouts=lay_out_shards(sizes, self._settings),
-            rejects=(*(reject for one in assigned for reject in one.rejects), *rejects),
+            rejects=(
+                *(reject for assignment in assigned for reject in assignment.rejects),
+                *rejects,
+            ),
             skipped=dict(skipped),
             found=sum(report.found for report in reports) + len(excluded),
             first_records=tuple(self._inspected.first_records),
@@ -352,11 +355,11 @@ class RowPlanner:
     def _bytes_per_row(self, tokens: TokenPlan | None) -> float:
         """Estimate the size of a record: its values, the names of its features, its frame."""
         rows = sum(report.kept for report in self._inspected.reports)
-        facts = [one for report in self._inspected.reports for one in report.facts.items()]
-        values: float = sum(one.bytes for _, one in facts)
+        facts = [item for report in self._inspected.reports for item in report.facts.items()]
+        values: float = sum(column_facts.bytes for _, column_facts in facts)
         if tokens is not None:
             share = tokens.spec.stored.itemsize / _BYTES_PER_TOKEN
-            texts = sum(one.bytes for name, one in facts if name == tokens.column)
+            texts = sum(column_facts.bytes for name, column_facts in facts if name == tokens.column)
             values += texts * (share - (not tokens.keep_text))
         names = sum(len(column.name) + _ENTRY_BYTES for column in self._columns.features)
         return values / max(1, rows) + names + _ID_BYTES + RECORD_OVERHEAD_BYTES

@@ -259,7 +259,7 @@ def own_splits(
     places = np.full(rows, -1)
     if column is not None and column in columns and not pa.types.is_null(columns[column].type):
         encoded = as_strings(columns[column]).dictionary_encode()
-        words = [split_of_word(one, column=column) for one in encoded.dictionary.to_pylist()]
+        words = [split_of_word(word, column=column) for word in encoded.dictionary.to_pylist()]
         places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     words.append(split)  # for rows without a word
     bad = {n: word for n, word in enumerate(words) if isinstance(word, NoSplit)}
@@ -291,7 +291,7 @@ def leave_out_duplicates(
         kind: the splits to read.
         assigned: the assignments, which are updated.
     """
-    num_rows = sum(sum(one.counts) for one in assigned)
+    num_rows = sum(sum(assignment.counts) for assignment in assigned)
     passes = min(max(1, -(-num_rows // _ROWS_AT_ONCE)), _MAX_PASSES)
     firsts = [0]
     for number in range(len(assigned)):
@@ -308,11 +308,11 @@ def leave_out_duplicates(
             digests.append(own[chosen])
         _, first_of_each = np.unique(np.concatenate(digests), return_index=True)
         is_gone[np.delete(np.concatenate(rows), first_of_each)] = True
-    for number, one in enumerate(assigned):
+    for number, assignment in enumerate(assigned):
         splits = read_splits(folder, kind, number)
         gone = is_gone[firsts[number] : firsts[number + 1]]
         skipped = collections.Counter(rules.splits[split] for split in splits[gone].tolist())
-        one.skipped = dict(collections.Counter(one.skipped) + skipped)
+        assignment.skipped = dict(collections.Counter(assignment.skipped) + skipped)
         splits[gone] = EXCLUDED
-        one.counts = count_splits(splits, len(rules.splits))
+        assignment.counts = count_splits(splits, len(rules.splits))
         write_splits(folder, FINAL, number, splits)

@@ -135,8 +135,8 @@ def stratify_rows(
     bounds = _find_bounds(rows, sizes, pieces, map_pieces)
     counts_of = map_pieces("stratify", functools.partial(apply_bounds, rows, bounds), pieces)
     counts_of_pieces = (counts for group in counts_of for counts in group)
-    for one, of_splits in zip(assigned, counts_of_pieces, strict=True):
-        one.counts = of_splits
+    for assignment, of_splits in zip(assigned, counts_of_pieces, strict=True):
+        assignment.counts = of_splits
 
 
 def count_classes(

@@ -46,7 +46,7 @@ def find_pieces(
         ConfigError: a setting does not apply to the layout.
     """
     pieces, excluded = list[Piece](), list[ExcludedInput]()
-    found = [texts.find_files(one, settings) for one in inputs]
+    found = [texts.find_files(part, settings) for part in inputs]
     names = [file.name for files in found for piece in files.pieces for file in piece.files]
     refuse_overlap([*names, *(table.source for files in found for table in files.tables)])
     tables = [table for files in found for table in files.tables]

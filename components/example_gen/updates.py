@@ -206,8 +206,10 @@ def plan_update(
 def count_changes(base: BaseDataset, summaries: Sequence[ShardSummary]) -> JsonObject:
     """Count the examples that were added, changed, removed and kept."""
     old, old_states, new, new_states = (
-        np.array([one for summary in some for one in getattr(summary, name)], np.uint64)
-        for some in ([shard.summary for shard in base.shards], summaries)
+        np.array(
+            [number for summary in shard_summaries for number in getattr(summary, name)], np.uint64
+        )
+        for shard_summaries in ([shard.summary for shard in base.shards], summaries)
         for name in ("names", "states")
     )
     _, at_old, at_new = np.intersect1d(old, new, assume_unique=True, return_indices=True)

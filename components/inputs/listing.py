@@ -156,10 +156,10 @@ class FileTable(Mapping[str, storage.InputFile]):
         start = 0
         for batch in self.table.to_batches(max_chunksize=_CHUNK):
             found, inverse = np.unique(_extensions_of(batch.column(0)), return_inverse=True)
-            own = [known.setdefault(one, len(known)) for one in found.tolist()]
+            own = [known.setdefault(name, len(known)) for name in found.tolist()]
             codes[start : start + len(batch)] = np.array(own, np.int32)[inverse]
             start += len(batch)
-        return [b"" if b"/" in one else one.lower() for one in known], codes
+        return [b"" if b"/" in name else name.lower() for name in known], codes
 
     @property
     def endings(self) -> set[bytes]:
@@ -171,11 +171,11 @@ class FileTable(Mapping[str, storage.InputFile]):
         wanted = tuple(ending.lower().encode() for ending in endings)
         last = tuple(ending[ending.rfind(b".") :] for ending in wanted)
         known, codes = self._extensions
-        is_known = np.array([one in last for one in known], np.bool_)
+        is_known = np.array([name in last for name in known], np.bool_)
         found = self.select(is_known[codes] if len(codes) else np.zeros(0, np.bool_))
         if last == wanted:
             return found
-        pattern = f"(?i)(?:{'|'.join(re.escape(one.decode()) for one in wanted)})$"
+        pattern = f"(?i)(?:{'|'.join(re.escape(name.decode()) for name in wanted)})$"
         return found.select_only(np.asarray(pc.match_substring_regex(found.paths, pattern=pattern)))
 
     def containing(self, part: str) -> "FileTable":

@@ -44,7 +44,7 @@ def fingerprint_inputs(
     Raises:
         InputError: the inputs are missing, or cannot be listed.
     """
-    splits = [SplitPattern(name, one) for name, one in sorted((patterns or {}).items())]
+    splits = [SplitPattern(name, pattern) for name, pattern in sorted((patterns or {}).items())]
     located = locate(
         InputSelection(base=input_base, patterns=splits or ALL_FILES, range_config=range_config),
         is_source_file=lambda path: True,

@@ -127,7 +127,10 @@ def _write_dataset(
 def _uris(given: _Given, *names: str) -> list[str | None]:
     """Return the locations of the artifacts with these names, or None for missing ones."""
     artifacts = [given.pop(name) for name in names]
-    return [None if one is None else find_dataset(one.path, one.uri) for one in artifacts]
+    return [
+        None if artifact is None else find_dataset(artifact.path, artifact.uri)
+        for artifact in artifacts
+    ]
 
 
 _RUN: dict[str, Callable[[_Given], None]] = {

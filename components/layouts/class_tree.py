@@ -219,7 +219,7 @@ def _divide_the_data(node: _Node, above: Parts, split: str | None, base: str) ->
     if all(map(_FOLD.fullmatch, names)):
         if split is None:
             places = [join(base, "/".join((*above, name))) for name in names]
-            train, test = (join(base, "/".join((*above, one))) for one in ("train", "eval"))
+            train, test = (join(base, "/".join((*above, name))) for name in ("train", "eval"))
             commands = (
                 shlex.join(["mv", places[0], test]),
                 shlex.join(["mkdir", train]),
@@ -252,7 +252,7 @@ def _check_one_folder_per_split(
 ) -> None:
     """Raise an InputError if folders of a split have different kinds of files, such as masks."""
     for name in names:
-        same = [one for one in names if one != name and words[one] == words[name]]
+        same = [other for other in names if other != name and words[other] == words[name]]
         if same and is_kind_of_files(name) and words_of(name) != words_of(same[0]):
             folder = "/".join((*above, name))
             raise InputError(
@@ -339,11 +339,11 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
             f"{join(base, _folder_of(roles, classes[0]))!r}. ",
         )
     if (alike := _same_folders(roles)) is not None:
-        one, other, shared = alike
-        few = one if _has_word_for_files(one) else other
+        first, other, shared = alike
+        few = first if _has_word_for_files(first) else other
         raise refuse(
             "classes whose folders differ",
-            f"{one!r} and {other!r}, which both contain {_shown(shared)}",
+            f"{first!r} and {other!r}, which both contain {_shown(shared)}",
             f"To leave one of them out: {how_to_set(ignore=[f'{_folder_of(roles, few)}/*'])}. ",
         )
     labelled = {split for split, names in by_split.items() if split is not None}

@@ -83,8 +83,8 @@ def read(inputs: LayoutInputs) -> InputTable:
     named_by: dict[str, tuple[str, int | str]] = {}
     others = [path for path in paths if posixpath.basename(path).startswith(_OTHER_TASKS)]
 
-    def read_some(some: Sequence[str]) -> list[_Content]:
-        found = (_read_file(inputs, path, named_by) for path in some)
+    def read_some(chunk: Sequence[str]) -> list[_Content]:
+        found = (_read_file(inputs, path, named_by) for path in chunk)
         return [content for content in found if content is not None]
 
     contents = read_some([path for path in paths if path not in others])
@@ -307,7 +307,9 @@ def _parse(text: str, *, path: str) -> JsonObject | None:
     if not isinstance(value, dict) or not all(isinstance(value.get(key), list) for key in keys):
         return None
     annotations = value["annotations"]
-    has_captions = _has_captions([one for one in annotations if isinstance(one, dict)])
+    has_captions = _has_captions(
+        [annotation for annotation in annotations if isinstance(annotation, dict)]
+    )
     if not has_captions and not isinstance(value.get("categories"), list):
         return None
     for key in keys if has_captions else _KEYS:

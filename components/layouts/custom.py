@@ -182,13 +182,13 @@ def code_digest(name: str, kind: str) -> str:
         The digest, or an empty string if no custom layout may read the inputs.
     """
     digest, count = hashlib.sha256(), 0
-    for one in all_layouts(kind):
-        if one.custom is not None and name in ("auto", one.name):
+    for layout in all_layouts(kind):
+        if layout.custom is not None and name in ("auto", layout.name):
             try:
-                code = inspect.getsource(inspect.getmodule(one.custom) or one.custom)
+                code = inspect.getsource(inspect.getmodule(layout.custom) or layout.custom)
             except (OSError, TypeError):  # defined in an interactive interpreter
-                code = repr(marshal.dumps(getattr(one.custom, "__code__", None)))
-            digest.update(f"{one.name}\0{code}\0".encode())
+                code = repr(marshal.dumps(getattr(layout.custom, "__code__", None)))
+            digest.update(f"{layout.name}\0{code}\0".encode())
             count += 1
     return digest.hexdigest() if count else ""
 

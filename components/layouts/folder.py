@@ -237,17 +237,17 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
     stems: dict[str, list[str]] = {}
     files: dict[str, pa.Array] = {}
     for number, (start, stop) in enumerate(itertools.pairwise(starts.tolist())):
-        some = paths.take(pa.array(order[start : min(stop, start + most)].astype(np.int64)))
+        members = paths.take(pa.array(order[start : min(stop, start + most)].astype(np.int64)))
         label = decode_path(encoded.dictionary[number].as_py())
-        files[label] = some
-        some = pc.replace_substring_regex(some, pattern=".*/", replacement="")
-        some = pc.replace_substring_regex(some, pattern=r"\.[^.]*$", replacement="")
-        stems[label] = [*map(decode_path, bytes_of(some))]
+        files[label] = members
+        members = pc.replace_substring_regex(members, pattern=".*/", replacement="")
+        members = pc.replace_substring_regex(members, pattern=r"\.[^.]*$", replacement="")
+        stems[label] = [*map(decode_path, bytes_of(members))]
 
-    def are_pairs(one: str, other: str, shared: Collection[str]) -> bool:
+    def are_pairs(first: str, other: str, shared: Collection[str]) -> bool:
         """Return whether all files with shared names are an image and its mask."""
         found = []
-        for label in (one, other):
+        for label in (first, other):
             paths_of = dict(
                 zip(stems[label], map(decode_path, bytes_of(files[label])), strict=True)
             )
@@ -267,12 +267,12 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
         )
 
 
-def _is_image_with_mask(inputs: LayoutInputs, one: str, other: str) -> bool:
+def _is_image_with_mask(inputs: LayoutInputs, first: str, other: str) -> bool:
     """Return whether two images have the same size, and one may be a label map of the other."""
     from PIL import Image
 
     described = []
-    for path in (one, other):
+    for path in (first, other):
         try:
             with inputs.open(path) as stream, Image.open(stream) as image:
                 described.append((image.size, image.mode in _MASK_MODES, image.format))

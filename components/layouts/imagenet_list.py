@@ -46,7 +46,7 @@ def detect(inputs: LayoutInputs) -> Detection:
         if folders and not {label for _, label in rows} <= {*folders.values()}:
             return Detection.miss(f"{path}: its classes differ from the folders")
         found = [_find(inputs, path, name) or "" for name, _ in rows[:_FIRST]]
-        if any(posixpath.dirname(one) in folders for one in found):
+        if any(posixpath.dirname(path) in folders for path in found):
             return Detection.miss(f"{path}: its images are in class folders")
         return Detection.match(path)
     return Detection.miss("no text file with an image and its class on each line")

@@ -254,8 +254,8 @@ class ListRows:
                         if labels is not None and label is None:
                             detail = f"{source.places[row]}: a box without a label"
                             raise RejectedInputError("NO_LABEL", detail)
-                        one, size = self._box(boxes, row, (left, right, top, bottom), label)
-                        found.append(one)
+                        box, size = self._box(boxes, row, (left, right, top, bottom), label)
+                        found.append(box)
             except RejectedInputError as error:
                 self.problems.setdefault(number, RowProblem(error.code, error.detail))
                 found, size = [], (None, None)

@@ -396,7 +396,7 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
             raise InputError.at(path, expected=rule, got=f"{got} (line {short[0]})", advice=advice)
         labels = [[*filter(None, row[labels_from:])] for _, row in rows]
         are_lists = any(len(row) > len(names) for _, row in rows)
-        columns["label"] = labels if are_lists else [(*some, None)[0] for some in labels]
+        columns["label"] = labels if are_lists else [(*values, None)[0] for values in labels]
     parts = {name: [(pa.array(of), name == "label")] for name, of in columns.items()}
     return ListTable(path, parts, tuple(line for line, _ in rows))
 

@@ -396,10 +396,10 @@ def _refuse_if_not_found(
 ) -> None:
     """Raise an InputError if no file of a list is found, but a setting would find them."""
     missing = [
-        (row, one.name)
+        (row, file.name)
         for row, files in enumerate(sources)
-        for one in files
-        if isinstance(one, RejectedInputError) and one.code in MISSING
+        for file in files
+        if isinstance(file, RejectedInputError) and file.code in MISSING
     ]
     if not missing or len({row for row, _ in missing}) < len(sources):
         return
@@ -476,7 +476,7 @@ def _files_by_inspection(
         is_there = is_named and by_name
         if is_named != by_name:  # otherwise it has no files, or its name and suffixes agree
             sample = _file_sources(inputs, table, uris[:_SAMPLE])
-            is_there = any(not isinstance(one, RejectedInputError) for one in sample)
+            is_there = any(not isinstance(file, RejectedInputError) for file in sample)
         if is_named and is_there:
             found[name] = next(kind for kind, _ in kinds.most_common() if kind is not None)
         elif by_name and not is_there:

@@ -66,7 +66,7 @@ def check_folders(inputs: LayoutInputs, paths: Sequence[str]) -> None:
         strange = [part for part in inner if not _is_partition(part) and not split_of_name(part)]
         if not strange:
             continue
-        other = next(one for one in paths if folders[one] != parts)
+        other = next(path for path in paths if folders[path] != parts)
         place = display_path(posixpath.dirname(path))
         raise InputError(
             f"input_base {inputs.base!r}: expected tables at its top, or in folders named after "

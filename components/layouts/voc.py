@@ -221,7 +221,7 @@ def _refuse_shared(
             f"{images[stem].path!r}: expected one annotation with its name, got {got}. To leave "
             f"some out: {how_to_set(ignore=[f'{folder}/*' for folder in folders[1:]])}."
         )
-    first, second = (images[one] for one in sorted((used[others[0]], stem)))
+    first, second = (images[path] for path in sorted((used[others[0]], stem)))
     masks = [i for i in (first, second) if i.path.lower().endswith(".png")] or [second]
     folder = posixpath.dirname(masks[-1].path)
     return InputError(

@@ -188,19 +188,19 @@ def _common_endings(samples: Sequence[_Sample]) -> list[str]:
     for ending, count in sorted(counts.items()):
         if count == len(samples):
             continue
-        one = next(sample for sample in samples if ending in sample.others)
+        first = next(sample for sample in samples if ending in sample.others)
         if ending in _IMAGES:
             other = next(sample for sample in samples if ending not in sample.others)
             raise InputError(
-                f"{one.archive!r}: {one.key!r} has an image {ending!r} next to its "
-                f"{one.image!r}, but {other.place!r} has none. Pack all keys alike, or leave these "
-                f"images out: {how_to_set(columns={ending: 'ignore'})}.",
-                path=one.archive,
+                f"{first.archive!r}: {first.key!r} has an image {ending!r} next to its "
+                f"{first.image!r}, but {other.place!r} has none. Pack all keys alike, or leave "
+                f"these images out: {how_to_set(columns={ending: 'ignore'})}.",
+                path=first.archive,
             )
         logging.warning(
             "%d files %r in archives are left out, since %d of %d keys have none: the first is of "
             "%r",
-            *(count, f".{ending}", len(samples) - count, len(samples), one.place),
+            *(count, f".{ending}", len(samples) - count, len(samples), first.place),
         )
     return sorted(ending for ending, count in counts.items() if count == len(samples))
 

@@ -129,7 +129,7 @@ def _label_path(path: str, texts: Mapping[str, InputFile]) -> str | None:
     if places:
         parts[places[-1]] = _LABELS
         candidates.insert(0, "/".join(parts))
-    return next((f"{one}.txt" for one in candidates if f"{one}.txt" in texts), None)
+    return next((f"{label}.txt" for label in candidates if f"{label}.txt" in texts), None)
 
 
 def _is_good(file: InputFile) -> bool:

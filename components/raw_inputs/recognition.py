@@ -107,8 +107,8 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
     if not media and (tables or found.get("text") or found.get("beside")):
         return "text", seen
     # Texts next to images or audio files more often describe these than the other way round.
-    media_kinds = [one for one in ("image", "audio") if found.get(one)]
-    kind = max(media_kinds, key=lambda one: len(found[one]), default="text")
+    media_kinds = [kind for kind in ("image", "audio") if found.get(kind)]
+    kind = max(media_kinds, key=lambda kind: len(found[kind]), default="text")
     if not found.get(kind):
         shown = ", ".join(repr(name) for name in names[:_MAX_SHOWN])
         raise InputError(
@@ -117,7 +117,9 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
             "CSV, JSON lines or Parquet.",
             path=source,
         )
-    patterns = _patterns_of(name for one, some in found.items() if one != kind for name in some)
+    patterns = _patterns_of(
+        name for media, names in found.items() if media != kind for name in names
+    )
     raise InputError(
         f"source {source!r}: expected images, texts or audio files, found {seen}. Put each kind "
         f"into a folder of its own; or name the kind to read ({', '.join(KINDS)}) and leave out "
@@ -223,7 +225,7 @@ def _names_below(base: str, options: Mapping[str, object]) -> tuple[list[str], b
         seen = (file for file in walk if not is_clutter(file.path.split("/")))
         files = FileTable.of(itertools.islice(seen, _MAX_FILES + 1))
     is_left_out = junk_mask(files, media="image")
-    if isinstance(ignore, (list, tuple)) and all(isinstance(one, str) for one in ignore):
+    if isinstance(ignore, (list, tuple)) and all(isinstance(item, str) for item in ignore):
         is_left_out |= ignored_mask(files, ignore)
     found = [path for path in files.select_only(~is_left_out) if not is_clutter(path.split("/"))]
     return found[:_MAX_FILES], len(files) <= _MAX_FILES
@@ -232,7 +234,7 @@ def _names_below(base: str, options: Mapping[str, object]) -> tuple[list[str], b
 def _patterns_of(names: Iterable[str]) -> list[str]:
     """Return patterns that match these names: by ending, or by name without one."""
     bases = map(posixpath.basename, names)
-    return sorted({f"*{e}" if (e := posixpath.splitext(one)[1]) else one for one in bases})
+    return sorted({f"*{e}" if (e := posixpath.splitext(path)[1]) else path for path in bases})
 
 
 def _by_kind(base: str, names: Iterable[str]) -> dict[str, list[str]]:

@@ -138,7 +138,7 @@ def render_report(
 
 def _title(facts: DatasetFacts, sample: Sample) -> str:
     """Return the name of the inputs that the dataset was converted from, else of its folder."""
-    made = [] if facts.origin is None else [one.made_by for one in facts.origin.ancestors]
+    made = [] if facts.origin is None else [ancestor.made_by for ancestor in facts.origin.ancestors]
     made += [] if facts.origin is None else [facts.origin.made_by]
     for step in filter(None, made):
         source = str(step.settings.get("input_base") or "").rstrip("/")
@@ -183,10 +183,10 @@ def _rejects(facts: DatasetFacts, reader: ExampleReader) -> list[dict[str, objec
             "code": code,
             "count": count,
             "by": by,
-            "examples": some.get(code, []),
+            "examples": examples.get(code, []),
             "cause": REJECT_CODES.get(code),
         }
-        for by, counts, some in found
+        for by, counts, examples in found
         for code, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
 
@@ -249,7 +249,9 @@ def _read_statistics(uri: str) -> dict[str, list[dict[str, object]]]:
                 row[column] = getattr(stats, field)
             if kind == "string_stats":
                 top = [value for value in stats.top_values if value.frequency > 1][:_MAX_VALUES]
-                row["frequent"] = ", ".join(f"{one.value} ({one.frequency:,.0f})" for one in top)
+                row["frequent"] = ", ".join(
+                    f"{entry.value} ({entry.frequency:,.0f})" for entry in top
+                )
             found.setdefault(feature_name(entry), []).append(row)
     return found
 

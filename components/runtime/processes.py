@@ -447,8 +447,8 @@ def serve(descriptor: int, module: str, parent: int) -> None:
                 process = os.fork()
                 if process == 0:
                     try:
-                        for one in (connection, woken, wakes):
-                            one.close()
+                        for endpoint in (connection, woken, wakes):
+                            endpoint.close()
                         _work(Connection(there), setting, server)
                     finally:
                         os._exit(1)

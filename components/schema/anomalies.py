@@ -22,7 +22,7 @@ def files_of(audit: Audit, fail_on: Sequence[str]) -> dict[str, bytes]:
     """Return the contents of the files by path. Kinds in `fail_on` are errors, others warnings."""
     files = {}
     for split in audit.records:
-        found = [one for one in audit.findings if split in one.splits]
+        found = [finding for finding in audit.findings if split in finding.splits]
         message = _anomalies(found, fail_on)
         path = f"{SPLIT_PREFIX}{split}/{_ANOMALIES_FILE}"
         files[path] = message.SerializeToString(deterministic=True)
@@ -36,13 +36,13 @@ def _anomalies(found: Sequence[Finding], fail_on: Sequence[str]) -> anomalies_pb
     """Return one anomaly for each kind of finding."""
     message = anomalies_pb2.Anomalies()
     for kind in KINDS:
-        of_kind = [one for one in found if one.kind == kind]
+        of_kind = [finding for finding in found if finding.kind == kind]
         if not of_kind:
             continue
         info = message.anomaly_info[kind]
         info.severity = info.ERROR if kind in fail_on else info.WARNING
         info.short_description = KINDS[kind]
-        info.description = "\n".join(str(one) for one in of_kind[:_MAX_SENTENCES])
+        info.description = "\n".join(str(finding) for finding in of_kind[:_MAX_SENTENCES])
         reason = info.reason.add()
         reason.type = info.CUSTOM_VALIDATION
         reason.short_description, reason.description = info.short_description, info.description

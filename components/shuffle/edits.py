@@ -158,7 +158,7 @@ class Edits:
         self._count_labels(counts.labels_before, block, path)
         if self.unknown:
             columns = parse_block(block, self.unknown, path=path)
-            counts.unknown_features.update(n for n, one in columns.items() if len(one.values))
+            counts.unknown_features.update(n for n, column in columns.items() if len(column.values))
             counts.seen_features.update(decode_example(block.record(0)).keys())
         names = _names_of(block, path) if self.exclude or self.relabel else []
         kept = np.ones(len(block), np.bool_)
@@ -420,7 +420,9 @@ def check_edits(edits: Edits, by_split: Mapping[str, EditCounts]) -> None:
         if missing:
             counted = setting, len(missing), len(names), missing[0]
             logging.warning("%s: %d of %d names match no record, such as %r", *counted)
-    emptied = [name for name, one in by_split.items() if one.found and one.skipped == one.found]
+    emptied = [
+        name for name, edits in by_split.items() if edits.found and edits.skipped == edits.found
+    ]
     if emptied and total.skipped == total.found:
         setting = "where" if total.filtered else "exclude"
         raise ConfigError(

@@ -88,10 +88,13 @@ def plan_tasks(
     if isinstance(record_bytes, float):
         held = np.ceil(np.diff(cells) * record_bytes)
     else:
-        for some in record_bytes:
-            owners = np.searchsorted(cells, layout.positions(first, first + len(some)), "right") - 1
-            held += np.bincount(owners, weights=some, minlength=len(held))
-            first += len(some)
+        for chunk_bytes in record_bytes:
+            owners = (
+                np.searchsorted(cells, layout.positions(first, first + len(chunk_bytes)), "right")
+                - 1
+            )
+            held += np.bincount(owners, weights=chunk_bytes, minlength=len(held))
+            first += len(chunk_bytes)
     ends = np.concatenate([[0], np.cumsum(held)])
     places = np.searchsorted(cells, layout.bounds).tolist()  # indices of the shards among the cells
     tasks, shard = list[ShardTask](), 0

@@ -298,7 +298,7 @@ def _spans_of(
     cuts: Sequence[list[RangeCut] | None],
 ) -> Iterator[RowSpan]:
     """Yield the spans of a table; cut it here if a row was too long to find where ranges begin."""
-    found = [one for one in cuts if one is not None]
+    found = [cut for cut in cuts if cut is not None]
     if len(found) == len(cuts):
         yield from join_cuts(found)
         return

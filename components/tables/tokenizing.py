@@ -51,9 +51,9 @@ class Tokenizer:
         """
         made, masks = [], []
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            some = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
+            chunk = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
             bounds = spans.slice(start, _TEXTS_AT_ONCE).to_pylist()
-            for (ids, places), own in zip(self.locate_tokens(some), bounds, strict=True):
+            for (ids, places), own in zip(self.locate_tokens(chunk), bounds, strict=True):
                 made.append(np.array(ids, self.spec.stored).tobytes())
                 masks.append(_mask(np.array(places, np.int64).reshape(-1, 2), own or []))
         return pa.array(made, pa.binary()), pa.array(masks, pa.list_(pa.int64()))
@@ -62,8 +62,8 @@ class Tokenizer:
         """Return the tokens of each text as bytes; a null has no tokens."""
         made = []
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            some = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
-            made += [np.array(own, self.spec.stored).tobytes() for own in self.encode_texts(some)]
+            chunk = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
+            made += [np.array(own, self.spec.stored).tobytes() for own in self.encode_texts(chunk)]
         return pa.array(made, pa.binary())
 
 
@@ -141,11 +141,11 @@ def _of_tokenizers(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
     batch = getattr(found, "encode_batch_fast", found.encode_batch)  # since 0.20, without offsets
 
     def encode(texts: list[str]) -> list[list[int]]:
-        return [one.ids for one in batch(texts, add_special_tokens=False)]
+        return [encoding.ids for encoding in batch(texts, add_special_tokens=False)]
 
     def locate(texts: list[str]) -> list[tuple[Sequence[int], _Spans]]:
         encodings = found.encode_batch(texts, add_special_tokens=False)
-        return [(one.ids, one.offsets) for one in encodings]
+        return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
     return max(found.get_vocab().values()) + 1, hashlib.sha256(data).hexdigest(), encode, locate
 
@@ -161,8 +161,11 @@ def _of_sentencepiece(name: str, data: bytes) -> tuple[int, str, _Encode, _Locat
     def locate(texts: list[str]) -> list[tuple[Sequence[int], _Spans]]:
         located: Any = found.encode(texts, out_type="proto", num_threads=1)
         return [
-            ([piece.id for piece in one.pieces], [(p.begin, p.end) for p in one.pieces])
-            for one in located
+            (
+                [piece.id for piece in located_text.pieces],
+                [(p.begin, p.end) for p in located_text.pieces],
+            )
+            for located_text in located
         ]
 
     return found.vocab_size(), hashlib.sha256(data).hexdigest(), encode, locate

@@ -19,7 +19,9 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
     """TFX's Beam executor. Without `--runner`, or with `DirectRunner`, everything runs locally."""
 
     def __init__(self, context: base_beam_executor.BaseBeamExecutor.Context | None = None) -> None:
-        arguments = [str(one) for one in getattr(context, "beam_pipeline_args", None) or ()]
+        arguments = [
+            str(argument) for argument in getattr(context, "beam_pipeline_args", None) or ()
+        ]
         if context is None or not arguments or takes_package(arguments):
             super().__init__(context)
             return

@@ -603,7 +603,9 @@ def bench(
         options["features"] = features
     conversion = InputOptions(batch_size=batch_size, **options).conversion
     known = open_place(uri, conversion).features.values()
-    if image_size is None and any(one.is_image and not one.is_fixed_size for one in known):
+    if image_size is None and any(
+        feature.is_image and not feature.is_fixed_size for feature in known
+    ):
         image_size = 224, 224  # images of different sizes cannot be batched
     if image_size is not None:
         options["image_size"] = image_size

@@ -104,8 +104,8 @@ def export_classifier(
         return {"probabilities": tf.nn.softmax(model(decode(encoded), training=False))}
 
     archive = tf.keras.export.ExportArchive()
-    for one in filter(None, (model, tracked)):
-        archive.track(one)
+    for layer in filter(None, (model, tracked)):
+        archive.track(layer)
     archive.add_endpoint(
         "serving_default", serve, input_signature=[tf.TensorSpec([None], tf.string, name=name)]
     )

@@ -243,8 +243,9 @@ def _check_function(pipeline: str, path: str, function: str, names: Mapping[str,
         raise _bad_pipeline(pipeline, f"{problem}Name a function that returns the pipeline")
     needed = [
         name
-        for name, one in inspect.signature(found).parameters.items()
-        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        for name, parameter in inspect.signature(found).parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     if more := [name for name in needed if name != "pipeline_root"]:
         problem = f"{function}() needs {', '.join(more)}, but only pipeline_root is passed. "
@@ -270,7 +271,9 @@ def _place_of(error: BaseException, path: str) -> str:
     """Return `file.py, line 7 (source)` for the innermost frame in the user's file."""
     if isinstance(error, SyntaxError) and error.filename == path:
         return f"{path}, line {error.lineno}"
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == path]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path
+    ]
     if not frames:
         return ""
     source = f" ({frames[-1].line})" if frames[-1].line else ""

@@ -74,20 +74,20 @@ def _named(uri: str) -> JsonObject:
 
 def _dataset(lineage: Lineage, artifact: Id, *, is_output: bool = False) -> JsonObject:
     node, summary = lineage.artifacts.get(artifact), lineage.summaries.get(artifact)
-    told = _named(f"{MISSING_PREFIX}{artifact}" if node is None else node.uri)
+    entry = _named(f"{MISSING_PREFIX}{artifact}" if node is None else node.uri)
     if summary is None:
-        return told
+        return entry
     version = json.dumps(dict(summary.content), sort_keys=True)
     facet = _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=version)
-    told["facets"] = {"version": facet}
+    entry["facets"] = {"version": facet}
     if is_output:
         facet = _facet(
             "1-0-2/OutputStatisticsOutputDatasetFacet",
             rowCount=summary.total.written,
             fileCount=sum(summary.num_shards.values()),
         )
-        told["outputFacets"] = {"outputStatistics": facet}
-    return told
+        entry["outputFacets"] = {"outputStatistics": facet}
+    return entry
 
 
 def _facet(kind: str, **values: object) -> JsonObject:

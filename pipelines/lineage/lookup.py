@@ -82,10 +82,13 @@ def describe_artifact(
     datasets = [i for i in places if artifacts[i].type == DATASET_TYPE or i in found.summaries]
     steps = [_search(place, artifacts[place].uri, record) for place in datasets]
     if not any(step.outcome in ("found", "rejected") for step in steps):
-        told = "; ".join(f"{artifacts[s.artifact].uri}: {s.outcome}, {s.detail}" for s in steps)
+        sentences = "; ".join(
+            f"{artifacts[s.artifact].uri}: {s.outcome}, {s.detail}" for s in steps
+        )
         raise InputError(
-            f"record {record!r}: expected the filename or id of a record of {uri!r}, the path "
-            f"relative to the input base or file:row, found none. {told or 'It is no dataset.'}"
+            f"record {record!r}: expected the filename or id of a record of {uri!r}, the "
+            "path relative to the input base or file:row, found none. "
+            f"{sentences or 'It is no dataset.'}"
         )
     bases = (base for place in datasets for base in _bases(found, place))
     source = next((join(base, record) for base in bases), None)
@@ -245,7 +248,7 @@ class Runs:
         for execution in self.executions:
             pipeline = execution.pipeline if execution.run else None
             grouped.setdefault((execution.run, pipeline), []).append(execution)
-        runs = [Run(name=n, pipeline=p, executions=some) for (n, p), some in grouped.items()]
+        runs = [Run(name=n, pipeline=p, executions=group) for (n, p), group in grouped.items()]
         return sorted(reversed(runs), key=lambda run: run.name is None)
 
     def to_json(self) -> JsonObject:
@@ -256,9 +259,9 @@ class Runs:
         lines = [] if self.runs else [f"{self.metadata}: no run"]
         without_run = "(of no run)" if self.knows_runs else f"(run {RUN_UNKNOWN})"
         for run in self.runs:
-            told = run.to_json()
+            fields = run.to_json()
             pipeline = f" of {run.pipeline}" if run.pipeline else ""
-            times = f", {told['started']} to {told['ended']}" if told["started"] else ""
+            times = f", {fields['started']} to {fields['ended']}" if fields["started"] else ""
             lines.append(f"{run.name or without_run}{pipeline}: {run.state}{times}")
             for each in run.executions:
                 number = f" (execution {each.id})" if self.knows_runs else ""

@@ -209,7 +209,7 @@ def _all(ask: Callable[[list[int]], list[Any]], ids: Iterable[int]) -> list[Any]
     """Query a store for ids in batches."""
     rest = sorted(ids)
     parts = [rest[start : start + _AT_ONCE] for start in range(0, len(rest), _AT_ONCE)]
-    return [one for some in parts for one in ask(some)]
+    return [item for chunk in parts for item in ask(chunk)]
 
 
 def _properties_of(node: Any) -> JsonObject:

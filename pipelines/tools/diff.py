@@ -121,8 +121,8 @@ def compare_datasets(
     features: collections.Counter[str] = collections.Counter()
     changed: list[Change] = []
     count = 0
-    for some in np.array_split(alike, len(alike) // _READ_AT_ONCE + 1):
-        pairs = join.in_order(some)
+    for chunk in np.array_split(alike, len(alike) // _READ_AT_ONCE + 1):
+        pairs = join.in_order(chunk)
         sums = [join.feature_sums(side, pairs[:, side]) for side in (0, 1)]
         for pair in pairs:
             olds, news = sums[0][int(pair[0])], sums[1][int(pair[1])]
@@ -233,7 +233,7 @@ class _Join:
                 self._readers[side].payloads(name, sorted(by_number)) if by_number else ()
             ):
                 values = decode_example(record)
-                found[by_number[number]] = {n: _sum_of(some) for n, some in values.items()}
+                found[by_number[number]] = {n: _sum_of(sums) for n, sums in values.items()}
         return found
 
     def named(self, changes: Sequence[Change]) -> list[Change]:

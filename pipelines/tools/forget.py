@@ -283,7 +283,7 @@ def _raw_inputs(uri: str, names: Sequence[str]) -> dict[str, str]:
     origin = read_origin(uri, manifest)
     steps = [origin.made_by, *(ancestor.made_by for ancestor in origin.ancestors)]
     settings = [step.settings for step in steps if step is not None]
-    bases = {str(one["input_base"]) for one in settings if one.get("input_base")}
+    bases = {str(step["input_base"]) for step in settings if step.get("input_base")}
     for base in sorted(bases):
         try:
             folder = base if is_folder(base) else base.rpartition("/")[0]
@@ -348,9 +348,9 @@ def _copies(
     without a manifest end with the version of the file.
     """
     endings = set()
-    for one in datasets:
-        changed = {record["shard"] for record in one["records"]}
-        for shards in open_dataset(one["uri"], inspect=False).shards.values():
+    for dataset in datasets:
+        changed = {record["shard"] for record in dataset["records"]}
+        for shards in open_dataset(dataset["uri"], inspect=False).shards.values():
             for shard in shards:
                 if shard.name in changed:
                     assert shard.entry is not None

@@ -178,7 +178,7 @@ class RunLedger:
     def summary(self) -> RunSummary:
         """Return the steps, the datasets and the segments of the run."""
         ledger = self._history.ledger
-        places = [str(place) for one in ledger.segments for place, _ in one.datasets]
+        places = [str(place) for segment in ledger.segments for place, _ in segment.datasets]
         return RunSummary(
             steps=ledger.steps,
             datasets=list(dict.fromkeys(places)),

@@ -64,11 +64,11 @@ class Suspects(TextReport):
         """Return the parts that `print_parts` prints."""
         rows = [
             [
-                *(one.record.name, one.record.place, one.step, f"{one.score:.1f}"),
-                "-" if one.loss is None else f"{one.loss:.3g}",
-                *(f"{one.median:.3g}", f"{one.rise:.1f}"),
+                *(suspect.record.name, suspect.record.place, suspect.step, f"{suspect.score:.1f}"),
+                "-" if suspect.loss is None else f"{suspect.loss:.3g}",
+                *(f"{suspect.median:.3g}", f"{suspect.rise:.1f}"),
             ]
-            for one in self.suspects
+            for suspect in self.suspects
         ]
         header = ["record", "place", "step", "score", "loss", "median", "rise"]
         before = quantity(self.window, "step")
@@ -83,13 +83,13 @@ class Suspects(TextReport):
         Raises:
             ConfigError: a record has no name, or its name has several lines.
         """
-        for one in (each.record for each in self.suspects):
-            if one.name == f"{one.split} {one.number}" or {*one.name} & {"\n", "\r"}:
+        for record in (each.record for each in self.suspects):
+            if record.name == f"{record.split} {record.number}" or {*record.name} & {"\n", "\r"}:
                 rule = "records with names of one line, by which exclude leaves them out"
-                raise ConfigError.of("write", one.name, allowed=rule)
+                raise ConfigError.of("write", record.name, allowed=rule)
         path = path_of("path", path)
         folder = path.rpartition("/")[0] or ("" if is_remote(path) else ".")
-        names = dict.fromkeys(one.record.name for one in self.suspects)
+        names = dict.fromkeys(suspect.record.name for suspect in self.suspects)
         write_text(path, "".join(f"{name}\n" for name in names), temporary_folder=folder)
 
 
@@ -121,15 +121,15 @@ def find_suspects(
         raise ConfigError.of("spike", step, allowed="a step whose losses were kept, or some before")
     steps = np.array(sorted(near))
     rows = [np.concatenate(list(map(near[s].get, sorted(near[s])))) for s in steps.tolist()]
-    medians = np.array([_median(one) for one in rows])
-    counts = [len(one) for one in rows]
+    medians = np.array([_median(row) for row in rows])
+    counts = [len(row) for row in rows]
     place, own = np.repeat(np.arange(len(steps)), counts), np.concatenate(rows).astype(np.float64)
     above = own - medians[place]
-    diverged = np.array([np.isfinite(one).mean() < 0.5 for one in rows])
-    widths = [_NORMAL * _median(np.abs(one - m)) for one, m in zip(rows, medians, strict=True)]
+    diverged = np.array([np.isfinite(row).mean() < 0.5 for row in rows])
+    widths = [_NORMAL * _median(np.abs(row - m)) for row, m in zip(rows, medians, strict=True)]
     spreads = np.where(diverged, np.nan, widths)
     near_by = [slice(max(n - _AROUND, 0), n + _AROUND + 1) for n in range(len(steps))]
-    units = np.array([_median(spreads[some]) for some in near_by])
+    units = np.array([_median(spreads[neighbours]) for neighbours in near_by])
     units = np.where(units > 0, units, _deviation(above))
     above /= units[place]
     medians[diverged] = medians.max() + 10 * units.max()

@@ -163,7 +163,7 @@ class Verification:
         if self.is_good:
             return "good"
         state = f"BAD ({quantity(len(self.problems), 'problem')})"
-        first = next((one for one in self.problems if one.record is not None), None)
+        first = next((problem for problem in self.problems if problem.record is not None), None)
         if first is None or self.damaged == 0:
             return state
         count = "at least 1 record"
@@ -218,9 +218,14 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[
         if manifest is not None:
             tasks = [
                 ShardCheck(
-                    files.path(one.path), one.path, one.split, one.records, MANIFEST_FILE, one
+                    files.path(shard.path),
+                    shard.path,
+                    shard.split,
+                    shard.records,
+                    MANIFEST_FILE,
+                    shard,
                 )
-                for one in manifest.shards
+                for shard in manifest.shards
             ]
             return manifest, tasks, problems
         files = files.without(MANIFEST_FILE)
@@ -235,9 +240,11 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[
         tasks = [ShardCheck(files.path(name), name, "unknown") for name in names]
         return None, tasks, [*problems, Problem.of(error, "")]
     tasks = [
-        ShardCheck(files.path(one.name), one.name, split, one.records, found.named_in, one.entry)
+        ShardCheck(
+            files.path(file.name), file.name, split, file.records, found.named_in, file.entry
+        )
         for split, group in found.shards.items()
-        for one in group
+        for file in group
     ]
     return None, tasks, problems
 

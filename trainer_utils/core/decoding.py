@@ -223,7 +223,7 @@ class _Unions(_Column):
     """Decoder of one of several types, chosen by a value's type in JSON."""
 
     def __init__(self, members: Sequence[_Column]) -> None:
-        super().__init__(*itertools.chain.from_iterable(one.json_types for one in members))
+        super().__init__(*itertools.chain.from_iterable(member.json_types for member in members))
         self._members = members
 
     def _convert(self, values: list[Any]) -> list[Any]:
@@ -373,7 +373,7 @@ def _column_of(kind: Any, takes_unknown: _Ignoring) -> _Column:
     if origin is Annotated:
         (rule,) = kind.__metadata__
         return _Integers(rule) if isinstance(rule, Range) else _HexNumbers(rule)
-    inner = [_column_of(one, takes_unknown) for one in arguments if one is not ...]
+    inner = [_column_of(argument, takes_unknown) for argument in arguments if argument is not ...]
     if origin in (types.UnionType, typing.Union):
         return _Unions(inner)
     if origin is tuple and ... not in arguments:

@@ -85,7 +85,7 @@ def _place_in(message: str) -> tuple[str | None, int | None, int | None]:
     found = _PLACE.search(message.rstrip().rpartition("\n")[2])
     if found is None:
         return None, None, None
-    record, offset = (None if one is None else int(one) for one in found.group(2, 3))
+    record, offset = (None if number is None else int(number) for number in found.group(2, 3))
     return ast.literal_eval(found[1]), record, offset
 
 

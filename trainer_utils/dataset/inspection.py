@@ -240,11 +240,11 @@ def _feature(facts: FeatureFacts, records: int) -> Feature:
     dense = facts.present == records and facts.shortest == longest > 0
     dense &= facts.kind != "string" or longest == 1
     if facts.images is None or not dense:
-        one = () if dense and longest == 1 else (longest,)
+        feature_shape = () if dense and longest == 1 else (longest,)
         is_optional = facts.kind != "string" and facts.present < records
         is_optional &= facts.shortest == longest == 1
         optional: JsonObject = {"optional": True} if is_optional else {}
-        return Feature(type=facts.kind, shape=one, dense=dense, extra=optional)
+        return Feature(type=facts.kind, shape=feature_shape, dense=dense, extra=optional)
     images = facts.images
     extra: JsonObject = {"sizes": "fixed" if images.one_size else "mixed"}
     if not DATUM_IMAGE_FORMATS.issuperset(images.formats):

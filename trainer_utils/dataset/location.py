@@ -334,7 +334,7 @@ def similar_place(path: str) -> str:
         names = [entry.name for entry in itertools.islice(here, _MAX_SIMILAR)]
         hint = did_you_mean(name, names)
         if hint and name not in names:
-            found = next(one for one in names if hint == f" Did you mean {one!r}?")
+            found = next(name for name in names if hint == f" Did you mean {name!r}?")
             return f" Did you mean {os.path.join(folder, found)!r}?"
     return ""
 

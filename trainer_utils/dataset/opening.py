@@ -374,7 +374,7 @@ def record_keys(dataset: Dataset, ranges: Sequence[FileRange]) -> npt.NDArray[np
     for path, skip, take in ranges:
         index = index_with_checksums(shards[path])
         sums = (index.payload_crcs, index.name_crcs, index.lengths)
-        payloads, names, lengths = (np.asarray(some).astype(np.uint64) for some in sums)
+        payloads, names, lengths = (np.asarray(column).astype(np.uint64) for column in sums)
         keys = payloads << np.uint64(32) | names ^ lengths
         found.append(keys[skip : skip + take])
     return np.concatenate(found)

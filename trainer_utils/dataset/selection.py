@@ -325,28 +325,31 @@ def merge_features(by_input: Mapping[str, Mapping[str, Feature]]) -> dict[str, F
     }
 
 
-def _merge_feature(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Feature:
-    if one == other:
-        return one
-    alike = _kind(one) == _kind(other)
-    if one.is_image or not (one.dense and other.dense):
-        alike &= len(one.shape or (1,)) == len(other.shape or (1,))
-    elif one.shape != other.shape:  # two fixed sizes become a list of variable length
-        alike &= len(one.shape) < 2 and len(other.shape) < 2
+def _merge_feature(name: str, first: Feature, other: Feature, where: tuple[str, str]) -> Feature:
+    if first == other:
+        return first
+    alike = _kind(first) == _kind(other)
+    if first.is_image or not (first.dense and other.dense):
+        alike &= len(first.shape or (1,)) == len(other.shape or (1,))
+    elif first.shape != other.shape:  # two fixed sizes become a list of variable length
+        alike &= len(first.shape) < 2 and len(other.shape) < 2
     if not alike:
         said = f"feature {name!r}: expected the same in all inputs"
-        got = f"{one} ({where[0]}) and {other} ({where[1]})"
+        got = f"{first} ({where[0]}) and {other} ({where[1]})"
         raise DatasetError(f"{said}, got {got}. Balance them apart, or convert one of them.")
-    both = merge_descriptions([one, other])
-    if one.is_image:
-        return dataclasses.replace(both, dense=one.dense and other.dense)
-    if one.dense and other.dense and one.shape == other.shape:
+    both = merge_descriptions([first, other])
+    if first.is_image:
+        return dataclasses.replace(both, dense=first.dense and other.dense)
+    if first.dense and other.dense and first.shape == other.shape:
         return both
-    sizes = zip(one.shape or (1,), other.shape or (1,), strict=True)
+    sizes = zip(first.shape or (1,), other.shape or (1,), strict=True)
     extra = both.extra
-    if any(f.extra.get("optional") for f in (one, other)) and {one.shape, other.shape} <= _SINGLE:
+    if (
+        any(f.extra.get("optional") for f in (first, other))
+        and {first.shape, other.shape} <= _SINGLE
+    ):
         extra = {**extra, "optional": True}
-    return Feature(type=one.type, shape=tuple(map(max, sizes)), dense=False, extra=extra)
+    return Feature(type=first.type, shape=tuple(map(max, sizes)), dense=False, extra=extra)
 
 
 def _sparse(feature: Feature) -> Feature:

@@ -169,7 +169,7 @@ def _reject_others(found: Mapping[bytes, Positions], wanted: Collection[bytes]) 
     for name in found.keys() - wanted:
         rows = np.flatnonzero(found[name])
         if len(rows):
-            allowed = ", ".join(sorted(one.decode() for one in wanted))
+            allowed = ", ".join(sorted(wanted_name.decode() for wanted_name in wanted))
             raise DatasetError(
                 f"feature {name.decode(errors='replace')!r}: expected one of {allowed} as the "
                 f"dataset says. {CHANGED_DATASET}",
@@ -353,7 +353,9 @@ def _strings(data: Data, position: Positions, stops: Positions) -> tuple[Positio
         rows, position, stops = rows[more], last[more], stops[more]
     rest: list[tuple[int, int, int]] = []
     try:
-        for row, begin, end in zip(*(one.tolist() for one in (rows, position, stops)), strict=True):
+        for row, begin, end in zip(
+            *(column.tolist() for column in (rows, position, stops)), strict=True
+        ):
             for number, wire, start, stop in read_fields(memoryview(data.data), begin, end):
                 if number << 3 | wire != _FIRST:
                     raise _UnusualError

@@ -142,5 +142,5 @@ class RecordPositions:
 
     def locate(self, positions: npt.NDArray[np.int64]) -> list[RecordName]:
         """Return the file path and record index for each position."""
-        places = zip(*(one.tolist() for one in self.places_of(positions)), strict=True)
+        places = zip(*(array.tolist() for array in self.places_of(positions)), strict=True)
         return [RecordName(self._ranges[index].path, number) for index, number in places]

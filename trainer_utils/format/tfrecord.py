@@ -70,13 +70,13 @@ def combine_crc32c(first: int, second: int, second_bytes: int) -> int:
     return first ^ second
 
 
-def _multiply(one: int, other: int) -> int:
+def _multiply(first: int, other: int) -> int:
     """Return the product of two polynomials modulo Castagnoli's, bits reversed."""
     product = 0
-    while one:
-        if one & _ONE:
+    while first:
+        if first & _ONE:
             product ^= other
-        one = one << 1 & 0xFFFFFFFF
+        first = first << 1 & 0xFFFFFFFF
         other = other >> 1 ^ (_POLYNOMIAL if other & 1 else 0)
     return product
 

@@ -44,9 +44,9 @@ def image_decoder(
     """
     given: Any = {} if image is None else image
     options = InputOptions(image_size=image_size, image=given)
-    one = _ImageGraph(options)
-    spec = tf.TensorSpec((*image_size, one.channels), one.dtype)
-    decode = tf.autograph.experimental.do_not_convert(one.decode)
+    graph = _ImageGraph(options)
+    spec = tf.TensorSpec((*image_size, graph.channels), graph.dtype)
+    decode = tf.autograph.experimental.do_not_convert(graph.decode)
     return lambda encoded: tf.map_fn(decode, encoded, fn_output_signature=spec)
 
 

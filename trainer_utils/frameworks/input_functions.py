@@ -60,7 +60,7 @@ class InputFunctions:
 
     def call(self, method: str, arguments: Sequence[Any], kinds: Sequence[Any]) -> Any:
         """Call a method with integers in a graph; return its results as tensors of some types."""
-        numbers = [self._number, *[tf.cast(one, tf.int64) for one in arguments]]
+        numbers = [self._number, *[tf.cast(argument, tf.int64) for argument in arguments]]
         return tf.numpy_function(_entry(method), numbers, list(kinds))
 
     @property

@@ -98,7 +98,7 @@ def jax_batches(
     batches = JaxBatches.open(artifact_uri, split, chosen, worker=rank, num_workers=world_size)
     batches.array_rows = array_rows
     specs = batches.structure.items()
-    mixed = [name for name, one in specs if None in one.shape and one.dtype != "bytes"]
+    mixed = [name for name, spec in specs if None in spec.shape and spec.dtype != "bytes"]
     if world_size > 1 and mixed:
         rule = "those of fixed shapes, since each process pads to the longest of its own rows"
         raise ConfigError.of("features", mixed, allowed=rule)

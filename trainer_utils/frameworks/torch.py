@@ -411,7 +411,7 @@ class _StepGroups:
         except Exception:  # maybe for a later step's record; it is raised at that step
             return self._input.batch(epoch, first)
         begin = step - first
-        self._made = {begin + one: batch for one, batch in zip(steps, made, strict=True)}
+        self._made = {begin + step: batch for step, batch in zip(steps, made, strict=True)}
         return self._made.pop(step)
 
 

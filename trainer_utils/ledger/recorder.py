@@ -194,8 +194,10 @@ class LossLog:
                 None: all rows.
         """
         if step <= self._last_step:
-            self._kept = {one: own for one, own in self._kept.items() if one < step}
-            self._waiting = [one for one in self._waiting if one[0] < step]
+            self._kept = {
+                first_step: own for first_step, own in self._kept.items() if first_step < step
+            }
+            self._waiting = [entry for entry in self._waiting if entry[0] < step]
         self._last_step = step
         self._waiting.append((step, losses, rows))
         if len(self._waiting) >= _MAX_WAITING:
@@ -235,7 +237,7 @@ class LossLog:
             try:
                 # PyTorch's may be on a device, or in bfloat16.
                 found = [o.detach().cpu().float() if hasattr(o, "detach") else o for o in parts]
-                arrays = [np.atleast_1d(np.asarray(one).astype(np.float32)) for one in found]
+                arrays = [np.atleast_1d(np.asarray(values).astype(np.float32)) for values in found]
                 rows = np.concatenate(arrays)
             except (TypeError, ValueError) as error:
                 raise ConfigError.of("losses", losses, allowed="a number a row") from error

@@ -90,8 +90,8 @@ class Augmentation:
         """
         is_list = isinstance(chain, (list, tuple))
         given: Sequence[Any] = chain if is_list else () if chain is None else (chain,)  # type: ignore[assignment]
-        operations = [_operation(one) for one in given]
-        names = ["" if one.function else one.name for one in operations]
+        operations = [_operation(item) for item in given]
+        names = ["" if operation.function else operation.name for operation in operations]
         for name in (CROP, FLIP, *_MIXING):
             if names.count(name) > 1:
                 raise ConfigError.of("augment", chain, allowed=f"{name!r} at most once")

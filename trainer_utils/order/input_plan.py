@@ -52,7 +52,9 @@ class InputPlan(TextReport):
     def parts(self) -> list[Part]:
         """Return a sentence and a table to print."""
         header = ["worker", "records", "steps", "padded"]
-        rows = [[one.worker, one.records, one.steps, one.padded] for one in self.workers]
+        rows = [
+            [worker.worker, worker.records, worker.steps, worker.padded] for worker in self.workers
+        ]
         block = quantity(self.block_records, "record")
         shuffled = f"at least {block} shuffled together" if self.block_records else "not shuffled"
         return [

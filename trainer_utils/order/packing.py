@@ -138,7 +138,7 @@ class PackIndex:
         counts = ends - begins
         rows = np.repeat(np.arange(len(packs)), counts)
         places = np.arange(counts.sum()) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
-        found = (one[places].astype(np.int64) for one in self._arrays)
+        found = (array[places].astype(np.int64) for array in self._arrays)
         return Pieces(rows, *found)
 
     def documents(self, pack: int) -> list[DocumentPart]:

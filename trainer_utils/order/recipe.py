@@ -235,7 +235,9 @@ class Recipe:
         """Return the recipe as plain types for YAML and JSON."""
         return {
             "parts": [part.to_dict() for part in self.parts],
-            "schedule": [{"step": step, "weights": dict(some)} for step, some in self.schedule],
+            "schedule": [
+                {"step": step, "weights": dict(weights)} for step, weights in self.schedule
+            ],
             "interpolation": self.interpolation,
             "epoch_records": self.epoch_records,
         }

@@ -135,9 +135,9 @@ def _changed(
     """Apply one operation to one image; only operations that move pixels change a label map."""
     if name == "randaugment":
         for chosen, way in zip(uniforms[::2], uniforms[1::2], strict=True):
-            one = RANDAUGMENT[int(chosen * len(RANDAUGMENT))]
+            operation = RANDAUGMENT[int(chosen * len(RANDAUGMENT))]
             sign = -1.0 if way < 0.5 else 1.0
-            pixels = _randaugmented(pixels, one, sign * values[1] / _MAGNITUDES, label_map)
+            pixels = _randaugmented(pixels, operation, sign * values[1] / _MAGNITUDES, label_map)
         return pixels
     if name == "rotation":
         degrees = _between(uniforms[0], -values[0], values[0])

@@ -207,7 +207,7 @@ class LabelEncoding:
             found = numbers_of_classes(sources, label) or {0}
             num_classes = max(found)
             if len(found) > 1 or not num_classes:
-                said = " and ".join(str(one or "nothing") for one in sorted(found))
+                said = " and ".join(str(kind or "nothing") for kind in sorted(found))
                 rule = f"the number of classes of {label!r}, since the datasets say {said}"
                 raise ConfigError.of("num_classes", None, allowed=rule)
         return cls(label, num_classes, options.labels.smoothing)

@@ -300,7 +300,7 @@ def _names_record(error: Exception) -> bool:
 
 def _with_cure_of_sample(error: Exception, sources: Sequence[Source]) -> Exception:
     """Return the error with the right cure if its dataset was described by a sample of records."""
-    sampled = [one.dataset for one in sources if one.dataset.sampled is not None]
+    sampled = [source.dataset for source in sources if source.dataset.sampled is not None]
     if not sampled or not isinstance(error, DatasetError) or CHANGED_DATASET not in str(error):
         return error
     path = error.path or ""

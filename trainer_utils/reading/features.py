@@ -83,9 +83,11 @@ class FeatureArrays:
     ) -> None:
         self._counters = counters or StageCounters()
         self._given = features, allowed
-        self._tokens = {n: one.tokens for n, one in features.items() if one.tokens is not None}
+        self._tokens = {
+            n: feature.tokens for n, feature in features.items() if feature.tokens is not None
+        }
         as_list = Feature(type="int", shape=(0,), dense=False)
-        features = {n: as_list if n in self._tokens else one for n, one in features.items()}
+        features = {n: as_list if n in self._tokens else feature for n, feature in features.items()}
         self._features, self._options = features, options
         self._decoders = {
             name: ImageDecoder(
@@ -109,12 +111,16 @@ class FeatureArrays:
             n + _COMPANION for n, feature in features.items() if _has_companion(feature)
         ]
         self._allowed = None if allowed is None else {*self._names, *allowed}
-        grey = [] if allowed is None else [n for n, one in features.items() if one.is_image]
+        grey = [] if allowed is None else [n for n, feature in features.items() if feature.is_image]
         self._sampled_grey = {n for n in grey if len(features[n].shape) == 2}
-        self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
+        self._views = {
+            n for n, feature in features.items() if feature.is_image or feature.is_raw_image
+        }
         self._views |= {*self._tokens}
-        self._kinds = {name: one.type for name, one in features.items() if not one.tokens}
-        self.structure = {name: self._spec_of(name, one) for name, one in features.items()}
+        self._kinds = {
+            name: feature.type for name, feature in features.items() if not feature.tokens
+        }
+        self.structure = {name: self._spec_of(name, feature) for name, feature in features.items()}
 
     def decode(
         self, rows: Rows, sizes: Sequence[int] | None, keys: Keys | None = None
@@ -261,7 +267,7 @@ class FeatureArrays:
         own = None if keys is None else keys[slice(*part)]
         found = self._decoders[name].decode(images[slice(*part)], own)
         size = self.structure[name].shape
-        if any(n not in (None, one) for n, one in zip(size, found.shape[1:], strict=True)):
+        if any(n not in (None, length) for n, length in zip(size, found.shape[1:], strict=True)):
             raise _schema_mismatch(f"feature {name!r} of pixels {size}", str(found.shape[1:]))
         return found
 
@@ -297,7 +303,7 @@ class FeatureArrays:
         """Yield the value of each record for tensors, audio, feature lists and sparse features."""
         feature, column = self._features[name], columns[name]
         if feature.is_sequence:
-            yield from (_steps(feature, one) for one in column.values)
+            yield from (_steps(feature, value) for value in column.values)
         elif feature.tensor is not None:
             sizes = [size or 0 for size in feature.tensor.shape]
             nothing = np.zeros(sizes, numpy_dtype(feature.tensor.dtype))
@@ -458,16 +464,16 @@ def check_followers(features: Mapping[str, Feature], options: "InputOptions") ->
         rule = "no keypoints for mirrored, cropped or padded images, since they do not follow them"
         cure = "Set resize='stretch' without such an augment, or leave this feature out"
         raise ConfigError.of("features", _KEYPOINTS, allowed=rule, advice=cure)
-    for one in (*chain.pixels, *chain.mixing):
-        followers = boxes if one.name in ("rotation", "randaugment") else []
-        if one.function or one in chain.mixing:
+    for operation in (*chain.pixels, *chain.mixing):
+        followers = boxes if operation.name in ("rotation", "randaugment") else []
+        if operation.function or operation in chain.mixing:
             followers = [*boxes, *maps]
         if followers:
             names = ", ".join(followers)
-            rule = f"no {one.name!r} with {names}, which cannot follow their image"
+            rule = f"no {operation.name!r} with {names}, which cannot follow their image"
             raise ConfigError.of("augment", options.augment, allowed=rule)
     deep = [name for name, feature in features.items() if feature.extra.get("bits") == 16]
-    if deep and (others := [one.name for one in (*chain.pixels, *chain.mixing)]):
+    if deep and (others := [operation.name for operation in (*chain.pixels, *chain.mixing)]):
         rule = f"no {others[0]!r} where {', '.join(deep)} has 16 bits: only crops and 'flip'"
         cure = "Change the batches' arrays yourself, or convert with sixteen_bit='scale'"
         raise ConfigError.of("augment", options.augment, allowed=rule, advice=cure)

@@ -513,7 +513,7 @@ class ImageDecoder:
 
         with _opencv_threads.one():
             run_in_threads(work, len(images))
-        decode, augment = (sum(one[n] for one in spent) for n in (0, 1))
+        decode, augment = (sum(times[n] for times in spent) for n in (0, 1))
         self._counters.add(decode=decode + planned - began, augment=augment)
         return batch
 

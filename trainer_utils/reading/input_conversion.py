@@ -298,7 +298,7 @@ class ConvertedReader(RecordReader):
             dataclasses.replace(
                 source,
                 dataset=converted,
-                ranges=[one for part in source.ranges for one in ranges_of(part)],
+                ranges=[file_range for part in source.ranges for file_range in ranges_of(part)],
             )
             if source.dataset is raw
             else source

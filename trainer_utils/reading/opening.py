@@ -255,8 +255,8 @@ def callbacks_of(sources: Sequence[Source], options: InputOptions) -> list[Callb
                 rule = f"one of the splits {', '.join(there)}.{did_you_mean(split, there)}"
                 said = f"{name}[{split!r}]: expected {rule}".removesuffix(".")
                 raise ConfigError(said, setting=name, value=split)
-        same = {canonical_split(split): one for split, one in given.items()}
-        found = {given.get(one, same.get(canonical_split(one) or one)) for one in read}
+        same = {canonical_split(split): name for split, name in given.items()}
+        found = {given.get(name, same.get(canonical_split(name) or name)) for name in read}
         if len(found) > 1:
             rule = f"one function for all of {', '.join(read)}, which are read together"
             raise ConfigError(f"{name}: expected {rule}, got different ones", setting=name)

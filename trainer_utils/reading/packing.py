@@ -261,7 +261,7 @@ class Packs:
             parts.append(found._replace(rows=rows[found.rows], records=records))
         pieces = Pieces(*map(np.concatenate, zip(*parts, strict=True)))
         order = np.argsort(pieces.rows, kind="stable")
-        return Pieces(*(one[order] for one in pieces)), np.concatenate(lengths)[order]
+        return Pieces(*(array[order] for array in pieces)), np.concatenate(lengths)[order]
 
     def decode(self, rows: PackRows, sizes: Sequence[int] | None) -> list[Batch]:
         """Return one dict of arrays per batch, or per pack.
@@ -399,7 +399,7 @@ class Packs:
             return None
         self._check_lengths(rows, np.array([*map(len, found)]), expected)
         # Numbers of up to four bytes are below 2 ** 28; negative ones have ten.
-        return None if any(one.has_longer_than(4) for one in found) else found
+        return None if any(column.has_longer_than(4) for column in found) else found
 
     def _encoded_masks(self, rows: Rows, expected: Numbers) -> list[Array] | None:
         lists = rows.find_lists(_MASK)

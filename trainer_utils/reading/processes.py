@@ -182,7 +182,7 @@ def serve(descriptor: int) -> None:
     """Answer requests until the other end of a socket is closed."""
     connection, maps, free = Connection(descriptor), list[mmap.mmap](), set[int]()
     batches: BatchMaker | None = None
-    told: set[Any] = set()
+    reported: set[Any] = set()
     counted = [0] * len(COUNTERS)
     try:
         payload = connection.recv_bytes()
@@ -196,8 +196,8 @@ def serve(descriptor: int) -> None:
             except Exception as error:
                 connection.send((request, _sendable(error)))
                 continue
-            new = {key: why for key, why in batches.unreadable.items() if key not in told}
-            told.update(new)
+            new = {key: why for key, why in batches.unreadable.items() if key not in reported}
+            reported.update(new)
             counters = batches.counters.values()
             grown = [now - before for now, before in zip(counters, counted, strict=True)]
             counted = counters
@@ -220,7 +220,7 @@ def _store(
     Returns:
         The file's number, the bounds of the arrays in it, and the descriptor of a new file or None.
     """
-    ends = [*itertools.accumulate(-(-one.nbytes // _ALIGNMENT) * _ALIGNMENT for one in arrays)]
+    ends = [*itertools.accumulate(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)]
     need = ends[-1] if ends else 0
     number, file = next((n for n in free if len(maps[n]) >= need), len(maps)), None
     free.discard(number)
@@ -234,9 +234,11 @@ def _store(
                 file = os.dup(stream.fileno())
         os.ftruncate(file, size)
         maps.append(mmap.mmap(file, size))
-    bounds = [(begin, begin + one.nbytes) for begin, one in zip([0, *ends], arrays, strict=False)]
-    for (begin, end), one in zip(bounds, arrays, strict=True):
-        maps[number][begin:end] = one
+    bounds = [
+        (begin, begin + array.nbytes) for begin, array in zip([0, *ends], arrays, strict=False)
+    ]
+    for (begin, end), array in zip(bounds, arrays, strict=True):
+        maps[number][begin:end] = array
     return number, bounds, file
 
 

@@ -60,7 +60,7 @@ class RawReader:
         self._raw, self._checks = raw, checks
         self._is_raw = np.array([index in raw for index in range(len(shards))], bool)
         empty = ShardFile("", records=0)
-        self.other_shards = [empty if i in raw else one for i, one in enumerate(shards)]
+        self.other_shards = [empty if i in raw else shard for i, shard in enumerate(shards)]
 
     @classmethod
     def of(
@@ -74,7 +74,7 @@ class RawReader:
             for split, group in source.dataset.shards.items()
             for shard in group
         }
-        by_index = {n: raw[id(one)] for n, one in enumerate(shards) if id(one) in raw}
+        by_index = {n: raw[id(shard)] for n, shard in enumerate(shards) if id(shard) in raw}
         return cls(by_index, shards, checks_of(sources, options)) if by_index else None
 
     @property

@@ -45,7 +45,7 @@ def callback_of_map(spec: InputSpec, function: Callable[..., Any]) -> MappedBatc
     if not callable(function):
         raise ConfigError.of("map", function, allowed="a function of a batch")
     before = spec.after.functions if isinstance(spec.after, MappedBatches) else (spec.after,)
-    return MappedBatches(tuple(one for one in (*before, function) if one is not None))
+    return MappedBatches(tuple(call for call in (*before, function) if call is not None))
 
 
 def features_of_selection(spec: InputSpec, names: Sequence[str]) -> str | list[str]:

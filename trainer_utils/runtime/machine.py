@@ -91,7 +91,10 @@ def _cgroups(root: Path, own: Path, controller: str) -> list[Path]:
         return []
     # In a container the path is often the host's, which is not mounted there.
     folder = mount / (path or "/").strip("/")
-    return [folder, *(one for one in folder.parents if one.is_relative_to(mount))]
+    return [
+        folder,
+        *(folder_above for folder_above in folder.parents if folder_above.is_relative_to(mount)),
+    ]
 
 
 def _match(file: Path, pattern: str) -> int | None:

@@ -303,9 +303,9 @@ class _RunBackup:
         variables = steps.variables()
         for own, saved in itertools.zip_longest(variables, self._arrays, fillvalue=("none", None)):
             kinds = [
-                (tuple(one.shape), tf.as_dtype(one.dtype))
-                for _, one in (own, saved)
-                if one is not None
+                (tuple(tensor.shape), tf.as_dtype(tensor.dtype))
+                for _, tensor in (own, saved)
+                if tensor is not None
             ]
             if kinds[1:] != kinds[:1]:
                 rule = f"a backup of this model, whose {len(variables)} variables differ from the "
@@ -355,7 +355,9 @@ class _RunBackup:
             return
         self._recorder.save()
         # Every worker reads all variables, since reading some of them takes all workers.
-        arrays = [(name, tf.convert_to_tensor(one).numpy()) for name, one in steps.variables()]
+        arrays = [
+            (name, tf.convert_to_tensor(tensor).numpy()) for name, tensor in steps.variables()
+        ]
         if not self._writes:
             return
         meta = {

@@ -118,7 +118,9 @@ class ModelSteps:
         if self._is_keras_3:
             groups.append(model.metrics_variables)
         found = {id(variable): variable for group in groups for variable in group}
-        return [(str(getattr(one, "path", one.name)), one) for one in found.values()]
+        return [
+            (str(getattr(variable, "path", variable.name)), variable) for variable in found.values()
+        ]
 
     def _function(
         self, step: Callable[[Any], Logs], element_spec: Any, *, compiles: bool = True

@@ -197,7 +197,7 @@ class DatasetWriter:
             parts = encode_sequence_example(values, lists) if lists else encode_example(values)
             shards.append(parts, name=name_of(values))
             labels, counter = values.get(_LABEL), self._labels[split]
-            is_label = isinstance(labels, tuple) and all(isinstance(one, int) for one in labels)
+            is_label = isinstance(labels, tuple) and all(isinstance(label, int) for label in labels)
             if is_label and len(counter) <= _MAX_CLASSES:
                 counter.update(labels)
             self._prepare_encoder(example)

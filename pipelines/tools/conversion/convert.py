@@ -315,9 +315,13 @@ def _check_same_kind(kind: str, out: str) -> None:
         origin = None if manifest is None else read_origin(latest, manifest)
     except DatasetError:  # a damaged dataset is rebuilt
         return
-    steps = [] if origin is None else [origin.made_by, *(one.made_by for one in origin.ancestors)]
+    steps = (
+        []
+        if origin is None
+        else [origin.made_by, *(ancestor.made_by for ancestor in origin.ancestors)]
+    )
     components = {step.component for step in steps if step is not None}
-    before = [one for one, component in EXAMPLE_GENS.items() if component in components]
+    before = [kind for kind, component in EXAMPLE_GENS.items() if component in components]
     if before and kind not in before:
         raise ConfigError(
             f"out: {out!r} holds a dataset of kind {before[0]}, and the input is of kind {kind}. "

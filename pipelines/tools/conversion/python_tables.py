@@ -244,22 +244,26 @@ def _take(
         try:
             is_path = name in media and isinstance(value, str)
             is_image = media.get(name) == "image" and not is_path
-            one = stored_value(value, is_image=is_image)
+            converted = stored_value(value, is_image=is_image)
         except InputError as error:
             raise InputError(f"feature {name!r}: {error}") from error
-        if isinstance(one, Steps):
+        if isinstance(converted, Steps):
             raise InputError(
                 f"feature {name!r}: expected a value, a flat list or an array, got a list of "
                 "lists. Make an array of it, np.array(…), or write SequenceExamples: "
                 "trainer_utils.DatasetWriter"
             )
-        if isinstance(one, Plain) and one.is_list:
+        if isinstance(converted, Plain) and converted.is_list:
             lists.add(name)
         is_file = is_image or (name in media and isinstance(value, _BYTES))
-        if one is not None and (is_file or is_path) and files.setdefault(name, is_file) != is_file:
+        if (
+            converted is not None
+            and (is_file or is_path)
+            and files.setdefault(name, is_file) != is_file
+        ):
             rule = f"the bytes of each {media[name]}, or the path of each, got both"
             raise InputError(f"feature {name!r}: expected {rule}")
-        stored[name] = one
+        stored[name] = converted
     return record.take(stored)[0]
 
 

@@ -122,7 +122,7 @@ def _context(store: MetadataStore, kind: str, name: str) -> mlmd.Context:
 
 def _artifact(store: MetadataStore, kind: str, uri: str, is_new: bool) -> mlmd.Artifact:
     """Return the artifact of the store at a uri, or a new one from the dataset there."""
-    known = [one for one in store.get_artifacts_by_uri(uri) if one.type == kind]
+    known = [artifact for artifact in store.get_artifacts_by_uri(uri) if artifact.type == kind]
     if known and not is_new:
         found: mlmd.Artifact = known[-1]
         return found
