@@ -169,12 +169,12 @@ def _sorted_keys(
 
 def _likely_pairs(hashes: Hashes, keys: Hashes, views: Numbers) -> Iterator[Numbers]:
     """Yield pairs of views of equal keys whose hashes agree but for some bits, `(pairs, 2)`."""
-    own = hashes[views]
+    view_hashes = hashes[views]
     for distance in range(1, min(_NEIGHBOURS, len(keys) - 1) + 1):
         same = np.flatnonzero(keys[:-distance] == keys[distance:])
         if not len(same):  # then no further ones are
             return
-        unlike = own[same] ^ own[same + distance]
+        unlike = view_hashes[same] ^ view_hashes[same + distance]
         likely = same[_count_bits(unlike) <= _MAX_UNLIKE_BITS]
         yield np.stack([views[likely], views[likely + distance]], axis=1)
 

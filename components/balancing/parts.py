@@ -259,8 +259,10 @@ def pick(
         for places, lot in picked_batches(paths, files, offsets, lengths):
             of = sources[places]
             for source in np.unique(of).tolist():
-                own = of == source
-                content = multiset_checksum(lot.lengths[own], lot.payload_crcs[own])
+                is_of_source = of == source
+                content = multiset_checksum(
+                    lot.lengths[is_of_source], lot.payload_crcs[is_of_source]
+                )
                 result.add(source, content, content)
             yield lot
 

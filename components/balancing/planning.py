@@ -260,8 +260,8 @@ def _classes_of(surveys: Sequence[ShardSurvey]) -> Ints:
     codes: dict[str, int] = {}
     found = [np.zeros(0, np.int64)]
     for survey in surveys:
-        own = [codes.setdefault(value, len(codes)) for value in survey.values]
-        found.append(np.array(own, np.int64)[survey.classes])
+        shard_codes = [codes.setdefault(value, len(codes)) for value in survey.values]
+        found.append(np.array(shard_codes, np.int64)[survey.classes])
     return np.concatenate(found)
 
 
@@ -330,16 +330,16 @@ def pick_split(plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey]) 
     inputs_of = tuple((given.shard.path, given.source) for given in plan.shards)
     tasks = []
     for number, (start, stop) in enumerate(itertools.pairwise(layout.bounds)):
-        own = order[start:stop]
+        shard_records = order[start:stop]
         part = functools.partial(
             parts.pick,
             name=layout.shard_name(number),
             inputs=inputs_of,
-            files=compact(files[own]),
-            offsets=offsets[own],
-            lengths=compact(lengths[own]),
+            files=compact(files[shard_records]),
+            offsets=offsets[shard_records],
+            lengths=compact(lengths[shard_records]),
         )
-        size = int(lengths[own].sum())
+        size = int(lengths[shard_records].sum())
         tasks.append(Task(f"pick-{plan.split}-{number:06d}", part, stop - start, size))
     return dataclasses.replace(plan, tasks=tuple(tasks), scatters=(), divisions=(), is_picked=True)
 

@@ -307,16 +307,17 @@ def _check_records(
     if written != planned:
         raise DatasetError(f"records: expected {planned} as in {inputs.name}, wrote {written}")
     for split in inputs.shards:
-        own = [result for result in results if result.split == split]
+        split_results = [result for result in results if result.split == split]
         for number, source in enumerate(inputs.sources):
             said = None if source.manifest is None else source.manifest.content_of(split)
-            got = combine_checksums(result.content.get(number, 0) for result in own)
+            got = combine_checksums(result.content.get(number, 0) for result in split_results)
             if said not in (None, got):
                 raise DatasetError(
                     f"split {split!r}: expected records with checksum {said:016x} as its manifest "
                     f"says, got {got:016x} ({source.uri}). It was changed: write it again."
                 )
-        wrote, moved = manifest.content_of(split), combine_checksums(part.kept for part in own)
+        wrote = manifest.content_of(split)
+        moved = combine_checksums(part.kept for part in split_results)
         if wrote != moved:
             raise DatasetError(
                 f"split {split!r}: the records written differ from the records read: expected "

@@ -70,8 +70,10 @@ def fit_boxes(
     Raises:
         RejectedInputError: BAD_ANNOTATION, or BOX_FRAME if the frame of the boxes is unknown.
     """
-    own = {new: name for name, new in renamed.items()}
-    places = {own.get(column.name, column.name): place for place, column in enumerate(columns)}
+    old_names = {new: name for name, new in renamed.items()}
+    places = {
+        old_names.get(column.name, column.name): place for place, column in enumerate(columns)
+    }
     if not all(name in places and columns[places[name]].is_list for name in _EDGES):
         return Fitted(tuple(values))
     edges: list[Any] = [values[places[name]] or () for name in _EDGES]

@@ -389,14 +389,14 @@ def _listing_digests(
 def _renamed(inputs: InputTable, settings: MediaSettings) -> tuple[InputTable, MediaSettings]:
     """Rename features as requested, and return the inputs with matching settings."""
     wanted = settings.feature_names
-    own = [*(blob.name for blob in inputs.blobs), *(column.name for column in inputs.columns)]
+    names = [*(blob.name for blob in inputs.blobs), *(column.name for column in inputs.columns)]
     of_engine = {"filename", *(d for b in inputs.blobs for d in DESCRIPTIONS.get(b.kind, ()))}
-    known = [name for name in own if name not in of_engine]
+    known = [name for name in names if name not in of_engine]
     for name, new in wanted.items():
         if name not in known:
             rule, advice = f"one of {', '.join(known)}", did_you_mean(name, known).strip()
             raise ConfigError.of("feature_names", name, allowed=rule, advice=advice)
-        if new in {*own, *of_engine} - {*wanted}:
+        if new in {*names, *of_engine} - {*wanted}:
             raise ConfigError.of(f"feature_names[{name!r}]", new, allowed="a name that is free")
     labels = {wanted.get(name, name): of for name, of in settings.vocabularies.items()}
     group_by = settings.group_by and wanted.get(settings.group_by, settings.group_by)

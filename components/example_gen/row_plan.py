@@ -126,11 +126,11 @@ def decide_splits(
         advice = f"Name it, such as {how_to_set(columns={columns.names[0]: 'text'})}"
         raise ConfigError.of("group_by", NEAR_DUPLICATES, allowed=rule, advice=advice)
     by_copies = by_copies and bool(columns.texts)
-    own = _named_splits(inspected, columns.split_column)
+    named_splits = _named_splits(inspected, columns.split_column)
     rules = SplitRules(
-        {split for split in own if isinstance(split, str)},
+        {split for split in named_splits if isinstance(split, str)},
         columns.features,
-        some_have_none=None in own,
+        some_have_none=None in named_splits,
         partition=partition,
         settings=settings,
         groups=[NEAR_DUPLICATES] if by_copies else [],
@@ -150,16 +150,16 @@ def decide_splits(
 
 def _named_splits(inspected: InspectedPieces, column: str | None) -> set[str | NoSplit | None]:
     """Return the splits that rows and files name, with None if some rows name no split."""
-    own: set[str | NoSplit | None] = set()
+    named_splits: set[str | NoSplit | None] = set()
     for report, piece in zip(inspected.reports, inspected.pieces, strict=True):
         named = 0
         if column is not None and column in report.facts:
             named = report.facts[column].values
             words = report.labels.get(column, ())
-            own.update(split_of_word(word, column=column) for word in words)
+            named_splits.update(split_of_word(word, column=column) for word in words)
         if column is None or report.kept > named:
-            own.add(piece.split)
-    return own
+            named_splits.add(piece.split)
+    return named_splits
 
 
 def _unlabelled_splits(

@@ -195,8 +195,10 @@ def _type_of(column: Column) -> pa.DataType:
 
 def _blob_array(names: Sequence[str], blobs: Sequence[Blob]) -> pa.Array:
     paths, *others = zip(*blobs, strict=True)
-    own = [None if path == name else path for path, name in zip(paths, names, strict=True)]
-    arrays = map(_array, [own, *others], _BLOB_FIELDS.values())
+    blob_paths_or_none = [
+        None if path == name else path for path, name in zip(paths, names, strict=True)
+    ]
+    arrays = map(_array, [blob_paths_or_none, *others], _BLOB_FIELDS.values())
     return pa.StructArray.from_arrays([*arrays], [*_BLOB_FIELDS])
 
 
@@ -218,8 +220,8 @@ def entries_of(rows: pa.Table) -> Iterator[Entry]:
         for field, array in zip(batch.schema, batch.columns, strict=True):
             if field.name.startswith("blob:"):
                 paths, *others = (to_python_values(array.field(name)) for name in _BLOB_FIELDS)
-                own = (path or name for path, name in zip(paths, names, strict=True))
-                blobs.append(map(Blob, own, *others))
+                blob_names = (path or name for path, name in zip(paths, names, strict=True))
+                blobs.append(map(Blob, blob_names, *others))
             elif field.name.startswith("value:"):
                 values.append(to_python_values(array))
         yield from map(

@@ -156,8 +156,8 @@ class FileTable(Mapping[str, storage.InputFile]):
         start = 0
         for batch in self.table.to_batches(max_chunksize=_CHUNK):
             found, inverse = np.unique(_extensions_of(batch.column(0)), return_inverse=True)
-            own = [known.setdefault(name, len(known)) for name in found.tolist()]
-            codes[start : start + len(batch)] = np.array(own, np.int32)[inverse]
+            name_codes = [known.setdefault(name, len(known)) for name in found.tolist()]
+            codes[start : start + len(batch)] = np.array(name_codes, np.int32)[inverse]
             start += len(batch)
         return [b"" if b"/" in name else name.lower() for name in known], codes
 

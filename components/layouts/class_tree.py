@@ -167,13 +167,13 @@ def _visit(
     named = [name for name in names if words[name] is not None]
     if len(names) == 1 and not node.has_files:
         (name,) = names
-        child, own = node.children[name], words[name]
-        if own is not None and split is not None and own != split:
-            raise _refuse_two_splits(base, (*above, name), split, own)
+        child, named_split = node.children[name], words[name]
+        if named_split is not None and split is not None and named_split != split:
+            raise _refuse_two_splits(base, (*above, name), split, named_split)
         # A folder with nothing but files is a class, unless it is named after a split.
         is_class = child.has_files or (split is not None and name in (known or ()))
-        if own is not None or not is_class:
-            _visit(child, (*above, name), own or split, roles, base, known=known)
+        if named_split is not None or not is_class:
+            _visit(child, (*above, name), named_split or split, roles, base, known=known)
             return
     elif named and split is None:
         if len(named) < len(names):
@@ -283,10 +283,10 @@ def refuse_mixed(
     )
 
 
-def _refuse_two_splits(base: str, parts: Parts, split: str, own: str) -> InputError:
+def _refuse_two_splits(base: str, parts: Parts, split: str, named_split: str) -> InputError:
     return InputError(
         f"input_base {base!r}: expected folders that name one split each, got "
-        f"{'/'.join(parts)!r} ({split} and {own}). Rename one of them. {OBEY}",
+        f"{'/'.join(parts)!r} ({split} and {named_split}). Rename one of them. {OBEY}",
         path=base,
     )
 
@@ -436,20 +436,20 @@ def same_stems(
     by_name: dict[str, str] = {}
     seen: dict[str, set[str]] = {}
     for label, stems in names.items():
-        own = {*stems}
-        candidates = {by_name[stem] for stem in own if stem in by_name}
+        stem_set = {*stems}
+        candidates = {by_name[stem] for stem in stem_set if stem in by_name}
         for other in sorted(candidates):
-            shared = own & seen[other]
+            shared = stem_set & seen[other]
             are_numbers = all(map(_NUMBER.fullmatch, shared))
-            if are_numbers and (own != seen[other] or len(own) < _MIN_NUMBERED):
+            if are_numbers and (stem_set != seen[other] or len(stem_set) < _MIN_NUMBERED):
                 continue
-            if len(shared) > 1 and len(shared) >= _SAME * min(len(own), len(seen[other])):
+            if len(shared) > 1 and len(shared) >= _SAME * min(len(stem_set), len(seen[other])):
                 are_counted = len({_NUMBER.sub("0", stem) for stem in shared}) == 1
                 are_named = {other.lower(), label.lower()} <= _PAIRED
                 if not are_counted or are_named or are_pairs(other, label, shared):
                     return other, label
-        seen[label] = own
-        for stem in own:
+        seen[label] = stem_set
+        for stem in stem_set:
             by_name.setdefault(stem, label)
     return None
 

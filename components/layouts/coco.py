@@ -198,7 +198,7 @@ def _read_file(
 
 def _folders(inputs: LayoutInputs, path: str) -> list[str]:
     """Return the folders that may have a file's images, the likeliest first, its own last."""
-    own = posixpath.dirname(path)
+    json_folder = posixpath.dirname(path)
     stem = posixpath.splitext(posixpath.basename(path))[0]
     for task in (_INSTANCES, *_OTHER_TASKS):
         stem = stem.removeprefix(task)
@@ -208,11 +208,11 @@ def _folders(inputs: LayoutInputs, path: str) -> list[str]:
         tops |= {parts[1] for parts in inputs.folders if len(parts) > 1 and parts[0] == "images"}
         names += sorted(name for name in tops if canonical_split(name) == split)
     inner = [name for each in names for name in (each, f"images/{each}")]
-    if posixpath.basename(own) != _FOLDER and own != inputs.root:
-        inner.append(posixpath.relpath(own, inputs.root or "."))
+    if posixpath.basename(json_folder) != _FOLDER and json_folder != inputs.root:
+        inner.append(posixpath.relpath(json_folder, inputs.root or "."))
     inner += ["images", "JPEGImages", ""]
     folders = (posixpath.join(inputs.root, name).rstrip("/") for name in inner)
-    return list(dict.fromkeys((*folders, own)))
+    return list(dict.fromkeys((*folders, json_folder)))
 
 
 def _split(path: str) -> str | None:
@@ -253,9 +253,9 @@ def _values(
             relative_box(*edges, width=width, height=height, label=label, may_be_turned=True)
         )
         crowds.append(int(is_crowd))
-        own = _keypoints(annotation, width, height)
-        points += own
-        counts.append(len(own) // 3)
+        keypoints = _keypoints(annotation, width, height)
+        points += keypoints
+        counts.append(len(keypoints) // 3)
         size = claimed_size(width=width, height=height)
     values: dict[str, Value] = {"image_id": image_id, "is_crowd": tuple(crowds)}
     values |= dict(zip((c.name for c in BOX_COLUMNS), boxes.box_values(found), strict=True))

@@ -258,30 +258,32 @@ def _add(
 
     paths = {key: item.values.get(key) for key in files}
     first = next((value.path for value in paths.values() if isinstance(value, File)), number)
-    own = item.name or posixpath.join(inputs.root, first)
-    taken[own] += 1
-    if taken[own] > 1:
-        own = f"{own}#{taken[own]}"
+    entry_name = item.name or posixpath.join(inputs.root, first)
+    taken[entry_name] += 1
+    if taken[entry_name] > 1:
+        entry_name = f"{entry_name}#{taken[entry_name]}"
     split = inputs.split or item.split
     blobs = []
     for key, value in paths.items():
         if not isinstance(value, File):
-            excluded.append(ExcludedInput(own, split, "FILE_NOT_FOUND", f"no file for {key!r}"))
+            excluded.append(
+                ExcludedInput(entry_name, split, "FILE_NOT_FOUND", f"no file for {key!r}")
+            )
             return
         path = posixpath.normpath(posixpath.join(inputs.root, value.path))
         file = inputs.files.get(path)
         if file is None:
             detail = f"{key!r} names {value.path!r}, which is not there"
-            excluded.append(ExcludedInput(own, split, "FILE_NOT_FOUND", detail))
+            excluded.append(ExcludedInput(entry_name, split, "FILE_NOT_FOUND", detail))
             return
         if file.problem is not None:
-            excluded.append(ExcludedInput(own, split, *file.problem))
+            excluded.append(ExcludedInput(entry_name, split, *file.problem))
             return
         blobs.append(Blob(path, file.size))
     if any(row[place] is None for place in labels):
-        excluded.append(ExcludedInput(own, split, "NO_LABEL", "an item without a label"))
+        excluded.append(ExcludedInput(entry_name, split, "NO_LABEL", "an item without a label"))
         return
-    entries.append(Entry(own, split, tuple(blobs), row))
+    entries.append(Entry(entry_name, split, tuple(blobs), row))
 
 
 def _checked(name: str, number: int, item: object) -> Item:

@@ -260,8 +260,8 @@ class ListRows:
                 self.problems.setdefault(number, RowProblem(error.code, error.detail))
                 found, size = [], (None, None)
             all_values = box_values(found) if found else ((),) * len(BOX_COLUMNS)
-            own = all_values if labels is not None else all_values[:-1]
-            for one_column, value in zip(values, (*own, *size), strict=True):
+            row_values = all_values if labels is not None else all_values[:-1]
+            for one_column, value in zip(values, (*row_values, *size), strict=True):
                 one_column.append(value)
         if unlabelled:
             logging.warning(

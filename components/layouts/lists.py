@@ -439,11 +439,13 @@ def _splits(
 ) -> list[str | NoSplit | None]:
     """Return the split of each row: from its column, pattern or list; None if the hash decides."""
     column = next((name for name, role in roles.items() if role == "split"), None)
-    own = inputs.split or _split_of_name(inputs, table.path)
+    list_split = inputs.split or _split_of_name(inputs, table.path)
     if column is None or inputs.split is not None:
-        return [own] * len(table.positions)
+        return [list_split] * len(table.positions)
     words = table.values(column)
-    return [own if word is None else split_of_word(str(word), column=column) for word in words]
+    return [
+        list_split if word is None else split_of_word(str(word), column=column) for word in words
+    ]
 
 
 # The files of rows -------------------------------------------------------------------------------
@@ -535,11 +537,11 @@ def _check_coverage(inputs: LayoutInputs, path: str, column: str, count: int) ->
     folders = collections.Counter(
         parts[:-1] for parts, _ in inputs.paths_below_root(endings=EXTENSIONS[inputs.media])
     )
-    own = _split_of_name(inputs, path)
+    list_split = _split_of_name(inputs, path)
     total = sum(
         number
         for folder, number in folders.items()
-        if own is None or {own, None}.issuperset(map(split_of_name, folder))
+        if list_split is None or {list_split, None}.issuperset(map(split_of_name, folder))
     )
     if 2 * count < total:
         word = WORDS[inputs.media]
@@ -562,8 +564,8 @@ def _sources(inputs: LayoutInputs, table: ListTable, name: str) -> Iterator[_Sou
     paths, size, column = embedded.paths, embedded.bytes_per_row, embedded.bytes_column
     are_names = all(paths) and len(set(paths)) == len(paths)  # otherwise names are generated
     for row, path in enumerate(paths):
-        own = path if are_names and path else f"{table.path}/{row:08d}"
-        yield own, Blob(table.path, size, row=row, column=column)
+        row_name = path if are_names and path else f"{table.path}/{row:08d}"
+        yield row_name, Blob(table.path, size, row=row, column=column)
 
 
 def _file_sources(

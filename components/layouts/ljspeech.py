@@ -80,7 +80,7 @@ def read(inputs: LayoutInputs) -> InputTable:
     columns = {**inputs.columns}
     if not inputs.column_names:
         columns = {name: "string" for name in names} | {"audio": "audio"} | columns
-    own = dataclasses.replace(
+    list_inputs = dataclasses.replace(
         inputs,
         delimiter="|",
         quoting="none",
@@ -90,7 +90,7 @@ def read(inputs: LayoutInputs) -> InputTable:
         find_files="stem" if inputs.find_files == "path" else inputs.find_files,
     )
     good, excluded = select_readable(inputs, sorted(found), "a list")
-    return with_excluded(lists.read(own, good), excluded)
+    return with_excluded(lists.read(list_inputs, good), excluded)
 
 
 register(

@@ -60,8 +60,8 @@ def _transcript_of(
     parts: tuple[str, ...], transcripts: Mapping[tuple[str, str], str]
 ) -> str | None:
     """Return the file with the transcript of a clip, or None."""
-    own = transcripts.get(_key(parts))
-    return own or transcripts.get(("/".join(parts[:-1]), ""))
+    transcript = transcripts.get(_key(parts))
+    return transcript or transcripts.get(("/".join(parts[:-1]), ""))
 
 
 def _key(parts: tuple[str, ...]) -> tuple[str, str]:

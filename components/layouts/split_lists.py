@@ -87,16 +87,18 @@ def read(inputs: LayoutInputs) -> InputTable:
     for parts, file in inputs.below_root():
         if file.path in lists:
             continue
-        own = inputs.split or split_of.get(file.path, rest)
-        left = _left_out(parts, file.problem, own)
+        image_split = inputs.split or split_of.get(file.path, rest)
+        left = _left_out(parts, file.problem, image_split)
         if left is None or left[0] == "NO_LABEL":
             if file.path.lower().endswith(DATA_ENDINGS):
                 continue  # it means something: it is no bad image, and ends the run
             classes.update(parts[:-1][:1])
         if left is not None:
-            excluded.append(ExcludedInput(file.path, own if left[0] else None, *left))
+            excluded.append(ExcludedInput(file.path, image_split if left[0] else None, *left))
         else:
-            entries.append(Entry(file.path, own, (Blob(file.path, file.size),), (parts[0],)))
+            entries.append(
+                Entry(file.path, image_split, (Blob(file.path, file.size),), (parts[0],))
+            )
     kinds = sorted(filter(is_kind_of_files, classes))
     if kinds and inputs.layout == "auto":
         raise InputError.at(

@@ -102,8 +102,8 @@ def splits_of_tables(inputs: LayoutInputs, paths: Sequence[str]) -> dict[str, st
         return dict.fromkeys(paths, inputs.split)
     is_file = inputs.root in inputs.files
     parts = {path: _names_of(inputs, path, is_file=is_file) for path in paths}
-    depth = _shared_depth([own[:-1] for own in parts.values()])
-    found = _splits(paths, {path: own[depth:] for path, own in parts.items()})
+    depth = _shared_depth([parts_of_path[:-1] for parts_of_path in parts.values()])
+    found = _splits(paths, {path: parts_of_path[depth:] for path, parts_of_path in parts.items()})
     return found if any(found.values()) else _splits(paths, parts)
 
 

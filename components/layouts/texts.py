@@ -166,7 +166,10 @@ def recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
         return _json_kind(inputs, tables[0], paths, layout), paths
     texts = by_kind.get("lines", [])
     parts = [inputs.parts_of(path) for path in texts]
-    are_splits = all(_is_at_top_or_in_split(own) and split_of_name(own[-1]) for own in parts)
+    are_splits = all(
+        _is_at_top_or_in_split(parts_of_path) and split_of_name(parts_of_path[-1])
+        for parts_of_path in parts
+    )
     if texts and len(texts) == len(seen) and are_splits:
         return "lines", texts
     return "folder", []

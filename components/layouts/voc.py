@@ -353,8 +353,8 @@ def read_image_sets(
     Raises:
         InputError: an image is named twice, or an image set cannot be read.
     """
-    own = inputs.names.get("image_set_dir")
-    for folder in [own] if own else folders:
+    set_folder = inputs.names.get("image_set_dir")
+    for folder in [set_folder] if set_folder else folders:
         sets: dict[str, _ImageSet] = {}
         for parts, file in inputs.below_root():
             stem, extension = posixpath.splitext(parts[-1])

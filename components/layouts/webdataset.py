@@ -130,12 +130,14 @@ def read(inputs: LayoutInputs) -> InputTable:
     sidecars = [
         ({} if sample.label is None else {"cls": sample.label}) | sample.sidecars for sample in kept
     ]
-    own = {_COLUMN_OF[kind] for sample in sidecars for kind in sample.keys() & _COLUMN_OF.keys()}
-    names = _feature_names(endings, {*own, *["image"] * has_images})
+    own_columns = {
+        _COLUMN_OF[kind] for sample in sidecars for kind in sample.keys() & _COLUMN_OF.keys()
+    }
+    names = _feature_names(endings, {*own_columns, *(["image"] if has_images else [])})
     columns, rows = _make_columns(
         sidecars,
         given={n: kind for n, kind in inputs.columns.items() if n not in ignored},
-        own=own,
+        own=own_columns,
         taken={*names.values()},
         place=lambda number: kept[number].place,
     )

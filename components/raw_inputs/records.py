@@ -70,8 +70,8 @@ class FileRecords:
     @property
     def _files(self) -> "_FileReader":
         """The reader of this process: threads and locks do not survive a fork."""
-        own: _FileReader | None = vars(self).get("_own_files")
-        if own is None or own.process != os.getpid():
+        files: _FileReader | None = vars(self).get("_own_files")
+        if files is None or files.process != os.getpid():
             settings = self.settings
             reader = BlobReader(
                 self.base,
@@ -79,17 +79,17 @@ class FileRecords:
                 follow_links=settings.follow_links,
                 row_groups=RowGroups(_ROW_GROUP_BYTES),
             )
-            own = vars(self)["_own_files"] = _FileReader(reader, is_remote=self.is_remote)
-        return own
+            files = vars(self)["_own_files"] = _FileReader(reader, is_remote=self.is_remote)
+        return files
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def release(self) -> None:
         """Free this process's threads and the files in memory; a later read gets them again."""
-        own: _FileReader | None = vars(self).pop("_own_files", None)
-        if own is not None and own.process == os.getpid():
-            own.cancel()
+        files: _FileReader | None = vars(self).pop("_own_files", None)
+        if files is not None and files.process == os.getpid():
+            files.cancel()
 
     def _entries(self, split: str, numbers: Sequence[int]) -> list[Entry]:
         rows = self.order[split][np.asarray(numbers, np.int64)]

@@ -307,9 +307,9 @@ def read_places(shard: ShardFile, split: str, names: Iterable[str]) -> Iterator[
         is_looked_into = len(wanted) > _FEW or may_be_numbers
         if is_looked_into or any(name in block.data for name in wanted):
             for number, record in enumerate(block.records()):
-                own = wanted.keys() & names_of(decode_example(record, NAME_FEATURES))
-                if own:
+                record_names = wanted.keys() & names_of(decode_example(record, NAME_FEATURES))
+                if record_names:
                     place = block.file_offset + int(block.starts[number])
-                    found = wanted[min(own)], split, shard.name, first + number
+                    found = wanted[min(record_names)], split, shard.name, first + number
                     yield Place(*found, byte_offset=place, bytes=len(record))
         first += len(block)

@@ -57,12 +57,12 @@ def make_origin(
     ancestors: dict[str, Ancestor] = {}
     for _, dataset in given:
         origin, manifest = _origin_of(dataset), dataset.manifest
-        own = Ancestor(
+        parent = Ancestor(
             digest=dataset.digest,
             summary=None if manifest is None else DatasetSummary.of(manifest),
             made_by=None if origin is None else origin.made_by,
         )
-        for ancestor in (*(() if origin is None else origin.ancestors), own):
+        for ancestor in (*(() if origin is None else origin.ancestors), parent):
             ancestors.setdefault(ancestor.digest, ancestor)
     return Origin(made_by=step, ancestors=tuple(ancestors.values()))
 

@@ -153,12 +153,12 @@ def adopt_shapes(given: schema_pb2.Schema, features: Mapping[str, Feature]) -> d
 
 
 def merge_schema(
-    given: schema_pb2.Schema, features: Mapping[str, Feature], own: schema_pb2.Schema
+    given: schema_pb2.Schema, features: Mapping[str, Feature], derived: schema_pb2.Schema
 ) -> schema_pb2.Schema:
     """Return `given` with missing shapes and image domains filled in from the data."""
     merged = schema_pb2.Schema()
     merged.CopyFrom(given)
-    known = {entry.name: entry for entry in own.feature}
+    known = {entry.name: entry for entry in derived.feature}
     for entry in merged.feature:
         mine = known[entry.name]
         if features[entry.name].dense and not entry.HasField("shape"):

@@ -163,9 +163,14 @@ class Edits:
         names = _names_of(block, path) if self.exclude or self.relabel else []
         kept = np.ones(len(block), np.bool_)
         if self.exclude and source < self.first_added:
-            found = [[self._excluded[n] for n in own if n in self._excluded] for own in names]
-            counts.excluded_names.update(place for own in found for place in own)
-            kept = np.array([not own for own in found])
+            found = [
+                [self._excluded[n] for n in names_of_record if n in self._excluded]
+                for names_of_record in names
+            ]
+            counts.excluded_names.update(
+                place for excluded_names in found for place in excluded_names
+            )
+            kept = np.array([not names_of_record for names_of_record in found])
             counts.excluded += int((~kept).sum())
         changed = self._changed(block, names, kept, counts, path) if self.relabel else {}
         is_new = np.isin(np.flatnonzero(kept), [*changed])

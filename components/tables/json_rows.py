@@ -164,7 +164,9 @@ def _array(name: str, values: Sequence[Json], place: Callable[[int], str]) -> pa
     if not is_list:
         return pa.array([None if v is None else read(v) for v in values], kind)
     pairs = zip(values, lists, strict=True)
-    return pa.array([None if v is None else [*map(read, own)] for v, own in pairs], pa.list_(kind))
+    return pa.array(
+        [None if v is None else [*map(read, items)] for v, items in pairs], pa.list_(kind)
+    )
 
 
 def _type_of(

@@ -53,9 +53,9 @@ class Tokenizer:
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
             chunk = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
             bounds = spans.slice(start, _TEXTS_AT_ONCE).to_pylist()
-            for (ids, places), own in zip(self.locate_tokens(chunk), bounds, strict=True):
+            for (ids, places), chat_bounds in zip(self.locate_tokens(chunk), bounds, strict=True):
                 made.append(np.array(ids, self.spec.stored).tobytes())
-                masks.append(_mask(np.array(places, np.int64).reshape(-1, 2), own or []))
+                masks.append(_mask(np.array(places, np.int64).reshape(-1, 2), chat_bounds or []))
         return pa.array(made, pa.binary()), pa.array(masks, pa.list_(pa.int64()))
 
     def encode(self, texts: pa.Array) -> pa.Array:
@@ -63,7 +63,7 @@ class Tokenizer:
         made = []
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
             chunk = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
-            made += [np.array(own, self.spec.stored).tobytes() for own in self.encode_texts(chunk)]
+            made += [np.array(ids, self.spec.stored).tobytes() for ids in self.encode_texts(chunk)]
         return pa.array(made, pa.binary())
 
 

@@ -154,7 +154,7 @@ def _full_signature(
     constructor: Any, settings: type[ComponentSettings], keywords: type[Mapping[str, object]]
 ) -> inspect.Signature:
     """Return a constructor's signature, with every keyword in place of `**settings`."""
-    own = inspect.signature(constructor)
+    signature = inspect.signature(constructor)
     declared = settings_of(settings)
     named = []
     for name, kind in keywords.__annotations__.items():
@@ -165,7 +165,7 @@ def _full_signature(
                 name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
             )
         )
-    return own.replace(parameters=[*[*own.parameters.values()][:-1], *named])
+    return signature.replace(parameters=[*[*signature.parameters.values()][:-1], *named])
 
 
 class DatasetComponent(base_component.BaseComponent):

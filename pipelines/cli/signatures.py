@@ -279,9 +279,9 @@ class _Command(click.Command):
         """
         params = self.get_params(ctx)
         settings = {flag for flags in self._sections.values() for flag in flags}
-        own = [p for p in params if isinstance(p, click.Option) and p not in settings]
+        other_flags = [p for p in params if isinstance(p, click.Option) and p not in settings]
         shortens = len(self._sections) > 1 and not ctx.meta.get(_HELP_ALL.name)
-        for title, flags in [("Options", own), *self._sections.items()]:
+        for title, flags in [("Options", other_flags), *self._sections.items()]:
             records = {flag: record for flag in flags if (record := flag.get_help_record(ctx))}
             rare: list[click.Option] = []
             if shortens and title != "Options":

@@ -226,11 +226,15 @@ class Lineage:
             lines.append(f"  same uri: artifacts {', '.join(map(str, self.same_uri))}")
         lines.append("")
         if makers := self.makers(found):
-            own = makers[0]
-            lines.append(f"Made by {_execution(own)}")
-            lines += [f"  started {own.started}, ended {own.ended}"] if own.started else []
+            first_maker = makers[0]
+            lines.append(f"Made by {_execution(first_maker)}")
+            lines += (
+                [f"  started {first_maker.started}, ended {first_maker.ended}"]
+                if first_maker.started
+                else []
+            )
             lines += [] if self.knows_runs else [f"  run: {RUN_UNKNOWN} (--metadata)"]
-            lines += [f"  {line}" for line in _settings(own)]
+            lines += [f"  {line}" for line in _settings(first_maker)]
             lines += [f"  used again by {_execution(maker)}" for maker in makers[1:]]
         else:
             lines.append("Made by an unknown run: not in this store")
@@ -313,8 +317,12 @@ def _branches(
                 inner.append(([f"{lines[0]} (see above)"], []))
                 continue
             seen.add(place)
-            for own in lineage.makers(place)[:1] if is_back else ():
-                lines += [*_fingerprints(lineage, place), f"by {_execution(own)}", *_settings(own)]
+            for maker in lineage.makers(place)[:1] if is_back else ():
+                lines += [
+                    *_fingerprints(lineage, place),
+                    f"by {_execution(maker)}",
+                    *_settings(maker),
+                ]
             below = _branches(lineage, place, seen, is_back=is_back, level=level + 1)
             inner.append((lines, below))
         if is_back and not step.inputs and (base := step.settings.get("input_base")):

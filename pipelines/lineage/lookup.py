@@ -191,7 +191,11 @@ def stores_above(uri: str) -> Iterator[str]:
 
 def stores_in(folder: str) -> list[str]:
     """Return the stores in a folder, followed by stores in TFX's metadata folders."""
-    patterns = [os.path.join(glob.escape(folder), inner, own) for inner in _FOLDERS for own in _OWN]
+    patterns = [
+        os.path.join(glob.escape(folder), inner, file_name)
+        for inner in _FOLDERS
+        for file_name in _OWN
+    ]
     return [path for pattern in patterns for path in sorted(glob.glob(pattern))]
 
 

@@ -174,14 +174,14 @@ def _execution(
 
     settings = _properties_of(node)
     kind = node.type or f"type {node.type_id}"
-    pipeline, own = named(_PIPELINES), named(_NODES)
-    if pipeline and own:  # TFX prefixes node contexts with the pipeline's name
-        own = own.removeprefix(f"{pipeline}.")
+    pipeline, node_name = named(_PIPELINES), named(_NODES)
+    if pipeline and node_name:  # TFX prefixes node contexts with the pipeline's name
+        node_name = node_name.removeprefix(f"{pipeline}.")
     own_name = next((str(settings[name]) for name in _NAMES if settings.get(name)), None)
     return Execution(
         id=node.id,
         type=kind,
-        component=own or own_name or kind.rpartition(".")[2],
+        component=node_name or own_name or kind.rpartition(".")[2],
         pipeline=pipeline,
         run=named(_RUNS),
         state=metadata_store_pb2.Execution.State.Name(node.last_known_state),

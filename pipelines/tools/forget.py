@@ -365,7 +365,7 @@ def _copies(
 def _is_copy(path: str) -> bool:
     folder, name = os.path.split(path)
     is_called_so = COPY_NAME.fullmatch(name) and os.path.basename(folder) == COPIES_FOLDER
-    return bool(is_called_so) and all(exists(join(folder, own)) for own in OWN_FILES)
+    return bool(is_called_so) and all(exists(join(folder, file_name)) for file_name in OWN_FILES)
 
 
 def _beside(uri: str, ending: str) -> str:
@@ -417,10 +417,15 @@ def _swap(uri: str) -> None:
     new, old = _beside(uri, _NEW), _beside(uri, _OLD)
     manifest = read_manifest(uri) if exists(join(uri, MANIFEST_FILE)) else None
     if manifest is not None:
-        own = {MANIFEST_FILE, LINEAGE_FILE, *(s.path for s in manifest.shards), *manifest.published}
+        dataset_files = {
+            MANIFEST_FILE,
+            LINEAGE_FILE,
+            *(s.path for s in manifest.shards),
+            *manifest.published,
+        }
         for file in list_files(uri):
             target = join(new, file.path)
-            if file.path not in own and file.problem is None and not exists(target):
+            if file.path not in dataset_files and file.problem is None and not exists(target):
                 make_folder(os.path.dirname(target))
                 make_folder(working_folder(new))
                 temporary_folder = working_folder(new)

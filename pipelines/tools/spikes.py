@@ -123,8 +123,9 @@ def find_suspects(
     rows = [np.concatenate(list(map(near[s].get, sorted(near[s])))) for s in steps.tolist()]
     medians = np.array([_median(row) for row in rows])
     counts = [len(row) for row in rows]
-    place, own = np.repeat(np.arange(len(steps)), counts), np.concatenate(rows).astype(np.float64)
-    above = own - medians[place]
+    place = np.repeat(np.arange(len(steps)), counts)
+    values = np.concatenate(rows).astype(np.float64)
+    above = values - medians[place]
     diverged = np.array([np.isfinite(row).mean() < 0.5 for row in rows])
     widths = [_NORMAL * _median(np.abs(row - m)) for row, m in zip(rows, medians, strict=True)]
     spreads = np.where(diverged, np.nan, widths)
@@ -134,7 +135,7 @@ def find_suspects(
     above /= units[place]
     medians[diverged] = medians.max() + 10 * units.max()
     rises = _rises(medians, units)
-    above = np.where(np.isfinite(own), above, _WORST)
+    above = np.where(np.isfinite(values), above, _WORST)
     worst = np.maximum.reduceat(above, np.cumsum(counts) - counts)[place]
     scores = above * (1 + rises[place] * above / np.maximum(worst, 1e-9))
     scores[(steps[place] < first) | (steps[place] > step) | diverged[place]] = -np.inf
@@ -149,7 +150,7 @@ def find_suspects(
                 record=record,
                 step=int(steps[at]),
                 score=float(scores[row]),
-                loss=float(own[row]) if np.isfinite(own[row]) else None,
+                loss=float(values[row]) if np.isfinite(values[row]) else None,
                 median=float(medians[at]),
                 rise=float(rises[at]),
             )

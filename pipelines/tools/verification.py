@@ -332,20 +332,20 @@ def _check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Prob
 def _check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
     """Yield a problem for a missing manifest if other files show that tfx-shards wrote these."""
     names = list(files.sizes)
-    own = [name for name in names if is_index_file(name)]
+    dataset_files = [name for name in names if is_index_file(name)]
     if any(name.startswith(SPLIT_PREFIX) for name in names):
-        own += [name for name in names if name == REJECTS_FILE or vocabulary_of(name)]
-    if not own and DATUM_SHARDS_FILE in names:
+        dataset_files += [name for name in names if name == REJECTS_FILE or vocabulary_of(name)]
+    if not dataset_files and DATUM_SHARDS_FILE in names:
         try:
             info = parse_shard_info(files.read_text(DATUM_SHARDS_FILE), path=DATUM_SHARDS_FILE)
         except DatasetError:
             return  # reported by another check
-        own = [path for shards in info.values() for path in shards if is_shard_file(path)]
-    if own:
+        dataset_files = [path for shards in info.values() for path in shards if is_shard_file(path)]
+    if dataset_files:
         yield Problem(
             MANIFEST_FILE,
-            f"{files.path(MANIFEST_FILE)!r}: is missing, though {own[0]!r} belongs to a dataset "
-            "that has one. Its content is unknown: write the dataset again.",
+            f"{files.path(MANIFEST_FILE)!r}: is missing, though {dataset_files[0]!r} belongs to a "
+            "dataset that has one. Its content is unknown: write the dataset again.",
         )
 
 
@@ -380,8 +380,8 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
             for block in read_blocks(records, path=task.path):
                 lengths.append(compact(block.lengths))
                 crcs.append(block.payload_crcs)
-                own = multiset_checksum(block.lengths, block.payload_crcs)
-                content = combine_checksums([content, own])
+                block_sum = multiset_checksum(block.lengths, block.payload_crcs)
+                content = combine_checksums([content, block_sum])
                 outcome.records += len(block)
         while summed.read(BLOCK_BYTES):
             pass  # bytes after the end of a gzip stream count for the checksum of the file

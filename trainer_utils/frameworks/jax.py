@@ -195,9 +195,11 @@ def _rank_in_sharding(sharding: Any, size: int) -> tuple[int, int]:
 
 def _check_rank(given: tuple[int | None, int | None], found: tuple[int, int]) -> None:
     """Raise ConfigError if a given rank is another one than the sharding's."""
-    for name, value, own in zip(("world_size", "rank"), given[::-1], found[::-1], strict=True):
-        if value != own:
-            rule = f"{own}, since the sharding gives this process part {found[0]} of {found[1]}"
+    for name, value, expected in zip(("world_size", "rank"), given[::-1], found[::-1], strict=True):
+        if value != expected:
+            rule = (
+                f"{expected}, since the sharding gives this process part {found[0]} of {found[1]}"
+            )
             cure = "Leave out rank and world_size, or order the mesh's devices by process"
             raise ConfigError.of(name, value, allowed=rule, advice=cure)
 

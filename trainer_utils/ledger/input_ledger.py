@@ -131,13 +131,13 @@ class InputLedger:
         Segments of other starts are ignored.
         """
         found = []
-        for own in self.segments:
-            start = dataclasses.replace(own, steps=0, unreadable={})
-            bad = _unreadable(own)
+        for segment in self.segments:
+            start = dataclasses.replace(segment, steps=0, unreadable={})
+            bad = _unreadable(segment)
             for other in itertools.chain.from_iterable(ledger.segments for ledger in others):
                 if dataclasses.replace(other, steps=0, unreadable={}) == start:
                     bad |= _unreadable(other)
-            found.append(dataclasses.replace(own, unreadable=numbers_by_path(bad)))
+            found.append(dataclasses.replace(segment, unreadable=numbers_by_path(bad)))
         return InputLedger(tuple(found))
 
     def to_json(self) -> str:

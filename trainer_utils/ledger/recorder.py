@@ -92,8 +92,8 @@ class InputRecorder:
         self._before = self.ledger
         self._worker = batches.worker
         if self._folder is not None and exists(self._path):
-            own = InputLedger.from_json(read_text(self._path), path=self._path)
-            self._before = self._before.merged([own])
+            earlier = InputLedger.from_json(read_text(self._path), path=self._path)
+            self._before = self._before.merged([earlier])
         self._batches = batches
         if self._keeps_losses and self._losses is None:
             self._losses = LossLog(str(self._folder), worker=self._worker)
@@ -195,7 +195,9 @@ class LossLog:
         """
         if step <= self._last_step:
             self._kept = {
-                first_step: own for first_step, own in self._kept.items() if first_step < step
+                first_step: step_values
+                for first_step, step_values in self._kept.items()
+                if first_step < step
             }
             self._waiting = [entry for entry in self._waiting if entry[0] < step]
         self._last_step = step

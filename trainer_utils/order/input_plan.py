@@ -79,7 +79,7 @@ def plan_workers(order: InputOrder) -> InputPlan:
         block_records=min(block, layout.num_records),
         files=len({part.path for part in order.ranges}),
         workers=[
-            WorkerPlan(worker, own, order.steps_per_epoch, max(rows - own, 0))
-            for worker, own in enumerate(records)
+            WorkerPlan(worker, num_read, order.steps_per_epoch, max(rows - num_read, 0))
+            for worker, num_read in enumerate(records)
         ],
     )

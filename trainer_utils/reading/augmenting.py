@@ -109,7 +109,7 @@ def mix_rows(
         partner = min(row ^ 1, len(keys) - 1)
         rng = np.random.Generator(np.random.Philox(key=[int(keys[row]), _MIXES]))
         operation = chain.mixing[int(rng.random() * len(chain.mixing))]
-        own = weight = rng.beta(operation.values[0], operation.values[0])
+        share = weight = rng.beta(operation.values[0], operation.values[0])
         middle = rng.random(2).tolist()
         for name in images:
             image, other = batch[name][row], batch[name][partner]
@@ -122,8 +122,8 @@ def mix_rows(
             box = _box(image.shape, [2 * half for half in halves], middle)
             mixed[name][row] = image
             mixed[name][row][box] = other[box]
-            own = 1 - image[box].size / image.size
-        mixed[label][row] = _mixed(batch[label][row], batch[label][partner], own)
+            share = 1 - image[box].size / image.size
+        mixed[label][row] = _mixed(batch[label][row], batch[label][partner], share)
 
     run_in_threads(mix_row, len(keys))
     return {**batch, **mixed}
@@ -264,14 +264,14 @@ def _between(uniform: float, least: float, most: float) -> float:
     return least + (most - least) * uniform
 
 
-def _mixed(own: Array, other: Array, weight: float) -> Array:
+def _mixed(image: Array, other: Array, weight: float) -> Array:
     """Return weight * own + (1 - weight) * other, rounded if uint8.
 
     Source: Zhang et al., "mixup: Beyond Empirical Risk Minimization", 2018.
     """
     floats = other.astype(np.float32)
-    floats = floats + np.float32(weight) * (own.astype(np.float32) - floats)
-    return (np.rint(floats) if own.dtype == np.uint8 else floats).astype(own.dtype)
+    floats = floats + np.float32(weight) * (image.astype(np.float32) - floats)
+    return (np.rint(floats) if image.dtype == np.uint8 else floats).astype(image.dtype)
 
 
 def _box(

@@ -375,7 +375,7 @@ def _stacked(examples: Sequence[Any], name: str) -> Any:
     """Stack examples that are dicts, tuples or arrays."""
     first = examples[0]
     if isinstance(first, Mapping):
-        return {own: _stacked([example[own] for example in examples], own) for own in first}
+        return {name: _stacked([example[name] for example in examples], name) for name in first}
     if isinstance(first, tuple):
         return tuple(_stacked(part, name) for part in zip(*examples, strict=True))
     is_list = np.ndim(first) != 3  # pad lists, but not images of different sizes

@@ -157,7 +157,7 @@ class FeatureArrays:
                 of_images += perf_counter_ns() - started
         decode = perf_counter_ns() - parsed - of_images
         self._counters.add(parse=parsed - began, decode=decode)
-        return [{name: own[n] for name, own in arrays.items()} for n in range(len(parts))]
+        return [{name: array[n] for name, array in arrays.items()} for n in range(len(parts))]
 
     @functools.cached_property
     def without_augmentation(self) -> "FeatureArrays":
@@ -264,8 +264,8 @@ class FeatureArrays:
         self, name: str, images: Sequence[Any], part: tuple[int, int], keys: Keys | None
     ) -> Array:
         """Return the pixels of a part, or raise if their size differs from the dataset's."""
-        own = None if keys is None else keys[slice(*part)]
-        found = self._decoders[name].decode(images[slice(*part)], own)
+        image_keys = None if keys is None else keys[slice(*part)]
+        found = self._decoders[name].decode(images[slice(*part)], image_keys)
         size = self.structure[name].shape
         if any(n not in (None, length) for n, length in zip(size, found.shape[1:], strict=True)):
             raise _schema_mismatch(f"feature {name!r} of pixels {size}", str(found.shape[1:]))

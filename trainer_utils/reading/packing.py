@@ -218,9 +218,9 @@ class Packs:
         self._feature = merged_features(sources, self._pack.feature, ())[self._pack.feature]
         self._structure = pack_structure(self._pack)
         self._has_mask = self._pack.feature == "tokens" and _has_masks(sources)
-        own = [source for source in sources if isinstance(source, PackedSource)]
-        self._packs = [source.packs for source in own]
-        records = [source.records for source in own]
+        packed = [source for source in sources if isinstance(source, PackedSource)]
+        self._packs = [source.packs for source in packed]
+        records = [source.records for source in packed]
         inner = [part for source in records for part in source.ranges]
         self._reader = RecordReader(records, options, inner, self._counters)
         self.unreadable, self.reads_ahead = self._reader.unreadable, self._reader.reads_ahead
@@ -232,7 +232,7 @@ class Packs:
         self.row_bytes = mean_bytes(records) * num_pieces / max(num_packs, 1)
         self._firsts = np.cumsum([0, *(len(index.lengths) for index in self._packs)])
         self._positions = RecordPositions(ranges)
-        numbers = {part.path: n for n, source in enumerate(own) for part in source.ranges}
+        numbers = {part.path: n for n, source in enumerate(packed) for part in source.ranges}
         self._sources = np.array([numbers[part.path] for part in ranges], np.int64)
 
     def read(self, positions: Numbers) -> PackRows:
@@ -275,9 +275,11 @@ class Packs:
         decode = perf_counter_ns() - began - sum(spent.values())
         self._counters.add(parse=spent["parse"], decode=decode)  # the reader counts for itself
         if sizes is None:
-            return [{name: own[n] for name, own in arrays.items()} for n in range(rows.num_packs)]
+            return [
+                {name: array[n] for name, array in arrays.items()} for n in range(rows.num_packs)
+            ]
         parts = itertools.pairwise(itertools.accumulate(sizes, initial=0))
-        return [{name: own[a:b] for name, own in arrays.items()} for a, b in parts]
+        return [{name: array[a:b] for name, array in arrays.items()} for a, b in parts]
 
     def _arrays(self, rows: PackRows, spent: dict[str, int]) -> dict[str, Array]:
         arrays = {

@@ -158,8 +158,8 @@ class ShardFiles:
         counts = np.diff(np.append(firsts, len(shards)))
         if self._files.parts is not None:
             for index, first, count in zip(*(names, firsts, counts), strict=True):
-                own = slice(first, first + count)
-                if not files[int(index)].holds(starts[own], stops[own]).all():
+                piece_range = slice(first, first + count)
+                if not files[int(index)].holds(starts[piece_range], stops[piece_range]).all():
                     return None
         data, done = self._mapped.copy(np.repeat(addresses, counts) + starts, stops - starts)
         if self._files.parts is not None and done == len(shards):

@@ -301,15 +301,17 @@ class _RunBackup:
             cure = "Resume with that version (TF_USE_LEGACY_KERAS), or pass another folder"
             raise ConfigError.of("backup_dir", self._keras, allowed=rule, advice=cure)
         variables = steps.variables()
-        for own, saved in itertools.zip_longest(variables, self._arrays, fillvalue=("none", None)):
+        for current, saved in itertools.zip_longest(
+            variables, self._arrays, fillvalue=("none", None)
+        ):
             kinds = [
                 (tuple(tensor.shape), tf.as_dtype(tensor.dtype))
-                for _, tensor in (own, saved)
+                for _, tensor in (current, saved)
                 if tensor is not None
             ]
             if kinds[1:] != kinds[:1]:
                 rule = f"a backup of this model, whose {len(variables)} variables differ from the "
-                rule += f"{len(self._arrays)} saved ones, first {own[0]}, saved as {saved[0]}"
+                rule += f"{len(self._arrays)} saved ones, first {current[0]}, saved as {saved[0]}"
                 cure = f"They are {kinds}. Pass another folder, or remove it"
                 raise ConfigError.of("backup_dir", self._path, allowed=rule, advice=cure)
         for (_, variable), (_, array) in zip(variables, self._arrays, strict=True):

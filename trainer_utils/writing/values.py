@@ -282,13 +282,13 @@ class FeatureRecord:
                     self._add(self._facts.lists, name, inner, step)
                 lists[name] = steps
             elif value is not None and value.kind is not None:
-                own = value.values
+                plain_values = value.values
                 if value.kind == "int" and kind == "float":
-                    own = tuple(map(float, own))
-                self._add(self._facts.features, name, kind, own)
+                    plain_values = tuple(map(float, plain_values))
+                self._add(self._facts.features, name, kind, plain_values)
                 # Single bytes are not copied: an image is a part of its record as given.
-                is_one = len(own) == 1 and isinstance(own[0], bytes)
-                values[name] = own[0] if is_one else own
+                is_one = len(plain_values) == 1 and isinstance(plain_values[0], bytes)
+                values[name] = plain_values[0] if is_one else plain_values
         self._facts.records += 1
         return values, lists
 

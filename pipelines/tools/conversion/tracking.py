@@ -140,8 +140,8 @@ def _artifact(store: MetadataStore, kind: str, uri: str, is_new: bool) -> mlmd.A
                 dataset.manifest, dataset.vocabularies, gzip=is_gzip
             )
             properties["input_fingerprint"] = dataset.manifest.input_fingerprint
-    own = {n: properties.pop(n) for n in _PROPERTIES if is_dataset and n in properties}
-    _fill(made.properties, own)
+    declared = {n: properties.pop(n) for n in _PROPERTIES if is_dataset and n in properties}
+    _fill(made.properties, declared)
     _fill(made.custom_properties, properties)
     return made
 
