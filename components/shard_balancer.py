@@ -95,11 +95,15 @@ class EditsDriver(PropertiesDriver):
 
     def resolve(self, exec_properties: ExecProperties, output: str = "") -> ExecProperties:  # noqa: D102
         settings = BalancerSettings.from_properties(exec_properties)
-        found = fingerprint_of_files(
+        fingerprint = fingerprint_of_files(
             {"exclude": settings.exclude, "relabel": settings.relabel},
             [open_dataset(uri, inspect=False).digest for uri in settings.add],
         )
-        return exec_properties if found is None else {**exec_properties, FINGERPRINT: found}
+        return (
+            exec_properties
+            if fingerprint is None
+            else {**exec_properties, FINGERPRINT: fingerprint}
+        )
 
 
 class ShardBalancerSpec(types.ComponentSpec):

@@ -105,10 +105,10 @@ class TensorFlowAccessor:
 def _kind_of(name: str, kind: Any) -> str:
     if isinstance(kind, str):
         return _KINDS.get(kind, kind)
-    found = getattr(kind, "__name__", type(kind).__name__)
-    if found not in _KINDS:
+    type_name = getattr(kind, "__name__", type(kind).__name__)
+    if type_name not in _KINDS:
         raise ConfigError.of(f"schema_map[{name!r}]", kind, allowed=f"one of {', '.join(_KINDS)}")
-    return _KINDS[found]
+    return _KINDS[type_name]
 
 
 def _flags(options: Mapping[str, Any]) -> list[str]:

@@ -50,8 +50,8 @@ def audit_dataset(
         uri=datasets[0].uri,
         against=datasets[1].uri if against is not None else None,
         records=datasets[0].records,
-        counts={kind: len(found) for kind, found in by_kind.items() if found},
-        findings=[finding for found in by_kind.values() for finding in found[:most]],
+        counts={kind: len(findings) for kind, findings in by_kind.items() if findings},
+        findings=[finding for findings in by_kind.values() for finding in findings[:most]],
     )
 
 

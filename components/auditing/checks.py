@@ -35,7 +35,7 @@ Numbers = npt.NDArray[np.int64]
 
 def find_all(scan: Scan, before: Scan | None = None) -> list[Finding]:
     """Return all findings in the order of the dataset; `before` scans an earlier dataset."""
-    found = itertools.chain(
+    findings = itertools.chain(
         _find_copies(scan),
         _find_missing_classes(scan),
         _find_shifts(scan, before),
@@ -48,7 +48,7 @@ def find_all(scan: Scan, before: Scan | None = None) -> list[Finding]:
         )
         return first, finding.splits, finding.detail
 
-    return sorted(found, key=place)
+    return sorted(findings, key=place)
 
 
 def _find_copies(scan: Scan) -> Iterator[Finding]:
@@ -122,12 +122,12 @@ def _find_missing_classes(scan: Scan) -> Iterator[Finding]:
 
 
 def _labels_by_split(scan: Scan) -> list[dict[str, int]]:
-    found: list[dict[str, int]] = []
+    labels_by_split: list[dict[str, int]] = []
     for split in range(len(scan.splits)):
         labels = scan.rows["label"][scan.rows["split"] == split]
         counts = np.bincount(labels[labels >= 0], minlength=len(scan.labels)).tolist()
-        found.append({name: n for name, n in zip(scan.labels, counts, strict=True) if n})
-    return found
+        labels_by_split.append({name: n for name, n in zip(scan.labels, counts, strict=True) if n})
+    return labels_by_split
 
 
 def _find_shifts(scan: Scan, before: Scan | None) -> Iterator[Finding]:

@@ -97,10 +97,12 @@ class ImageLook(NamedTuple):
 
 def look_at_image(data: bytes) -> ImageLook | None:
     """Measure an encoded image, a JPEG at an eighth of its size; return None if unreadable."""
-    found = image_size(data)
+    header_size = image_size(data)
     try:
         with _open(data) as image:
-            width, height = image.size if found is None else (found.width, found.height)
+            width, height = (
+                image.size if header_size is None else (header_size.width, header_size.height)
+            )
             image.draft("L", (_DECODED_SIDE, _DECODED_SIDE))
             return _look(in_eight_bits(image).convert("L"), height, width)
     except Exception as error:  # Pillow raises a dozen types for hostile files
@@ -202,8 +204,8 @@ def sketch_texts(words: Sequence[Sequence[str]]) -> SketchedTexts:
     members = _mix(np.concatenate([hashes, pairs]))
     owners = np.concatenate([owners, owners[1:][together]])
     # Each once per text, ordered by their upper 32 bits.
-    found = np.unique(owners.astype(np.uint64) << np.uint64(32) | members >> np.uint64(32))
-    owners, upper = (found >> np.uint64(32)).astype(np.int64), found & _EMPTY
+    sketches = np.unique(owners.astype(np.uint64) << np.uint64(32) | members >> np.uint64(32))
+    owners, upper = (sketches >> np.uint64(32)).astype(np.int64), sketches & _EMPTY
     keys = _keys(upper, owners, len(words))
     return SketchedTexts(keys, upper.astype(np.uint32), np.bincount(owners, minlength=len(words)))
 

@@ -258,11 +258,11 @@ def _layout_of(
 def _classes_of(surveys: Sequence[ShardSurvey]) -> Ints:
     """Return the class of every record, with the same numbers in all shards."""
     codes: dict[str, int] = {}
-    found = [np.zeros(0, np.int64)]
+    record_classes = [np.zeros(0, np.int64)]
     for survey in surveys:
         shard_codes = [codes.setdefault(value, len(codes)) for value in survey.values]
-        found.append(np.array(shard_codes, np.int64)[survey.classes])
-    return np.concatenate(found)
+        record_classes.append(np.array(shard_codes, np.int64)[survey.classes])
+    return np.concatenate(record_classes)
 
 
 def _write_table(uri: str, split: str, table: Ints | str) -> str:
@@ -406,13 +406,18 @@ def plan(
         for split, shards in inputs.shards.items()
     }
     check_edits(edits, counts_of(surveys))
-    planned = (_planned(inputs, split, found, made) for split, found in surveys.items())
+    planned = (
+        _planned(inputs, split, split_surveys, made) for split, split_surveys in surveys.items()
+    )
     return BalancePlan(splits=tuple(planned))
 
 
 def counts_of(surveys: Mapping[str, Sequence[ShardSurvey]]) -> dict[str, EditCounts]:
     """Return the effects of edits on each split."""
-    return {s: total_counts(survey.counts for survey in found) for s, found in surveys.items()}
+    return {
+        s: total_counts(survey.counts for survey in split_surveys)
+        for s, split_surveys in surveys.items()
+    }
 
 
 def _planned(

@@ -88,7 +88,8 @@ def balance(
     counts = counts_of(surveys)
     check_edits(edits, counts)
     plans = [
-        _plan(inputs, split, found, settings, context, runner) for split, found in surveys.items()
+        _plan(inputs, split, split_surveys, settings, context, runner)
+        for split, split_surveys in surveys.items()
     ]
     remove_dataset(uri)
     results = _write(plans, settings, context, runner)
@@ -98,8 +99,8 @@ def balance(
     _check_records(inputs, plans, manifest, results)
     facts = {number: DatasetFacts() for number in inputs.without_features}
     for result in results:
-        for number, found in result.facts.items():
-            facts[number].merge(found, where=inputs.sources[number].uri)
+        for number, part_facts in result.facts.items():
+            facts[number].merge(part_facts, where=inputs.sources[number].uri)
     features = inputs.features(facts)
     vocabularies = {
         name: values
@@ -118,10 +119,10 @@ def _survey(
     parses = bool(context.edits) or settings.stratify_by is not None
     if not parses and all(given.shard.index_path is not None for given in shards):
         with futures.ThreadPoolExecutor(_THREADS) as pool:  # each reads a small file
-            found = [*pool.map(survey, shards)]
+            surveys = [*pool.map(survey, shards)]
     else:
         seconds = _PARSE_SECONDS if parses else _SCAN_SECONDS
-        found = map_tasks(
+        surveys = map_tasks(
             survey,
             [
                 Task(f"survey-{n:06d}", shard, 0, shard.shard.bytes)
@@ -133,7 +134,7 @@ def _survey(
             paths=[given.shard.path for given in shards[:1]],
             noun="surveys of shards",
         )
-    in_order = iter(found)
+    in_order = iter(surveys)
     return {split: [next(in_order) for _ in group] for split, group in inputs.shards.items()}
 
 
@@ -236,8 +237,8 @@ def _manifest(
     config: JsonObject,
 ) -> Manifest:
     order = {split: place for place, split in enumerate(inputs.shards)}
-    found = (shard for result in results for shard in result.shards)
-    shards = sorted(found, key=lambda shard: (order[shard.split], shard.path))
+    unordered = (shard for result in results for shard in result.shards)
+    shards = sorted(unordered, key=lambda shard: (order[shard.split], shard.path))
     written = {split: sum(s.records for s in shards if s.split == split) for split in order}
     relabelled = sum(edits.relabelled for edits in counts.values())
     return Manifest(
@@ -279,9 +280,9 @@ def _by_word(
 ) -> dict[str, dict[str, int]]:
     """Return counts of a feature's values by split and word, without empty splits."""
     return {
-        split: {words.get(value, str(value)): count for value, count in found.items()}
-        for split, found in counts.items()
-        if found
+        split: {words.get(value, str(value)): count for value, count in counts_of_split.items()}
+        for split, counts_of_split in counts.items()
+        if counts_of_split
     }
 
 
@@ -292,8 +293,8 @@ def _fingerprint(inputs: Inputs, results: Sequence[TaskResult]) -> str:
     """
     facts: list[tuple[tuple[object, ...], object]] = []
     for split in inputs.shards:
-        found = (c for r in results if r.split == split for c in r.content.values())
-        facts.append((("split", split), combine_checksums(found)))
+        checksums = (c for r in results if r.split == split for c in r.content.values())
+        facts.append((("split", split), combine_checksums(checksums)))
     facts += [(("vocabulary", n), list(values)) for n, values in inputs.vocabularies.items()]
     return f"{sum_facts(facts):032x}"
 

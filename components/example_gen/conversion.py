@@ -239,15 +239,15 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     def skipped_files(self) -> list[ExcludedInput]:
         """Return the junk and ignored files of all patterns, and log their number."""
-        found = [left for pattern in self.located.patterns for left in pattern.skipped()]
-        for reason, count in collections.Counter(left.detail for left in found).items():
+        skipped = [left for pattern in self.located.patterns for left in pattern.skipped()]
+        for reason, count in collections.Counter(left.detail for left in skipped).items():
             logging.info("%s: %s", quantity(count, "file"), reason)
-        return found
+        return skipped
 
     def size_of(self, path: str) -> int | None:
         """Return the size of a listed file. None: it cannot be read, or is not listed."""
-        found = [pattern.files[path] for pattern in self.located.patterns if path in pattern.files]
-        return found[-1].size if found and found[-1].problem is None else None
+        files = [pattern.files[path] for pattern in self.located.patterns if path in pattern.files]
+        return files[-1].size if files and files[-1].problem is None else None
 
     def list_rejects(self, uri: str, rejects: Sequence[Reject]) -> None:
         """Write the rejects of a failed run next to its output, which TFX removes."""
@@ -384,9 +384,9 @@ def _check_tensors(path: str, specs: Mapping[str, TensorSpec]) -> None:
 def _check_tensor(name: str, value: Any, spec: TensorSpec) -> None:
     got = f"{bytes(value[:40])!r}"
     try:
-        found = TensorSpec.of(decode_tensor(value))
-        got = f"tensors {found}"
-        if spec.merge(found) == spec:
+        actual = TensorSpec.of(decode_tensor(value))
+        got = f"tensors {actual}"
+        if spec.merge(actual) == spec:
             return
     except DatasetError:
         pass

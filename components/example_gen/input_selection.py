@@ -176,7 +176,7 @@ def locate(
         _refuse_links(base, files)
     refuse_dataset("input_base", input_base, [list_name] if list_name else files)
     junk, ignored = (everything.select_only(mask) for mask in (is_junk, is_ignored))
-    found = []
+    located = []
     for name, pattern in resolved:
         wanted = [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
         literal = itertools.takewhile(_WILDCARDS.isdisjoint, wanted)
@@ -197,7 +197,7 @@ def locate(
                 root = posixpath.dirname(root)
         if root not in selected:
             _refuse_unlisted(base, selected)
-        found.append(ResolvedPattern(name, pattern, root, selected, *skipped))
+        located.append(ResolvedPattern(name, pattern, root, selected, *skipped))
     for folder in file_roots:
         if not is_folder(folder):
             raise InputError(f"file_roots: expected folders, found none at {folder!r}")
@@ -206,7 +206,7 @@ def locate(
         ImageRoot(folder, _list("file_roots", folder, folder, follow_links=follow_links))
         for folder in listed
     ]
-    return LocatedInputs(base, tuple(found), tuple(roots), span, version)
+    return LocatedInputs(base, tuple(located), tuple(roots), span, version)
 
 
 def _select(files: FileTable, wanted: Sequence[str]) -> FileTable:
@@ -345,12 +345,12 @@ def list_files(folder: str, *, follow_links: bool) -> FileTable:
     if listed is not None and key in listed:
         return listed[key]
     groups = walk_groups(folder, follow_links=follow_links)
-    found = FileTable.of_groups(
+    files = FileTable.of_groups(
         group._replace(others=[*_without_loops(group.others)]) for group in groups
     )
     if listed is not None:
-        listed[key] = found
-    return found
+        listed[key] = files
+    return files
 
 
 def lists_once() -> bool:

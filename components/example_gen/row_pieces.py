@@ -263,17 +263,19 @@ def read_columns(
 ) -> tuple[dict[str, pa.Array], npt.NDArray[np.int64]]:
     """Return the columns of an inspected piece, and the numbers of its rows."""
     batch = read_batch(_path(folder, number), 0)
-    found = dict(zip(batch.schema.names, batch.columns, strict=True))
-    columns = {name: found[_PREFIX + name] for name in names if _PREFIX + name in found}
-    return columns, found[_RECORD].to_numpy()
+    stored_columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns = {
+        name: stored_columns[_PREFIX + name] for name in names if _PREFIX + name in stored_columns
+    }
+    return columns, stored_columns[_RECORD].to_numpy()
 
 
 def read_chats(folder: str, number: int) -> tuple[pa.Array, pa.Array]:
     """Return a piece's chats as text, and the spans of the text that the assistant wrote."""
     batch = read_batch(_path(folder, number), 0)
-    found = dict(zip(batch.schema.names, batch.columns, strict=True))
+    stored_columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     nothing = pa.nulls(len(batch), pa.string()), pa.nulls(len(batch), pa.list_(pa.int64()))
-    return found.get(_CHAT_TEXT, nothing[0]), found.get(_CHAT_SPANS, nothing[1])
+    return stored_columns.get(_CHAT_TEXT, nothing[0]), stored_columns.get(_CHAT_SPANS, nothing[1])
 
 
 def read_digests(folder: str, number: int) -> npt.NDArray[np.void]:

@@ -264,8 +264,8 @@ class RowPlanner:
             skipped.update(assignment.skipped)
         tokens = self._token_plan()
         row_bytes = self._bytes_per_row(tokens)
-        found = zip(rules.splits, counts.sum(axis=0).tolist(), strict=True)
-        sizes = [(split, count, int(row_bytes * count)) for split, count in found]
+        split_counts = zip(rules.splits, counts.sum(axis=0).tolist(), strict=True)
+        sizes = [(split, count, int(row_bytes * count)) for split, count in split_counts]
         reports = self._inspected.reports
         return RowPlan(
             columns=self._columns.features,

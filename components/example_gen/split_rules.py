@@ -215,8 +215,8 @@ class SplitRules:
         """
         places = np.zeros(len(classes), np.int64)
         order = np.lexsort((hashes, classes))
-        found = np.unique(classes[order], return_index=True, return_counts=True)
-        for number, first, size in zip(*map(np.ndarray.tolist, found), strict=True):
+        groups = np.unique(classes[order], return_index=True, return_counts=True)
+        for number, first, size in zip(*map(np.ndarray.tolist, groups), strict=True):
             ranks = self.first_ranks(size, key=key_of(number))
             shares = np.searchsorted(ranks, np.arange(size), side="right")
             places[order[first : first + size]] = shares

@@ -181,11 +181,11 @@ def plan_update(
         bounds = [0]
         for shard in base.shards:
             if shard.shard.split == layout.split:
-                found = [by_name.pop(n) for n in shard.summary.names if n in by_name]
-                if found:
-                    orders.append(np.array(found, np.int64))
-                    bounds.append(bounds[-1] + len(found))
-                    is_listed = len(found) == len(shard.summary.names) and bool(shard.listing)
+                records = [by_name.pop(n) for n in shard.summary.names if n in by_name]
+                if records:
+                    orders.append(np.array(records, np.int64))
+                    bounds.append(bounds[-1] + len(records))
+                    is_listed = len(records) == len(shard.summary.names) and bool(shard.listing)
                     is_listed = is_listed and listing.digest(orders[-1]) == shard.listing
                     known.append(dataclasses.replace(shard, is_listed=is_listed))
         is_new = np.isin(places, np.fromiter(by_name.values(), np.int64, len(by_name)))

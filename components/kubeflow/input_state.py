@@ -79,12 +79,12 @@ def main(arguments: Sequence[str]) -> None:
     """Write the fingerprint to the parameter's file that Kubeflow's executor input names."""
     kind, text = arguments
     executor_input = json.loads(text)
-    found = fingerprint_of_tfx(kind, executor_input["inputs"].get("parameterValues", {}))
-    logging.info("fingerprint: %s", found)
+    fingerprint = fingerprint_of_tfx(kind, executor_input["inputs"].get("parameterValues", {}))
+    logging.info("fingerprint: %s", fingerprint)
     path = executor_input["outputs"]["parameters"]["fingerprint"]["outputFile"]
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as stream:
-        stream.write(found)
+        stream.write(fingerprint)
 
 
 if __name__ == "__main__":

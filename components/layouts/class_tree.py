@@ -72,10 +72,10 @@ class _Node:
         node.has_files = True
 
     def folders(self, above: Parts = ()) -> list[Parts]:
-        found = [above] if self.has_files else []
+        folders = [above] if self.has_files else []
         for name, child in self.children.items():
-            found += child.folders((*above, name))
-        return found
+            folders += child.folders((*above, name))
+        return folders
 
 
 def read_obeyed(folders: Sequence[Parts], *, base: str) -> list[Role]:

@@ -84,8 +84,8 @@ def read(inputs: LayoutInputs) -> InputTable:
     others = [path for path in paths if posixpath.basename(path).startswith(_OTHER_TASKS)]
 
     def read_some(chunk: Sequence[str]) -> list[_Content]:
-        found = (_read_file(inputs, path, named_by) for path in chunk)
-        return [content for content in found if content is not None]
+        contents = (_read_file(inputs, path, named_by) for path in chunk)
+        return [content for content in contents if content is not None]
 
     contents = read_some([path for path in paths if path not in others])
     if not contents:  # files of keypoints have boxes as well
@@ -174,9 +174,11 @@ def _read_file(
                 got = f"{name!r} as the ids {other_id} and {image_id}"
                 raise InputError.at(path, expected="each image once", got=got)
             with reject_errors():
-                found = by_image.get(image_id, ())
+                image_annotations = by_image.get(image_id, ())
                 read_values = _captions if has_captions else _values
-                values = retry_transient(path, read_values, image_id, image, found, names)
+                values = retry_transient(
+                    path, read_values, image_id, image, image_annotations, names
+                )
             entries.append((name, split_of_file, blob, values))
         except RejectedInputError as error:
             if error.code in MISSING:
@@ -230,7 +232,7 @@ def _values(
 ) -> dict[str, Value]:
     """Return an image's values by name. An image without annotations needs no size."""
     width, height = image.get("width"), image.get("height")
-    found, crowds = [], []
+    box_list, crowds = [], []
     points: list[float] = []
     counts: list[int] = []
     size: tuple[Value, Value] = None, None
@@ -249,7 +251,7 @@ def _values(
             raise _bad(annotation, "bbox", "[x, y, width, height]", bbox)
         x, y, box_width, box_height = bbox
         edges, label = (x, x + box_width, y, y + box_height), names[category]
-        found.append(
+        box_list.append(
             relative_box(*edges, width=width, height=height, label=label, may_be_turned=True)
         )
         crowds.append(int(is_crowd))
@@ -258,7 +260,7 @@ def _values(
         counts.append(len(keypoints) // 3)
         size = claimed_size(width=width, height=height)
     values: dict[str, Value] = {"image_id": image_id, "is_crowd": tuple(crowds)}
-    values |= dict(zip((c.name for c in BOX_COLUMNS), boxes.box_values(found), strict=True))
+    values |= dict(zip((c.name for c in BOX_COLUMNS), boxes.box_values(box_list), strict=True))
     values |= dict(zip((c.name for c in SIZE_COLUMNS), size, strict=True))
     if points:
         values |= {"keypoints": tuple(points), _COUNTS: tuple(counts)}
@@ -367,15 +369,15 @@ def _by_image(
 
     It cannot be a reject, since there is no input to reject.
     """
-    found: dict[Any, list[JsonObject]] = collections.defaultdict(list)
+    annotations_by_image: dict[Any, list[JsonObject]] = collections.defaultdict(list)
     for number, annotation in enumerate(annotations):
         image_id = annotation.get("image_id")
         if not isinstance(image_id, (int, float, str)) or image_id not in images:
             got = f"{image_id!a:.50} (annotations[{number}])"
             rule = "the id of one of its images as `image_id`"
             raise InputError.at(path, expected=rule, got=got)
-        found[image_id].append(annotation)
-    return found
+        annotations_by_image[image_id].append(annotation)
+    return annotations_by_image
 
 
 def _bad(part: Mapping[str, Json], key: str, expected: str, got: object) -> RejectedInputError:
@@ -411,8 +413,8 @@ def coco_files(inputs: LayoutInputs) -> list[str]:
     if inputs.layout == "coco" and not usual:
         return [path for depth, path in others if depth <= 2]
     # Files at the top come first: folders below may have a file per image.
-    found = [path for _, path in sorted(others)[:_HEADS] if _begins_as_coco(inputs, path)]
-    return sorted([*usual, *found])
+    unusual = [path for _, path in sorted(others)[:_HEADS] if _begins_as_coco(inputs, path)]
+    return sorted([*usual, *unusual])
 
 
 def _begins_as_coco(inputs: LayoutInputs, path: str) -> bool:

@@ -199,10 +199,10 @@ def _detect(detect: Callable[[Folder], object] | None, inputs: "LayoutInputs") -
     if inputs.root in inputs.files:
         return Detection.miss("a file, not a folder")
     try:
-        found = detect(Folder(inputs))
+        is_match = detect(Folder(inputs))
     except _NO_MATCH as error:
         return Detection.miss(str(error))
-    return Detection.match("its own detection") if found else Detection.miss("its own detection")
+    return Detection.match("its own detection") if is_match else Detection.miss("its own detection")
 
 
 def _read_items(
@@ -332,9 +332,9 @@ def _columns(
             ) from error
         place = lambda row: f"layout {name!r}, item {row}"  # noqa: E731
         kind = inputs.columns.get(key)
-        if (found := typed_values(key, [(array, False)], kind=kind, place=place)) is not None:
-            columns.append(found[0])
-            by_column.append(found[1])
+        if (typed := typed_values(key, [(array, False)], kind=kind, place=place)) is not None:
+            columns.append(typed[0])
+            by_column.append(typed[1])
     rows = list(zip(*by_column, strict=True)) if columns else [()] * len(items)
     return tuple(columns), rows
 

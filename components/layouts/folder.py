@@ -176,8 +176,10 @@ def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
     """Return the split in each file's name. Raise an InputError if only some names have one."""
     names = pc.replace_substring_regex(paths, pattern=".*/", replacement="")
     places = np.flatnonzero(np.asarray(pc.match_substring_regex(names, pattern=SPLIT_WORD_PATTERN)))
-    found = {place: split_of_name(decode_path(names[place].as_py())) for place in places.tolist()}
-    named = {place: split for place, split in found.items() if split is not None}
+    split_of_place = {
+        place: split_of_name(decode_path(names[place].as_py())) for place in places.tolist()
+    }
+    named = {place: split for place, split in split_of_place.items() if split is not None}
     if not named:
         return pa.array([inputs.split] * len(paths), pa.string())
     if len(named) < len(paths):
@@ -194,12 +196,12 @@ def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
     return pa.array([named[place] for place in range(len(paths))], pa.string())
 
 
-def _warn_of_empty_classes(inputs: LayoutInputs, found: Mapping[Parts, Role]) -> None:
+def _warn_of_empty_classes(inputs: LayoutInputs, roles: Mapping[Parts, Role]) -> None:
     """Warn of folders without files next to class folders, since they become no class."""
     if is_remote(inputs.base):  # a bucket has no empty folders
         return
     above: dict[Parts, set[str]] = collections.defaultdict(set)
-    for parts, role in found.items():
+    for parts, role in roles.items():
         if role.label is not None:
             above[parts[: parts.index(role.label)]].add(role.label)
     for parts, labels in above.items():
@@ -221,10 +223,10 @@ def _warn_of_empty_classes(inputs: LayoutInputs, found: Mapping[Parts, Role]) ->
 def _unlabelled_splits(roles: Sequence[Role]) -> set[str | None]:
     """Return the splits, other than train, without any class folder."""
     labelled = {role.split for role in roles if role.label is not None}
-    found = {role.split for role in roles} - labelled - {None, "train"}
-    for split in found:
+    unlabelled = {role.split for role in roles} - labelled - {None, "train"}
+    for split in unlabelled:
         logging.warning("the split %r has no class folders: its examples have no label", split)
-    return found
+    return unlabelled
 
 
 def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> None:
@@ -246,13 +248,13 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
 
     def are_pairs(first: str, other: str, shared: Collection[str]) -> bool:
         """Return whether all files with shared names are an image and its mask."""
-        found = []
+        paths_by_label = []
         for label in (first, other):
             paths_of = dict(
                 zip(stems[label], map(decode_path, bytes_of(files[label])), strict=True)
             )
-            found.append([paths_of[stem] for stem in sorted(shared)[:_MAX_PAIRS]])
-        return all(_is_image_with_mask(inputs, *pair) for pair in zip(*found, strict=True))
+            paths_by_label.append([paths_of[stem] for stem in sorted(shared)[:_MAX_PAIRS]])
+        return all(_is_image_with_mask(inputs, *pair) for pair in zip(*paths_by_label, strict=True))
 
     if (pair := same_stems(stems, are_pairs=are_pairs)) is not None:
         masks = ""
@@ -312,12 +314,12 @@ def _is_medium(inputs: LayoutInputs, path: str) -> bool:
 
 def _refuse_plain_list(inputs: LayoutInputs) -> None:
     """Raise an InputError for a plain-text list of files, like ImageNet's, which is not read."""
-    found = (
+    texts = (
         path
         for parts, path in inputs.paths_below_root(endings=_PLAIN_LISTS)
         if len(parts) == 1 and not is_clutter(parts) and inputs.files[path].problem is None
     )
-    for path in itertools.islice(found, _MAX_LISTS):
+    for path in itertools.islice(texts, _MAX_LISTS):
         head = inputs.head(path, _LINE_BYTES)
         words = head.decode("utf-8", "replace").split("\n", 1)[0].split()
         if len(words) < 2 or kind_of_name(words[0]) != inputs.media:

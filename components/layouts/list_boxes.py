@@ -79,9 +79,9 @@ def find_box_columns(names: Collection[str]) -> BoxColumns | None:
     plain = {plain_name(name): name for name in reversed([*names])}
     for prefix in _PREFIXES:
         for quad, form in _FORMS.items():
-            found = [plain.get(prefix + part) for part in quad]
-            if all(found):
-                return _with_size(tuple(str(name) for name in found), form, plain)
+            quad_columns = [plain.get(prefix + part) for part in quad]
+            if all(quad_columns):
+                return _with_size(tuple(str(name) for name in quad_columns), form, plain)
     whole = next((plain[name] for name in _WHOLE if name in plain), None)
     return None if whole is None else _with_size((whole,), None, plain)
 
@@ -153,8 +153,8 @@ def read_boxes(table: ListTable, columns: BoxColumns, *, box_format: str | None)
 
 
 def _numbers(table: ListTable, name: str) -> list[float | None]:
-    found = table.cast_column(name, "float")
-    values: list[Any] = [None] * len(table.positions) if found is None else found[1]
+    cast = table.cast_column(name, "float")
+    values: list[Any] = [None] * len(table.positions) if cast is None else cast[1]
     return [None if value is None or math.isnan(value) else value for value in values]
 
 
@@ -179,10 +179,10 @@ def _four_numbers(value: Any) -> list[list[float]]:
         return []
     if not all(len(box) == 4 for box in boxes):
         raise ValueError
-    found = [[float(number) for number in box] for box in boxes]
-    if not all(map(math.isfinite, (number for box in found for number in box))):
+    quads = [[float(number) for number in box] for box in boxes]
+    if not all(map(math.isfinite, (number for box in quads for number in box))):
         raise ValueError
-    return found
+    return quads
 
 
 def _form_of(

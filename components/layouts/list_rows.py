@@ -98,17 +98,17 @@ class ListRows:
         places = [table.place(position) for position in table.positions]
         rows = cls([], [], places, table.path)
         free = [name for name in names if inputs.columns.get(name) is None]
-        found = find_box_columns(free) if inputs.media == "image" and files == 1 else None
+        box_columns = find_box_columns(free) if inputs.media == "image" and files == 1 else None
         if table.known:
-            found = None
+            box_columns = None
         label = label_name_of(names, roles)
-        if found is not None:
-            rows.boxes = read_boxes(table, found, box_format=inputs.box_format)
+        if box_columns is not None:
+            rows.boxes = read_boxes(table, box_columns, box_format=inputs.box_format)
             if label is None:
                 label = next((n for n in names if n.lower() in _BOX_LABELS), None)
-        used = () if found is None else found.all
+        used = () if box_columns is None else box_columns.all
         others = [name for name in names if name not in used]
-        if label is None and len(others) == 1 and found is None and roles[others[0]] is None:
+        if label is None and len(others) == 1 and box_columns is None and roles[others[0]] is None:
             label = _label_of_two_columns(table, others[0])
         for name in others:
             is_label = name == label or roles[name] == "label" or name.lower() in LABEL_NAMES
@@ -118,7 +118,7 @@ class ListRows:
             column, values = cast
             if is_label and name not in table.known:
                 column, values = _as_labels(table, inputs, column, values, roles[name])
-            if name == label and found is not None:
+            if name == label and box_columns is not None:
                 rows.box_labels, rows.box_label_kind = values, column.kind
                 continue
             if name == label and (not cast[0].is_list):
@@ -232,7 +232,7 @@ class ListRows:
         values: list[list[Value]] = [[] for _ in (*columns, *SIZE_COLUMNS)]
         unlabelled = 0
         for number, rows in enumerate(members):
-            found: list[tuple[Any, ...]] = []
+            row_boxes: list[tuple[Any, ...]] = []
             size: tuple[Value, Value] = (None, None)
             try:
                 for row in rows:
@@ -255,11 +255,11 @@ class ListRows:
                             detail = f"{source.places[row]}: a box without a label"
                             raise RejectedInputError("NO_LABEL", detail)
                         box, size = self._box(boxes, row, (left, right, top, bottom), label)
-                        found.append(box)
+                        row_boxes.append(box)
             except RejectedInputError as error:
                 self.problems.setdefault(number, RowProblem(error.code, error.detail))
-                found, size = [], (None, None)
-            all_values = box_values(found) if found else ((),) * len(BOX_COLUMNS)
+                row_boxes, size = [], (None, None)
+            all_values = box_values(row_boxes) if row_boxes else ((),) * len(BOX_COLUMNS)
             row_values = all_values if labels is not None else all_values[:-1]
             for one_column, value in zip(values, (*row_values, *size), strict=True):
                 one_column.append(value)

@@ -186,8 +186,8 @@ def kind_of_list(inputs: LayoutInputs, path: str, *, known: frozenset[str]) -> s
     cache = inputs.cache.setdefault("kinds of texts", {})
     if path not in cache:
         cache[path] = _kind_of_text(inputs, path, known)
-    found: str | None = cache[path]
-    return found
+    cached: str | None = cache[path]
+    return cached
 
 
 def _kind_of_text(inputs: LayoutInputs, path: str, known: frozenset[str]) -> str | None:
@@ -265,7 +265,7 @@ def _lists_of_boxes(inputs: LayoutInputs, path: str) -> list[str]:
     """Return the columns with lists of boxes, such as `objects.bbox` on the Hub."""
     with inputs.open(path) as stream:
         head = stream.read(_LINE_BYTES)
-    found = dict[str, None]()
+    names_of_lists = dict[str, None]()
     for line in head.split(b"\n")[:_ROWS_LOOKED_AT]:
         try:
             value = json.loads(line)
@@ -273,8 +273,10 @@ def _lists_of_boxes(inputs: LayoutInputs, path: str) -> list[str]:
             continue
         for name, part in flatten_object(value) if isinstance(value, dict) else ():
             if isinstance(part, list) and any(isinstance(box, list) for box in part):
-                found[name] = None
-    return [name for name in found if plain_name(name).endswith(("bbox", "bboxes", "boxes"))]
+                names_of_lists[name] = None
+    return [
+        name for name in names_of_lists if plain_name(name).endswith(("bbox", "bboxes", "boxes"))
+    ]
 
 
 def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Part]]:
@@ -300,11 +302,11 @@ def _read_pieces(
         kept = dict.fromkeys(_lists_of_boxes(inputs, path), "json")
         options = dataclasses.replace(options, columns={**kept, **options.columns})
     with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:  # for a copy in UTF-8
-        found = pieces_of(
+        cut_pieces = pieces_of(
             inputs, path, kind=kind, split=None, options=options, folder=folder, unread=unread
         )
         try:
-            pieces = [*found]
+            pieces = [*cut_pieces]
         except InputError as error:
             message = _for_media(str(error.args[0]), inputs)
             raise InputError(message, path=error.path, details=error.details) from error
@@ -453,8 +455,8 @@ def _of_boxes(path: str, rows: Sequence[_Row]) -> ListTable:
         (left, right), (top, bottom) = (min(xs), max(xs)), (min(ys), max(ys))
         area = (right - left) * (bottom - top)
         boxes.append((left, right, top, bottom, area, label))
-    lines, splits, found = zip(*images.values(), strict=True)
-    values: Any = zip(*map(box_values, found), strict=True)
+    lines, splits, boxes_of_images = zip(*images.values(), strict=True)
+    values: Any = zip(*map(box_values, boxes_of_images), strict=True)
     columns = {"split": [split or None for split in splits], "image_uri": [*images]}
     columns |= {column.name: [*of] for column, of in zip(BOX_COLUMNS, values, strict=True)}
     parts = {name: [(pa.array(of), False)] for name, of in columns.items()}

@@ -96,33 +96,33 @@ def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
             and kind_of_list(inputs, path, known=_KNOWN) is not None
             and (_SPLIT not in wanted or _split_of_name(inputs, path) is not None)
         ]
-    found = [
+    paths = [
         path
         for path in tables
         if (path == inputs.root or posixpath.dirname(path) == inputs.root)
         and _is_list(inputs, path, kind)
     ]
-    found = found or _find_in_splits(inputs, tables, kind)
-    return found or (_find_below(inputs) if kind in (None, "parquet") else [])
+    paths = paths or _find_in_splits(inputs, tables, kind)
+    return paths or (_find_below(inputs) if kind in (None, "parquet") else [])
 
 
 def _is_list(inputs: LayoutInputs, path: str, kind: str | None) -> bool:
     name = posixpath.basename(path)
     if name.startswith(".") or name.lower().endswith(".gz"):
         return False
-    found = kind_of_list(inputs, path, known=_KNOWN)
-    return found is not None and (kind is None or found == kind)
+    kind_of_path = kind_of_list(inputs, path, known=_KNOWN)
+    return kind_of_path is not None and (kind is None or kind_of_path == kind)
 
 
 def _find_in_splits(inputs: LayoutInputs, tables: Iterable[str], kind: str | None) -> list[str]:
     """Return the lists in the Hub's folders: `metadata.csv` in the folder of each split."""
-    found = []
+    paths = []
     for path in tables:
         parts = inputs.parts_of(path)
         stem = posixpath.splitext(parts[-1])[0]
         if len(parts) == 2 and stem == _HUB_LIST and split_of_path(parts[0]) is not None:
-            found += [path] if _is_list(inputs, path, kind) else []
-    return found
+            paths += [path] if _is_list(inputs, path, kind) else []
+    return paths
 
 
 def _find_below(inputs: LayoutInputs) -> list[str]:
@@ -382,13 +382,13 @@ def _unlabelled_splits(
     if place is None:
         return frozenset()
     labelled = {s for s, v in zip(splits, rows.values[place], strict=True) if v is not None}
-    found = frozenset(split for split in splits if isinstance(split, str)) - labelled
-    if found:
-        names = ", ".join(sorted(map(str, found)))
+    unlabelled = frozenset(split for split in splits if isinstance(split, str)) - labelled
+    if unlabelled:
+        names = ", ".join(sorted(map(str, unlabelled)))
         logging.warning("%r: no row of the split %s has a label; it is kept", rows.path, names)
         if rows.columns[place].is_list:
             rows.values[place] = [() if v is None else v for v in rows.values[place]]
-    return found
+    return unlabelled
 
 
 def _refuse_if_not_found(
@@ -428,9 +428,9 @@ def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict
         by_lower = {name.lower(): name for name in reversed(names) if roles[name] is None}
         candidates = (by_lower.get(name) for name in _MEDIA_COLUMNS[inputs.media])
         embedded = (name for name in table.embedded if roles[name] is None)
-        found = next(filter(None, candidates), None) or next(embedded, None)
-        if found is not None:
-            roles[found] = inputs.media
+        file_column = next(filter(None, candidates), None) or next(embedded, None)
+        if file_column is not None:
+            roles[file_column] = inputs.media
     return roles
 
 
@@ -460,7 +460,7 @@ def _files_by_inspection(
     any other column, every value must have the suffix of an image or audio file, and one of the
     first must exist. The kind of a column of bytes is found from the bytes.
     """
-    found: dict[str, str | None] = {}
+    kind_of_column: dict[str, str | None] = {}
     nameless: list[str] = []
     for name in table.columns:
         by_name = roles[name] in MEDIA
@@ -480,22 +480,22 @@ def _files_by_inspection(
             sample = _file_sources(inputs, table, uris[:_SAMPLE])
             is_there = any(not isinstance(file, RejectedInputError) for file in sample)
         if is_named and is_there:
-            found[name] = next(kind for kind, _ in kinds.most_common() if kind is not None)
+            kind_of_column[name] = next(kind for kind, _ in kinds.most_common() if kind is not None)
         elif by_name and not is_there:
             nameless.append(name)
     for name, embedded in table.embedded.items():
         if name not in inputs.columns and (heads := embedded.heads):
-            found[name] = kind_of_heads(heads) or roles[name]
-            if found[name] is None:
+            kind_of_column[name] = kind_of_heads(heads) or roles[name]
+            if kind_of_column[name] is None:
                 raise InputError(
                     f"{table.path!r}, column {name!r}: expected the bytes of images or audio "
                     f"files, got {heads[0][:8]!r}. Keep the bytes as they are: "
                     f"{how_to_set(columns={name: 'string'})}; or leave them out: "
                     f"{how_to_set(columns={name: 'ignore'})}."
                 )
-    if not found and not any(role in MEDIA for role in roles.values()):
-        found |= _files_by_stem(inputs, table, roles)
-    return found | dict.fromkeys(nameless if found else ())
+    if not kind_of_column and not any(role in MEDIA for role in roles.values()):
+        kind_of_column |= _files_by_stem(inputs, table, roles)
+    return kind_of_column | dict.fromkeys(nameless if kind_of_column else ())
 
 
 def _files_by_stem(

@@ -37,12 +37,12 @@ def partitions_of(folders: Sequence[str]) -> dict[str, str | None]:
     Args:
         folders: the names of the folders in a path.
     """
-    found: dict[str, str | None] = {}
+    partitions: dict[str, str | None] = {}
     for folder in filter(_is_partition, folders):
         key, _, value = folder.partition("=")
         value = urllib.parse.unquote(value)
-        found[urllib.parse.unquote(key)] = None if value == _HIVE_NULL else value
-    return found
+        partitions[urllib.parse.unquote(key)] = None if value == _HIVE_NULL else value
+    return partitions
 
 
 def _is_partition(folder: str) -> bool:
@@ -103,8 +103,8 @@ def splits_of_tables(inputs: LayoutInputs, paths: Sequence[str]) -> dict[str, st
     is_file = inputs.root in inputs.files
     parts = {path: _names_of(inputs, path, is_file=is_file) for path in paths}
     depth = _shared_depth([parts_of_path[:-1] for parts_of_path in parts.values()])
-    found = _splits(paths, {path: parts_of_path[depth:] for path, parts_of_path in parts.items()})
-    return found if any(found.values()) else _splits(paths, parts)
+    splits = _splits(paths, {path: parts_of_path[depth:] for path, parts_of_path in parts.items()})
+    return splits if any(splits.values()) else _splits(paths, parts)
 
 
 def _names_of(inputs: LayoutInputs, path: str, *, is_file: bool) -> list[str]:
@@ -114,5 +114,5 @@ def _names_of(inputs: LayoutInputs, path: str, *, is_file: bool) -> list[str]:
 
 def _splits(paths: Sequence[str], parts: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
     names = {path: "/".join(parts[path]) for path in paths}
-    found = splits_of_paths(dict.fromkeys(names.values()), unit="table")
-    return {path: found[name] for path, name in names.items()}
+    split_of_name = splits_of_paths(dict.fromkeys(names.values()), unit="table")
+    return {path: split_of_name[name] for path, name in names.items()}

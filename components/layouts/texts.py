@@ -185,12 +185,12 @@ def _is_at_top_or_in_split(parts: Sequence[str]) -> bool:
 
 def _refuse_no_texts(inputs: LayoutInputs, paths: Sequence[str]) -> None:
     """Raise an InputError if files to be read as one text each are tables, media or archives."""
-    found = [path for path in paths if path.lower().endswith(_NO_TEXTS)]
-    if not found:
+    documents = [path for path in paths if path.lower().endswith(_NO_TEXTS)]
+    if not documents:
         return
-    patterns = sorted({f"*{posixpath.splitext(path)[1]}" for path in found})
-    shown = ", ".join(repr(display_path(path)) for path in found[:_MAX_SHOWN])
-    more = f" and {len(found) - _MAX_SHOWN} more" if len(found) > _MAX_SHOWN else ""
+    patterns = sorted({f"*{posixpath.splitext(path)[1]}" for path in documents})
+    shown = ", ".join(repr(display_path(path)) for path in documents[:_MAX_SHOWN])
+    more = f" and {len(documents) - _MAX_SHOWN} more" if len(documents) > _MAX_SHOWN else ""
     cure = f"To leave them out: {how_to_set(ignore=patterns)}."
     _refuse(inputs, "only text files", f"{shown}{more}", cure)
 

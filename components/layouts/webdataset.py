@@ -218,8 +218,8 @@ def _splits(inputs: LayoutInputs, archives: Sequence[str]) -> dict[str, str | No
     if inputs.split is not None:
         return dict.fromkeys(archives, inputs.split)
     by_place = {"/".join(inputs.parts_of(path)): path for path in archives}
-    found = splits_of_paths(by_place, unit="archive")
-    return {by_place[place]: split for place, split in found.items()}
+    splits = splits_of_paths(by_place, unit="archive")
+    return {by_place[place]: split for place, split in splits.items()}
 
 
 def _read_archive(
@@ -360,9 +360,9 @@ def _make_columns(
     for name, array in arrays.items():
         kind = given.get(name, "string" if name == "text" and "text" in own else None)
         are_texts = name in mixed or (name == "label" and name in own)
-        if (found := typed_values(name, [(array, are_texts)], kind=kind, place=place)) is not None:
-            columns.append(found[0])
-            by_column.append(found[1])
+        if (typed := typed_values(name, [(array, are_texts)], kind=kind, place=place)) is not None:
+            columns.append(typed[0])
+            by_column.append(typed[1])
     return tuple(columns), list(zip(*by_column, strict=True)) if columns else [()] * len(rows)
 
 

@@ -162,8 +162,8 @@ def scan_jpeg(data: bytes) -> ImageStructure:
     # and neither Pillow nor TensorFlow reports the warning.
     is_arithmetic = frame.process in _ARITHMETIC
     if _CONDITIONING in tables if not is_arithmetic else min(tables, default=0x100) < 0x100:
-        found = ("arithmetic", "Huffman") if is_arithmetic else ("Huffman", "arithmetic")
-        raise damaged("its header says {} coding, its tables are of {} coding".format(*found))
+        codings = ("arithmetic", "Huffman") if is_arithmetic else ("Huffman", "arithmetic")
+        raise damaged("its header says {} coding, its tables are of {} coding".format(*codings))
     doubt = next(filter(None, doubts), None) or frame.doubt
     return ImageStructure(
         format="JPEG",

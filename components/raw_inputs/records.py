@@ -122,18 +122,18 @@ class FileRecords:
             ConfigError: a file differs from the features of the dataset.
             MachineError: the machine failed.
         """
-        found: list[list[bytes] | RejectedRecordError] = []
+        results: list[list[bytes] | RejectedRecordError] = []
         for entry, encoded in self._encode(split, numbers):
             if isinstance(encoded, RejectedInputError):
                 problem = RejectedRecordError(self._path(entry), encoded.code, encoded.detail)
-                found.append(problem)
+                results.append(problem)
                 continue
             media, parts = encoded
             for name in checks.keys() & self.assumed.keys() & media.keys():
                 path = self._path(entry)
                 self.assumed[name].check(media[name], checks[name], name=name, path=path)
-            found.append(parts)
-        return found
+            results.append(parts)
+        return results
 
     def media_of(self, split: str, numbers: Sequence[int]) -> list[Mapping[str, Stored]]:
         """Return the stored files of records by feature, without rejected ones."""

@@ -66,9 +66,11 @@ class ComponentSettings(Settings):
         """Return the settings by name, each with its description from the class's docstring."""
         kinds = [*(options for options, _ in groups_of(cls).values()), *reversed(cls.__mro__)]
         docs = "\n".join(inspect.cleandoc(kind.__doc__ or "") for kind in kinds)
-        found = {match["name"]: " ".join(match["text"].split()) for match in _ENTRY.finditer(docs)}
+        help_by_name = {
+            match["name"]: " ".join(match["text"].split()) for match in _ENTRY.finditer(docs)
+        }
         return {
-            name: dataclasses.replace(setting, help=found.get(name, setting.help))
+            name: dataclasses.replace(setting, help=help_by_name.get(name, setting.help))
             for name, setting in settings_of(cls).items()
         }
 

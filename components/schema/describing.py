@@ -239,9 +239,9 @@ def _tfds_files(source: Dataset, features: Mapping[str, Feature], uri: str) -> d
     """Return the files that `tfds.builder_from_directory` reads."""
     splits = []
     for split, shards in source.shards.items():
-        found = {_NUMBERED.fullmatch(_path_from(uri, shard.path)) for shard in shards}
-        heads = {match["head"] for match in found if match is not None}
-        if None in found or len(heads) != 1:
+        matches = {_NUMBERED.fullmatch(_path_from(uri, shard.path)) for shard in shards}
+        heads = {match["head"] for match in matches if match is not None}
+        if None in matches or len(heads) != 1:
             raise DatasetError(
                 f"split {split!r}: expected shards called …-00000-of-{len(shards):05d}, not "
                 f"compressed, for TFDS, got {shards[0].path if shards else 'none'!r}. "

@@ -204,12 +204,12 @@ class _Evaluation:
         if type(test) in _ORDER:
             return _filled(_ORDER[type(test)](*self._arrays(value, other)))
         if isinstance(test, ast.In | ast.NotIn):
-            found = self._inside(value, other, right)
+            is_equal = self._inside(value, other, right)
         elif isinstance(test, ast.Eq | ast.NotEq):
-            found = self._equal(value, other)
+            is_equal = self._equal(value, other)
         else:
             self._refuse(test)
-        return ~found if isinstance(test, ast.NotIn | ast.NotEq) else found
+        return ~is_equal if isinstance(test, ast.NotIn | ast.NotEq) else is_equal
 
     def _equal(self, value: Any, other: Any) -> Bools:
         first, second = self._arrays(value, other)
@@ -273,14 +273,14 @@ class _Evaluation:
             return pa.array(operate(left, right), mask=missing, from_pandas=False)
 
     def _refuse(self, node: ast.AST) -> NoReturn:
-        found = ast.get_source_segment(self._text.strip(), node) or type(node).__name__
-        advice = f"{found!r} is not allowed in it"
+        source = ast.get_source_segment(self._text.strip(), node) or type(node).__name__
+        advice = f"{source!r} is not allowed in it"
         raise ConfigError.of("where", self._text, allowed=_ALLOWED, advice=advice)
 
 
-def _filled(found: Any) -> Bools:
+def _filled(array: Any) -> Bools:
     """Replace null with false."""
-    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+    return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _is_text(array: pa.Array) -> bool:

@@ -290,8 +290,8 @@ class ExternalShuffle:
     ) -> Iterator[FramedBatch]:
         """Yield the records of a cell in order, in lots that do not cross the end of a shard."""
         start, stop = span
-        found = [batch.column(0).to_numpy() for batch in batches]
-        positions = np.concatenate([np.zeros(0, np.int64), *found])
+        positions_of_batches = [batch.column(0).to_numpy() for batch in batches]
+        positions = np.concatenate([np.zeros(0, np.int64), *positions_of_batches])
         order = np.argsort(positions, kind="stable")
         if not np.array_equal(positions[order], np.arange(start, stop)):
             raise DatasetError(

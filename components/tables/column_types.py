@@ -245,17 +245,26 @@ def decide_column(
     Raises:
         InputError: a value is not of the given kind, or of the kind that most values have.
     """
-    found = [fact for _, fact in facts]
-    values, numbers = sum(fact.values for fact in found), sum(fact.numbers for fact in found)
+    column_facts = [fact for _, fact in facts]
+    values, numbers = (
+        sum(fact.values for fact in column_facts),
+        sum(fact.numbers for fact in column_facts),
+    )
     if not values:
         return None
-    missing = sum(fact.missing for fact in found)
-    is_list = any(fact.lists for fact in found)
+    missing = sum(fact.missing for fact in column_facts)
+    is_list = any(fact.lists for fact in column_facts)
     # Strings that look like lists are lists only if all of them do.
-    if is_list and all(f.are_texts for f in found) and any(f.lists < f.values for f in found):
+    if (
+        is_list
+        and all(f.are_texts for f in column_facts)
+        and any(f.lists < f.values for f in column_facts)
+    ):
         is_list, numbers = False, 0
     given = "string" if given == "json" else given
-    kind = "string" if is_text else given or _kind_by_values(found, values - missing, numbers)
+    kind = (
+        "string" if is_text else given or _kind_by_values(column_facts, values - missing, numbers)
+    )
     if kind in (None, "string", "text", "label"):
         for piece, fact in facts:
             if "not_finite" in fact.first:
@@ -295,13 +304,15 @@ def decide_column(
     return Column(name, kind, is_list=is_list)
 
 
-def _kind_by_values(found: Sequence[ColumnFacts], values: int, numbers: int) -> str | None:
+def _kind_by_values(column_facts: Sequence[ColumnFacts], values: int, numbers: int) -> str | None:
     """Return `int` or `float` if most values are numbers, else None."""
-    if 2 * numbers <= values or any(fact.has_codes for fact in found):
+    if 2 * numbers <= values or any(fact.has_codes for fact in column_facts):
         return None  # a single `08123` shows that all of them are codes
-    if any(fact.has_doubtful for fact in found) and not any(fact.has_floats for fact in found):
+    if any(fact.has_doubtful for fact in column_facts) and not any(
+        fact.has_floats for fact in column_facts
+    ):
         return None
-    return "float" if any("float" in fact.first for fact in found) else "int"
+    return "float" if any("float" in fact.first for fact in column_facts) else "int"
 
 
 # Conversion to the type of a column ---------------------------------------------------------------

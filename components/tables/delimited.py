@@ -370,8 +370,8 @@ def _read_slowly(data: bytes, names: Sequence[str], delimiter: str, has_quotes: 
     for name in names:
         values = (None if v is None else v.encode("latin-1") for v in table[name].to_pylist())
         columns[name] = pa.array(values, pa.binary())
-    found, ends = len(table) + len(invalid), data.count(b"\n")
-    return checked_texts(Rows(columns, found=found, bad=bad, lines=ends, texts=names), lines)
+    num_rows, ends = len(table) + len(invalid), data.count(b"\n")
+    return checked_texts(Rows(columns, found=num_rows, bad=bad, lines=ends, texts=names), lines)
 
 
 # Detection of headers -----------------------------------------------------------------------------

@@ -86,11 +86,11 @@ def same_tokenizer(place: str, spec: TokenSpec) -> Tokenizer:
     Raises:
         ConfigError: the tokenizer cannot be loaded, or it has changed since.
     """
-    found = load_tokenizer(place)
-    if found.spec != spec:
+    tokenizer = load_tokenizer(place)
+    if tokenizer.spec != spec:
         rule = "the same file as when the conversion began"
         raise ConfigError.of("tokenizer", place, allowed=rule)
-    return found
+    return tokenizer
 
 
 def load_tokenizer(place: str) -> Tokenizer:
@@ -135,31 +135,33 @@ def _loader_of(place: str) -> Callable[[str, bytes], tuple[int, str, _Encode, _L
 def _of_tokenizers(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
     import tokenizers
 
-    found = tokenizers.Tokenizer.from_str(data.decode())
-    found.no_truncation()
-    found.no_padding()
-    batch = getattr(found, "encode_batch_fast", found.encode_batch)  # since 0.20, without offsets
+    tokenizer = tokenizers.Tokenizer.from_str(data.decode())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    batch = getattr(
+        tokenizer, "encode_batch_fast", tokenizer.encode_batch
+    )  # since 0.20, without offsets
 
     def encode(texts: list[str]) -> list[list[int]]:
         return [encoding.ids for encoding in batch(texts, add_special_tokens=False)]
 
     def locate(texts: list[str]) -> list[tuple[Sequence[int], _Spans]]:
-        encodings = found.encode_batch(texts, add_special_tokens=False)
+        encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
         return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
-    return max(found.get_vocab().values()) + 1, hashlib.sha256(data).hexdigest(), encode, locate
+    return max(tokenizer.get_vocab().values()) + 1, hashlib.sha256(data).hexdigest(), encode, locate
 
 
 def _of_sentencepiece(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
     import sentencepiece
 
-    found = sentencepiece.SentencePieceProcessor(model_proto=data)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=data)
 
     def encode(texts: list[str]) -> Any:
-        return found.encode(texts, out_type=int, num_threads=1)
+        return processor.encode(texts, out_type=int, num_threads=1)
 
     def locate(texts: list[str]) -> list[tuple[Sequence[int], _Spans]]:
-        located: Any = found.encode(texts, out_type="proto", num_threads=1)
+        located: Any = processor.encode(texts, out_type="proto", num_threads=1)
         return [
             (
                 [piece.id for piece in located_text.pieces],
@@ -168,7 +170,7 @@ def _of_sentencepiece(name: str, data: bytes) -> tuple[int, str, _Encode, _Locat
             for located_text in located
         ]
 
-    return found.vocab_size(), hashlib.sha256(data).hexdigest(), encode, locate
+    return processor.vocab_size(), hashlib.sha256(data).hexdigest(), encode, locate
 
 
 def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
@@ -197,20 +199,20 @@ def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
     constructors = tiktoken.registry.ENCODING_CONSTRUCTORS or {}
     vars(tiktoken.load).update(read_file=download, read_file_cached=read)
     try:
-        found = tiktoken.Encoding(**constructors[encoding]())
+        encoder = tiktoken.Encoding(**constructors[encoding]())
     finally:
         vars(tiktoken.load).update(usual)
 
     def encode(texts: list[str]) -> Any:
-        return found.encode_ordinary_batch(texts, num_threads=1)
+        return encoder.encode_ordinary_batch(texts, num_threads=1)
 
     def locate(texts: list[str]) -> list[tuple[Sequence[int], _Spans]]:
         located = list[tuple[Sequence[int], _Spans]]()
         for text, ids in zip(texts, encode(texts), strict=True):
-            begins = found.decode_with_offsets(ids)[1] if ids else []
+            begins = encoder.decode_with_offsets(ids)[1] if ids else []
             ends = [*begins[1:], len(text)][: len(begins)]  # tokens of one character share it
             pairs = zip(begins, ends, strict=True)
             located.append((ids, [(begin, max(end, begin + 1)) for begin, end in pairs]))
         return located
 
-    return found.n_vocab, digest.hexdigest(), encode, locate
+    return encoder.n_vocab, digest.hexdigest(), encode, locate

@@ -98,19 +98,19 @@ def shares(text: str) -> dict[str, float]:
 
 
 def _by_split(text: str, number: str, expected: str) -> dict[str, float]:
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for part in text.split(","):
         match = re.fullmatch(rf"\s*(\w+)\s*=\s*({number})\s*", part, re.ASCII)
-        if match is None or match[1] in found:
+        if match is None or match[1] in shares:
             raise click.BadParameter(f"expected {expected}, got {text!r}")
-        found[match[1]] = int(match[2]) if match[2].isdecimal() else float(match[2])
-    return found
+        shares[match[1]] = int(match[2]) if match[2].isdecimal() else float(match[2])
+    return shares
 
 
 def json_or_text(setting: str) -> tuple[str, Any]:
     """Parse `NAME=VALUE`; a value that is not JSON is a string."""
-    name, found, value = setting.partition("=")
-    if not found or not name.isidentifier():
+    name, equals_sign, value = setting.partition("=")
+    if not equals_sign or not name.isidentifier():
         raise click.BadParameter(f"expected NAME=VALUE, got {setting!r}")
     try:
         return name, json.loads(value)
@@ -167,9 +167,9 @@ def command(
         def run(as_json: bool = False, **given: Any) -> None:
             with quiet():
                 result = function(**given)
-            found, is_good = result if type(result) is tuple else (result, True)
-            if found is not None:
-                print_facts(found, as_json=as_json)
+            facts, is_good = result if type(result) is tuple else (result, True)
+            if facts is not None:
+                print_facts(facts, as_json=as_json)
             click.get_current_context().exit(0 if is_good else 1)
 
         help, _, arguments_text = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")

@@ -177,13 +177,13 @@ def _make(pipeline: str, pipeline_root: str | None) -> Any:
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # as for `python PATH.py`
     try:
         names = _run_own_code(pipeline, path, lambda: runpy.run_path(path, run_name=_stem(path)))
-        found = names.get(function)
-        if hasattr(found, "pipeline_spec"):
-            return found
+        definition = names.get(function)
+        if hasattr(definition, "pipeline_spec"):
+            return definition
         _check_function(pipeline, path, function, names)
-        wants_root = "pipeline_root" in inspect.signature(found).parameters
+        wants_root = "pipeline_root" in inspect.signature(definition).parameters
         arguments = {"pipeline_root": pipeline_root} if wants_root else {}
-        made = _run_own_code(pipeline, path, lambda: found(**arguments))
+        made = _run_own_code(pipeline, path, lambda: definition(**arguments))
     finally:
         sys.path.pop(0)
     is_tfx = all(hasattr(made, part) for part in ("pipeline_info", "components"))
@@ -237,13 +237,13 @@ def _check_function(pipeline: str, path: str, function: str, names: Mapping[str,
         problem = f"{path!r} has no function {function!r}."
         problem += did_you_mean(function, defined) or f" It defines {', '.join(defined) or 'none'}."
         raise _bad_pipeline(pipeline, problem.removesuffix("."))
-    found = names[function]
-    if not callable(found):
-        problem = f"{function!r} in {path!r} is {type(found).__name__}, not a function. "
+    definition = names[function]
+    if not callable(definition):
+        problem = f"{function!r} in {path!r} is {type(definition).__name__}, not a function. "
         raise _bad_pipeline(pipeline, f"{problem}Name a function that returns the pipeline")
     needed = [
         name
-        for name, parameter in inspect.signature(found).parameters.items()
+        for name, parameter in inspect.signature(definition).parameters.items()
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]

@@ -74,12 +74,12 @@ def describe_artifact(
     if record == "":
         raise ConfigError.of("record", record, allowed="the filename or id of a record")
     uri = path_of("uri", uri)
-    found = _look_up(uri, metadata=None if metadata is None else os.fspath(metadata))
+    graph = _look_up(uri, metadata=None if metadata is None else os.fspath(metadata))
     if record is None:
-        return found
-    artifacts = found.artifacts
-    places = [*found.ancestors(found.artifact_id), found.artifact_id]
-    datasets = [i for i in places if artifacts[i].type == DATASET_TYPE or i in found.summaries]
+        return graph
+    artifacts = graph.artifacts
+    places = [*graph.ancestors(graph.artifact_id), graph.artifact_id]
+    datasets = [i for i in places if artifacts[i].type == DATASET_TYPE or i in graph.summaries]
     steps = [_search(place, artifacts[place].uri, record) for place in datasets]
     if not any(step.outcome in ("found", "rejected") for step in steps):
         sentences = "; ".join(
@@ -90,9 +90,9 @@ def describe_artifact(
             "path relative to the input base or file:row, found none. "
             f"{sentences or 'It is no dataset.'}"
         )
-    bases = (base for place in datasets for base in _bases(found, place))
+    bases = (base for place in datasets for base in _bases(graph, place))
     source = next((join(base, record) for base in bases), None)
-    return dataclasses.replace(found, record=record, source=source, steps=steps)
+    return dataclasses.replace(graph, record=record, source=source, steps=steps)
 
 
 def _search(artifact: Id, uri: str, name: str) -> RecordStep:
@@ -121,9 +121,9 @@ def _search(artifact: Id, uri: str, name: str) -> RecordStep:
     )
 
 
-def _bases(found: Lineage, artifact: Id) -> Iterator[str]:
+def _bases(graph: Lineage, artifact: Id) -> Iterator[str]:
     """Yield the raw inputs of an artifact, from the settings of its makers."""
-    for maker in found.makers(artifact)[:1]:
+    for maker in graph.makers(artifact)[:1]:
         roots = maker.settings.get("file_roots") or maker.settings.get("image_roots")
         for base in (maker.settings.get("input_base"), *(roots if isinstance(roots, list) else ())):
             if isinstance(base, str) and base:
@@ -143,10 +143,10 @@ def _look_up(uri: str, *, metadata: str | None) -> Lineage:
         tells_itself = not stores
     missing: InputError | None = None
     for store in stores:
-        found = _store_reader().find_artifact(store, folder)
-        if isinstance(found, Lineage):
-            return found
-        missing = missing or InputError(f"artifact {uri!r}: {found}")
+        answer = _store_reader().find_artifact(store, folder)
+        if isinstance(answer, Lineage):
+            return answer
+        missing = missing or InputError(f"artifact {uri!r}: {answer}")
     if tells_itself:
         return load_datasets(folder, root=metadata)
     raise missing or InputError(

@@ -135,7 +135,7 @@ def _graph(store: MetadataStore, artifact: int) -> tuple[dict[Id, Artifact], dic
             artifacts |= frontier
         executions |= visited
     nodes = sorted(_all(store.get_artifacts_by_id, artifacts), key=lambda node: node.id)
-    found = _executions(store, executions)
+    execution_nodes = _executions(store, executions)
     return {
         node.id: Artifact(
             id=node.id,
@@ -147,7 +147,7 @@ def _graph(store: MetadataStore, artifact: int) -> tuple[dict[Id, Artifact], dic
             properties=_properties_of(node),
         )
         for node in nodes
-    }, {node.id: node for node in found}
+    }, {node.id: node for node in execution_nodes}
 
 
 def _executions(store: MetadataStore, ids: Iterable[int]) -> list[Execution]:

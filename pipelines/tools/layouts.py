@@ -98,10 +98,10 @@ def describe_layouts(
     (inputs,) = conversion.inputs()
     layout, inputs = locate_layout(inputs)
     taken = layout.name
-    found = [_facts(layout, matches, reason) for layout, (matches, reason) in explain(inputs)]
+    facts = [_facts(layout, matches, reason) for layout, (matches, reason) in explain(inputs)]
     if inputs.root and inputs.root not in inputs.files:
         seen += f", from the folder {inputs.root!r}"
-    return LayoutReport(source=source, kind=kind, seen=seen, taken=taken, layouts=found)
+    return LayoutReport(source=source, kind=kind, seen=seen, taken=taken, layouts=facts)
 
 
 def _facts(layout: Layout, matches: bool | None = None, reason: str | None = None) -> LayoutFacts:

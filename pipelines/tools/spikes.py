@@ -140,9 +140,9 @@ def find_suspects(
     scores = above * (1 + rises[place] * above / np.maximum(worst, 1e-9))
     scores[(steps[place] < first) | (steps[place] > step) | diverged[place]] = -np.inf
     within = np.concatenate([np.arange(count) for count in counts])
-    found: dict[tuple[str, int], Suspect] = {}
+    suspects: dict[tuple[str, int], Suspect] = {}
     for row in np.argsort(-scores, kind="stable").tolist():
-        if len(found) >= most or not np.isfinite(scores[row]) or scores[row] <= 0:
+        if len(suspects) >= most or not np.isfinite(scores[row]) or scores[row] <= 0:
             break
         at = place[row]
         for record in ledger.records_of_row(int(steps[at]), int(within[row]), near[int(steps[at])]):
@@ -154,8 +154,8 @@ def find_suspects(
                 median=float(medians[at]),
                 rise=float(rises[at]),
             )
-            found.setdefault((record.split, record.number), suspect)
-    return Suspects(step=step, window=window, suspects=list(found.values())[:most])
+            suspects.setdefault((record.split, record.number), suspect)
+    return Suspects(step=step, window=window, suspects=list(suspects.values())[:most])
 
 
 def _rises(medians: _Array, units: _Array) -> _Array:

@@ -90,9 +90,9 @@ class Problem:
 
     def to_json(self) -> JsonObject:
         """Return plain JSON types; the record and the byte are left out if unknown."""
-        found = {"path": self.path, "message": self.message}
+        fields = {"path": self.path, "message": self.message}
         places = {"record": self.record, "byte": self.offset}
-        return found | {name: place for name, place in places.items() if place is not None}
+        return fields | {name: place for name, place in places.items() if place is not None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,7 +232,7 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[
     else:
         problems += _check_no_manifest(files)
     try:
-        found = files.layout()
+        layout = files.layout()
     except DatasetError as error:
         names = [name for name in sorted(files.sizes) if _LIKE_A_SHARD.search(name)]
         if not names and not problems:
@@ -241,9 +241,9 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[
         return None, tasks, [*problems, Problem.of(error, "")]
     tasks = [
         ShardCheck(
-            files.path(file.name), file.name, split, file.records, found.named_in, file.entry
+            files.path(file.name), file.name, split, file.records, layout.named_in, file.entry
         )
-        for split, group in found.shards.items()
+        for split, group in layout.shards.items()
         for file in group
     ]
     return None, tasks, problems
@@ -404,9 +404,9 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
 
 def _behind_damage(task: ShardCheck, outcome: ShardOutcome) -> list[Problem]:
     """Find the damaged records after the first, and count the intact ones, using the index."""
-    found, num_read = list[Problem](), 0
+    problems, num_read = list[Problem](), 0
     if task.entry is None or task.name.endswith(".gz"):
-        return found
+        return problems
     with contextlib.suppress(OSError, DatasetError), open_for_reading(task.path) as stream:
         data = read_bytes(task.index_path)
         index = RecordIndex.from_bytes(data, path=task.index_path, shard=task.entry)
@@ -416,14 +416,14 @@ def _behind_damage(task: ShardCheck, outcome: ShardOutcome) -> list[Problem]:
                 index.read(stream, number, path=task.path)
                 num_read += 1
             except CorruptShardError as error:
-                found.append(Problem.of(error, task.name))
+                problems.append(Problem.of(error, task.name))
         outcome.records += num_read
         outcome.damaged = len(index) - outcome.records
-    if len(found) > _MAX_NAMED:
-        numbers = f"records {found[_MAX_NAMED].record} to {found[-1].record}"
-        message = f"{task.path!r}: {len(found) - _MAX_NAMED} more of {numbers} are damaged."
-        found[_MAX_NAMED:] = [Problem(task.name, message)]
-    return found
+    if len(problems) > _MAX_NAMED:
+        numbers = f"records {problems[_MAX_NAMED].record} to {problems[-1].record}"
+        message = f"{task.path!r}: {len(problems) - _MAX_NAMED} more of {numbers} are damaged."
+        problems[_MAX_NAMED:] = [Problem(task.name, message)]
+    return problems
 
 
 @contextlib.contextmanager
@@ -478,13 +478,13 @@ def _whole_but_wrong(
     return None
 
 
-def _compare(task: ShardCheck, found: Lengths, said: Lengths, what: str) -> None:
+def _compare(task: ShardCheck, actual: Lengths, said: Lengths, what: str) -> None:
     """Raise CorruptShardError for the first record whose index entry differs."""
-    if len(found) == len(said) and (wrong := found != said).any():
+    if len(actual) == len(said) and (wrong := actual != said).any():
         number = int(wrong.argmax())
         raise CorruptShardError.at(
             task.index_path,
-            expected=f"{what.format(found[number])} as in {os.path.basename(task.path)}",
+            expected=f"{what.format(actual[number])} as in {os.path.basename(task.path)}",
             got=what.format(said[number]),
             record=number,
         )

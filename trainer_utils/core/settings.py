@@ -139,10 +139,10 @@ def plain_paths(value: Any) -> Any:
 
 def settings_of(options: type[Settings]) -> dict[str, Setting]:
     """Return the settings of a class by name, including its groups."""
-    found = dict(_declared(options))
+    settings = dict(_declared(options))
     for inner, names in groups_of(options).values():
-        found |= {name: setting for name, setting in settings_of(inner).items() if name in names}
-    return found
+        settings |= {name: setting for name, setting in settings_of(inner).items() if name in names}
+    return settings
 
 
 def groups_of(options: type[Settings]) -> dict[str, tuple[type[Settings], Collection[str]]]:

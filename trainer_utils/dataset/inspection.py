@@ -48,14 +48,14 @@ class ImageFacts:
     @classmethod
     def of_values(cls, values: Iterable[Any]) -> "ImageFacts | None":
         """Return the facts of a feature's values, or None if any value is not an image."""
-        found: dict[ImageSize, ImageFacts] = {}  # many photos have few sizes
+        facts_by_size: dict[ImageSize, ImageFacts] = {}  # many photos have few sizes
         for value in values:
             if (size := image_size(value) if isinstance(value, bytes) else None) is None:
                 return None
-            if size not in found:
+            if size not in facts_by_size:
                 sets = frozenset([size.channels]), frozenset([size.format])
-                found[size] = cls((size.height, size.width), True, *sets)
-        return functools.reduce(cls.merged, found.values()) if found else None
+                facts_by_size[size] = cls((size.height, size.width), True, *sets)
+        return functools.reduce(cls.merged, facts_by_size.values()) if facts_by_size else None
 
     def merged(self, other: "ImageFacts") -> "ImageFacts":
         """Merge with the facts of another part."""

@@ -262,8 +262,8 @@ def _first_names(folder: str) -> Iterator[tuple[str, bool]]:
         return
     try:
         with os.scandir(folder) as here:  # a folder may have millions of files
-            for found in itertools.islice(here, _MAX_NAMES):
-                yield found.name, found.is_dir()
+            for item in itertools.islice(here, _MAX_NAMES):
+                yield item.name, item.is_dir()
     except OSError:
         return
 
@@ -276,8 +276,8 @@ def corrupt_record(number: int, problem: RejectedRecordError) -> CorruptShardErr
 
 def count_codes(reasons: Iterable[str]) -> dict[str, int]:
     """Return the number of rejected inputs by reject code, from the messages of `unreadable`."""
-    found = (_CODE.search(reason) for reason in reasons)
-    return dict(sorted(collections.Counter(problem[1] for problem in found if problem).items()))
+    matches = (_CODE.search(reason) for reason in reasons)
+    return dict(sorted(collections.Counter(problem[1] for problem in matches if problem).items()))
 
 
 def changed_since(folder: str, newest: int) -> list[str]:

@@ -109,12 +109,14 @@ def parse_examples(
     data = np.frombuffer(buffer, np.uint8)
     wanted = None if names is None else {name.encode() for name in names}
     try:
-        found = _walk(data, begins, ends, wanted if takes_others else None)
+        places_by_name = _walk(data, begins, ends, wanted if takes_others else None)
         if wanted is not None and not takes_others:
-            _reject_others({name: places.tags for name, places in found.items()}, wanted)
+            _reject_others({name: places.tags for name, places in places_by_name.items()}, wanted)
         return {
-            name: _column(data, buffer, len(begins), found.get(name.encode()), name in views)
-            for name in (map(bytes.decode, found) if names is None else names)
+            name: _column(
+                data, buffer, len(begins), places_by_name.get(name.encode()), name in views
+            )
+            for name in (map(bytes.decode, places_by_name) if names is None else names)
         }
     except (_UnusualError, IndexError, UnicodeDecodeError):
         columns = _one_by_one(
@@ -159,15 +161,15 @@ def find_lists(
     return EncodedLists(kind, first, last)
 
 
-def _reject_others(found: Mapping[bytes, Positions], wanted: Collection[bytes]) -> None:
+def _reject_others(values_by_name: Mapping[bytes, Positions], wanted: Collection[bytes]) -> None:
     """Raise a DatasetError if a record has a value of a feature that is not wanted.
 
     Args:
         found: for each feature, `(records,)` numbers, which are 0 in records without values.
         wanted: the names of the allowed features.
     """
-    for name in found.keys() - wanted:
-        rows = np.flatnonzero(found[name])
+    for name in values_by_name.keys() - wanted:
+        rows = np.flatnonzero(values_by_name[name])
         if len(rows):
             allowed = ", ".join(sorted(wanted_name.decode() for wanted_name in wanted))
             raise DatasetError(
@@ -192,7 +194,7 @@ def parse_by_kind(
     Raises:
         DatasetError: a record is not a `tf.train.Example`.
     """
-    found: dict[str, dict[str, dict[int, list[Any]]]] = {}
+    values_by_kind: dict[str, dict[str, dict[int, list[Any]]]] = {}
     for row, (begin, end) in enumerate(_bounds(begins, ends)):
         try:
             decoded = decode_context(bytes(buffer[begin:end]), None)
@@ -201,9 +203,9 @@ def parse_by_kind(
             raise
         for name, values in decoded.items():
             kind = _KINDS_OF_VALUES.get(type(values[0]), "string") if values else ""
-            found.setdefault(name, {}).setdefault(kind, {})[row] = _plain(values)
+            values_by_kind.setdefault(name, {}).setdefault(kind, {})[row] = _plain(values)
     columns: dict[str, dict[str, Column]] = {}
-    for name, by_kind in found.items():
+    for name, by_kind in values_by_kind.items():
         for kind, rows in by_kind.items():
             counts = np.zeros(len(begins), np.int64)
             counts[[*rows]] = [*map(len, rows.values())]
@@ -455,7 +457,7 @@ def _one_by_one(
     kinds = dict.fromkeys(names or (), "") | {
         name: kind for name, kind in (expected or {}).items() if names is None or name in names
     }
-    found: dict[str, list[list[Any]]] = {name: [[]] * len(begins) for name in kinds}
+    rows_by_name: dict[str, list[list[Any]]] = {name: [[]] * len(begins) for name in kinds}
     decode: Callable[..., dict[str, list[Any]]]
     decode = decode_feature_lists if are_lists else decode_context
     for row, (begin, end) in enumerate(_bounds(begins, ends)):
@@ -472,9 +474,9 @@ def _one_by_one(
                     said = f"expected {kinds[name]} in all examples, got {kind}"
                     raise DatasetError(f"feature {name!r}: {said}", record=row)
                 kinds[name] = kind
-            found.setdefault(name, [[]] * len(begins))[row] = [*map(_plain, steps)]
+            rows_by_name.setdefault(name, [[]] * len(begins))[row] = [*map(_plain, steps)]
     columns = {}
-    for name, rows in found.items():
+    for name, rows in rows_by_name.items():
         kind = kinds.get(name, "")
         if are_lists:
             counts, array = [*map(len, rows)], array_of(rows, object)

@@ -94,8 +94,8 @@ class InputListing:
         if value.pop("format_version") != _FORMAT_VERSION or value.pop("contents") != {**contents}:
             return None
         del value["checksum"]
-        found: InputListing = decode(cls, value, takes_unknown=True)
-        return found
+        listing: InputListing = decode(cls, value, takes_unknown=True)
+        return listing
 
 
 def merge_listings(listings: Sequence[InputListing], splits: Sequence[str]) -> InputListing:

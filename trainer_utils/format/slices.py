@@ -128,10 +128,10 @@ class RecordPositions:
 
     @functools.cached_property
     def _ranges_of_paths(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        indices_by_path: dict[str, list[int]] = {}
         for index, part in enumerate(self._ranges):
-            found.setdefault(part.path, []).append(index)
-        return found
+            indices_by_path.setdefault(part.path, []).append(index)
+        return indices_by_path
 
     def places_of(
         self, positions: npt.NDArray[np.int64]

@@ -50,7 +50,7 @@ def _shards(info: Mapping[str, Json], split: Mapping[str, Json]) -> dict[str, in
         fields["SHARD_INDEX"] = f"{index:0{digits}d}"
         fields["SHARD_X_OF_Y"] = f"{fields['SHARD_INDEX']}-of-{fields['NUM_SHARDS']}"
         # Not `str.format`: a template could access attributes, or ask for gigabytes of padding.
-        shards[_FIELD.sub(lambda found: fields[found[1]], template)] = records
+        shards[_FIELD.sub(lambda match: fields[match[1]], template)] = records
     return shards
 
 

@@ -353,19 +353,19 @@ def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
 
 def scan_until_damage(stream: BinaryIO, *, path: str) -> tuple[Lengths, CorruptShardError | None]:
     """Return the lengths before the first damaged record, and its error; see `scan_lengths`."""
-    found: list[Lengths] = [np.zeros(0, np.uint16)]
+    lengths: list[Lengths] = [np.zeros(0, np.uint16)]
     records, damage = 0, None
     try:
         for data, bounds, offset in _whole_frames(stream, path, BLOCK_BYTES):
             is_whole = _check_headers(data, bounds[:-1], bounds[1:])
             good = len(is_whole) if is_whole.all() else int(is_whole.argmin())
-            found.append(compact(np.diff(bounds[: good + 1]) - RECORD_OVERHEAD_BYTES))
+            lengths.append(compact(np.diff(bounds[: good + 1]) - RECORD_OVERHEAD_BYTES))
             records, place = records + good, int(bounds[good])
             if good < len(is_whole):
                 _check_header(data[place : place + HEADER_BYTES], path, records, offset + place)
     except CorruptShardError as error:
         damage = error
-    return np.concatenate(found), damage
+    return np.concatenate(lengths), damage
 
 
 def scan_lengths_at(
@@ -388,7 +388,7 @@ def scan_lengths_at(
     Raises:
         CorruptShardError: a length is damaged, or the file ends inside a record.
     """
-    found: list[Lengths] = [np.zeros(0, np.uint16)]
+    parts: list[Lengths] = [np.zeros(0, np.uint16)]
     offset, records, is_long = 0, 0, False
     while offset < size:
         if is_long:
@@ -405,10 +405,10 @@ def scan_lengths_at(
         passed = int(lengths.sum()) + RECORD_OVERHEAD_BYTES * len(lengths)
         # No whole record in a block: the next one is long.
         is_long = passed >= _LONG_BYTES * len(lengths)
-        found.append(compact(lengths))
+        parts.append(compact(lengths))
         offset, records = offset + passed, records + len(lengths)
         report(passed)
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 def _long_lengths(

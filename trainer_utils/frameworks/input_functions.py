@@ -206,13 +206,13 @@ def _entry(method: str) -> Callable[..., Any]:
         with _lock:
             _calls["begun"] += 1
         try:
-            found = _inputs.get(int(number))
-            if found is None:
+            source = _inputs.get(int(number))
+            if source is None:
                 raise RuntimeError(
                     "input_fn: the dataset was garbage-collected while it was read. Keep a "
                     "reference to it, or to a dataset derived from it."
                 )
-            return getattr(found, method)(*arguments)
+            return getattr(source, method)(*arguments)
         finally:
             with _lock:
                 _calls["ended"] += 1

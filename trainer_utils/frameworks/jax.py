@@ -82,10 +82,10 @@ def jax_batches(
         mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
         sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
     if jax.process_count() > 1:
-        found = _rank_in_sharding(sharding, size)
+        rank_in_sharding = _rank_in_sharding(sharding, size)
         if rank is not None or world_size is not None:
-            _check_rank((rank, world_size), found)
-        rank, world_size = found
+            _check_rank((rank, world_size), rank_in_sharding)
+        rank, world_size = rank_in_sharding
         report_rank(rank, world_size, "jax.distributed and the sharding")
         array_rows = size
     else:
@@ -170,8 +170,8 @@ def _enable_64_bits(enable: bool) -> contextlib.AbstractContextManager[Any]:
     if jax.config.jax_enable_x64 == enable:
         return contextlib.nullcontext()
     context: Any = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
-    found: contextlib.AbstractContextManager[Any] = context(enable)
-    return found
+    enabling: contextlib.AbstractContextManager[Any] = context(enable)
+    return enabling
 
 
 def _of_rank(sharding: Any, rank: int) -> Any:
@@ -193,13 +193,14 @@ def _rank_in_sharding(sharding: Any, size: int) -> tuple[int, int]:
     return first // rows, size // rows
 
 
-def _check_rank(given: tuple[int | None, int | None], found: tuple[int, int]) -> None:
+def _check_rank(given: tuple[int | None, int | None], in_sharding: tuple[int, int]) -> None:
     """Raise ConfigError if a given rank is another one than the sharding's."""
-    for name, value, expected in zip(("world_size", "rank"), given[::-1], found[::-1], strict=True):
+    for name, value, expected in zip(
+        ("world_size", "rank"), given[::-1], in_sharding[::-1], strict=True
+    ):
         if value != expected:
-            rule = (
-                f"{expected}, since the sharding gives this process part {found[0]} of {found[1]}"
-            )
+            part = "part {} of {}".format(*in_sharding)
+            rule = f"{expected}, since the sharding gives this process {part}"
             cure = "Leave out rank and world_size, or order the mesh's devices by process"
             raise ConfigError.of(name, value, allowed=rule, advice=cure)
 

@@ -74,10 +74,10 @@ def choose_rank(
 
 
 def _detected_rank() -> tuple[int, int]:
-    found = _rank_of_torch() or _rank_of_jax() or _rank_of_variables()
-    if found is None:
+    detected = _rank_of_torch() or _rank_of_jax() or _rank_of_variables()
+    if detected is None:
         return 0, 1
-    rank, world_size, source = found
+    rank, world_size, source = detected
     report_rank(rank, world_size, source)
     return rank, world_size
 

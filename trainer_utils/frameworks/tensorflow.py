@@ -167,10 +167,10 @@ class _Splits(dict[str, tf.data.Dataset]):
 
     def __missing__(self, name: str) -> tf.data.Dataset:
         try:
-            (found,) = resolve_slices(str(name), dict.fromkeys(self, 0))
+            (split_range,) = resolve_slices(str(name), dict.fromkeys(self, 0))
         except TfxShardsError as error:
             raise KeyError(str(error)) from None
-        return self[found.split]
+        return self[split_range.split]
 
 
 def num_workers(strategy: tf.distribute.Strategy) -> int:

@@ -115,8 +115,8 @@ def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
     opens = torch.ones_like(segment_ids, dtype=torch.bool)
     opens[:, 1:] = segment_ids[:, 1:] != segment_ids[:, :-1]
     begins = opens.flatten().nonzero().flatten()
-    found = torch.cat([begins, begins.new_tensor([segment_ids.numel()])]).to(torch.int32)
-    return found, int(found.diff().max()) if len(begins) else 0
+    bounds = torch.cat([begins, begins.new_tensor([segment_ids.numel()])]).to(torch.int32)
+    return bounds, int(bounds.diff().max()) if len(begins) else 0
 
 
 class TorchDataset:
@@ -339,8 +339,8 @@ def _num_loader_processes() -> int:
     """Return the number of processes of the loader that this process belongs to, or 1."""
     import torch.utils.data  # type: ignore[import-not-found]
 
-    found = torch.utils.data.get_worker_info()
-    return 1 if found is None else int(found.num_workers)
+    info = torch.utils.data.get_worker_info()
+    return 1 if info is None else int(info.num_workers)
 
 
 def starvation_check(stats: TorchStats, parallel: str) -> StarvationCheck:

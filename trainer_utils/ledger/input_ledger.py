@@ -93,10 +93,10 @@ class Segment:
 
 def numbers_by_path(records: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     """Group the numbers of records by the paths of their files."""
-    found: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     for path, number in sorted(records):
-        found.setdefault(path, []).append(number)
-    return found
+        numbers.setdefault(path, []).append(number)
+    return numbers
 
 
 def settings_of_order(options: OrderOptions) -> JsonObject:
@@ -106,8 +106,8 @@ def settings_of_order(options: OrderOptions) -> JsonObject:
         settings["weights"] = WeightSchedule.of(options.weights)
     if options.pack is not None:
         settings["pack"] = options.pack
-    found: JsonObject = json.loads(json.dumps(settings, default=dataclasses.asdict))
-    return found
+    plain: JsonObject = json.loads(json.dumps(settings, default=dataclasses.asdict))
+    return plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,15 +130,15 @@ class InputLedger:
 
         Segments of other starts are ignored.
         """
-        found = []
+        segments = []
         for segment in self.segments:
             start = dataclasses.replace(segment, steps=0, unreadable={})
             bad = _unreadable(segment)
             for other in itertools.chain.from_iterable(ledger.segments for ledger in others):
                 if dataclasses.replace(other, steps=0, unreadable={}) == start:
                     bad |= _unreadable(other)
-            found.append(dataclasses.replace(segment, unreadable=numbers_by_path(bad)))
-        return InputLedger(tuple(found))
+            segments.append(dataclasses.replace(segment, unreadable=numbers_by_path(bad)))
+        return InputLedger(tuple(segments))
 
     def to_json(self) -> str:
         """Return one line of JSON for each segment."""
@@ -237,7 +237,7 @@ class InputHistory:
 
     def steps_of(self, records: Collection[RecordName]) -> list[SeenAt]:
         """Return the steps, in ascending order, whose batches contained one of `records`."""
-        found: set[SeenAt] = set()
+        sightings: set[SeenAt] = set()
         for segment in self.ledger.segments:
             order = self.order_of(segment)
             bad = _unreadable(segment)
@@ -247,8 +247,8 @@ class InputHistory:
             steps = range(segment.start, segment.start + segment.steps)
             for at in order.steps_of(wanted, steps):
                 step = segment.first_step + at - segment.start
-                found.add(SeenAt(step, *divmod(at, order.steps_per_epoch)))
-        return sorted(found)
+                sightings.add(SeenAt(step, *divmod(at, order.steps_per_epoch)))
+        return sorted(sightings)
 
 
 def _unreadable(segment: Segment) -> set[RecordName]:

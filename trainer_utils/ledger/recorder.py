@@ -238,8 +238,10 @@ class LossLog:
             parts = parts if isinstance(parts, (tuple, list)) else [losses]
             try:
                 # PyTorch's may be on a device, or in bfloat16.
-                found = [o.detach().cpu().float() if hasattr(o, "detach") else o for o in parts]
-                arrays = [np.atleast_1d(np.asarray(values).astype(np.float32)) for values in found]
+                outputs = [o.detach().cpu().float() if hasattr(o, "detach") else o for o in parts]
+                arrays = [
+                    np.atleast_1d(np.asarray(values).astype(np.float32)) for values in outputs
+                ]
                 rows = np.concatenate(arrays)
             except (TypeError, ValueError) as error:
                 raise ConfigError.of("losses", losses, allowed="a number a row") from error
@@ -283,16 +285,16 @@ def read_losses(
             "InputProgress(folder, losses=True), or InputRecorder(folder, losses=True).",
             path=folder,
         )
-    found: dict[int, dict[int, Losses]] = {}
+    losses_by_step: dict[int, dict[int, Losses]] = {}
     ends: dict[int, int] = {}  # by worker: the first step of a later file
     for worker, number, first in reversed(files):
         end = ends.get(worker, stop)
         if start < end and first < end:
             for step, losses in _read_losses(_path(folder, worker, number, first)):
                 if start <= step < end:
-                    found.setdefault(step, {})[worker] = losses
+                    losses_by_step.setdefault(step, {})[worker] = losses
         ends[worker] = min(end, first)
-    return dict(sorted(found.items()))
+    return dict(sorted(losses_by_step.items()))
 
 
 def _read_losses(path: str) -> Iterator[tuple[int, Losses]]:

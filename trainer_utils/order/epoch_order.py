@@ -117,13 +117,13 @@ class BlockShuffle:
 
     def sequence(self, epoch: int, places: Positions) -> Positions:
         """Return the records at neighbouring places; see `FileOrder.sequence`."""
-        found = []
+        records = []
         numbers = ((places + 1) * self._num_blocks - 1) // self._layout.num_records
         for number in np.unique(numbers).tolist():
             order = self._rows(epoch, number, 0, 1)[0]
             within = np.sort(order[places[numbers == number] - self._first_step(number)])
-            found.append(self._records(self._block(epoch, number), within.astype(np.int64)))
-        return np.concatenate(found)
+            records.append(self._records(self._block(epoch, number), within.astype(np.int64)))
+        return np.concatenate(records)
 
     def _records(self, block: _Block, within: Positions) -> Positions:
         chunk, place = np.divmod(within + block.first_place, self._chunk)

@@ -172,16 +172,16 @@ class _PartOrder:
     def records(self, numbers: Positions) -> Positions:
         """Return the positions within the part of consecutive numbers."""
         epochs, places = np.divmod(numbers + self._skipped, self._records)
-        found = [numbers[:0]]
+        positions = [numbers[:0]]
         for epoch in np.unique(epochs).tolist():
             part_places = places[epochs == epoch]
             if epoch or self._unread is None:
-                found.append(self._order.sequence(epoch, part_places))
+                positions.append(self._order.sequence(epoch, part_places))
             else:
-                found.append(
+                positions.append(
                     self._unread[self._first_order.sequence(0, part_places - self._skipped)]
                 )
-        return np.concatenate(found)
+        return np.concatenate(positions)
 
     def epoch_begin(self, number: int) -> int:
         """Return the first number of the epoch that contains `number`."""
@@ -217,12 +217,12 @@ class _Turns:
         if first >= stop:
             return {}
         turns = self._turns[(np.arange(first, stop) - self.row) % len(self._turns)]
-        begun, found = self.begun_by(first), {}
+        begun, by_part = self.begun_by(first), {}
         for index, name in enumerate(self._shares):
             (rows_of_part,) = np.nonzero(turns == index)
             if len(rows_of_part):
-                found[name] = rows_of_part, begun[name] + np.arange(len(rows_of_part))
-        return found
+                by_part[name] = rows_of_part, begun[name] + np.arange(len(rows_of_part))
+        return by_part
 
     def begun_by(self, row: int) -> dict[str, int]:
         """Return the records of each part before a row of this stage, or before the next stage."""

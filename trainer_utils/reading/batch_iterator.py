@@ -173,11 +173,11 @@ class BatchIterator(Batches):
         if not -count <= operator.index(number) < count:
             raise IndexError(f"record {number}: expected a number from {-count} to {count - 1}")
         position = np.array([number % count], np.int64)
-        found = self._examples.decode(None, position, None).batches[0]
+        example = self._examples.decode(None, position, None).batches[0]
         (name,) = RecordPositions(self.order.ranges).locate(position)
         if name in self.unreadable:  # another one replaces it in batches
             raise CorruptShardError(self.unreadable[name], path=name.path, record=name.number)
-        return self.encoded(found)
+        return self.encoded(example)
 
     def _view(self, **changes: Any) -> "Self":
         """Return an input with some settings changed that shares the open files of this one."""
@@ -196,8 +196,8 @@ class BatchIterator(Batches):
     @property
     def num_classes(self) -> int | None:
         """Number of the label's classes, or None if neither settings nor dataset define it."""
-        found = numbers_of_classes(self.sources, self.options.label or "label")
-        said = found.pop() if len(found) == 1 else None
+        numbers = numbers_of_classes(self.sources, self.options.label or "label")
+        said = numbers.pop() if len(numbers) == 1 else None
         return self.options.labels.num_classes or said or None
 
     def end(self, step: int) -> None:

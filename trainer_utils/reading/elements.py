@@ -204,10 +204,10 @@ class LabelEncoding:
             raise ConfigError.of("label", label, allowed=rule)
         num_classes = options.labels.num_classes
         if num_classes is None:
-            found = numbers_of_classes(sources, label) or {0}
-            num_classes = max(found)
-            if len(found) > 1 or not num_classes:
-                said = " and ".join(str(kind or "nothing") for kind in sorted(found))
+            numbers = numbers_of_classes(sources, label) or {0}
+            num_classes = max(numbers)
+            if len(numbers) > 1 or not num_classes:
+                said = " and ".join(str(kind or "nothing") for kind in sorted(numbers))
                 rule = f"the number of classes of {label!r}, since the datasets say {said}"
                 raise ConfigError.of("num_classes", None, allowed=rule)
         return cls(label, num_classes, options.labels.smoothing)

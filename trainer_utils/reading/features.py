@@ -265,11 +265,11 @@ class FeatureArrays:
     ) -> Array:
         """Return the pixels of a part, or raise if their size differs from the dataset's."""
         image_keys = None if keys is None else keys[slice(*part)]
-        found = self._decoders[name].decode(images[slice(*part)], image_keys)
+        pixels = self._decoders[name].decode(images[slice(*part)], image_keys)
         size = self.structure[name].shape
-        if any(n not in (None, length) for n, length in zip(size, found.shape[1:], strict=True)):
-            raise _schema_mismatch(f"feature {name!r} of pixels {size}", str(found.shape[1:]))
-        return found
+        if any(n not in (None, length) for n, length in zip(size, pixels.shape[1:], strict=True)):
+            raise _schema_mismatch(f"feature {name!r} of pixels {size}", str(pixels.shape[1:]))
+        return pixels
 
     def _encoded(self, name: str, column: Column) -> list[Any]:
         """Return the images of all records: encoded, or as pixels if they are stored raw."""
@@ -309,9 +309,9 @@ class FeatureArrays:
             nothing = np.zeros(sizes, numpy_dtype(feature.tensor.dtype))
             if feature.dense:
                 _check_dense(name, column, ())
-            found = iter(column.values)
+            tensors = iter(column.values)
             for count in column.counts:
-                yield decode_tensor(next(found)) if count else nothing
+                yield decode_tensor(next(tensors)) if count else nothing
         elif is_audio(feature):
             _check_dense(name, column, ())
             for value in column.values:
@@ -397,17 +397,17 @@ def with_missing_values(features: Mapping[str, Feature], label: str | None) -> d
     Records without a value for the label are refused. Any other missing integer is -1, since 0
     would be a class.
     """
-    found = dict(features)
+    completed = dict(features)
     for name, feature in features.items():
         is_optional = feature.extra.get("optional") and not feature.dense
         if not is_optional or "default" in feature.extra:
             continue
         if name == label:
-            found[name] = dataclasses.replace(feature, shape=(), dense=True)
+            completed[name] = dataclasses.replace(feature, shape=(), dense=True)
         elif feature.type == "int":
             extra = {**feature.extra, "default": MISSING_INT}
-            found[name] = dataclasses.replace(feature, extra=extra)
-    return found
+            completed[name] = dataclasses.replace(feature, extra=extra)
+    return completed
 
 
 def _check_dense(name: str, column: Column, shape: Sequence[int]) -> None:

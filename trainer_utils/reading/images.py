@@ -199,8 +199,8 @@ def _random_boxes(
     begin = (uniforms[..., 2:][chosen] * (whole - extent + 1)).astype(np.int64)
     limits = np.rint(whole[:, ::-1] * (1 / aspect[0], aspect[1])).astype(np.int64)
     middle = np.clip(limits, 1, whole)
-    found = fits.any(axis=1)[:, np.newaxis]
-    return np.where(found, begin, (whole - middle) // 2), np.where(found, extent, middle)
+    has_fit = fits.any(axis=1)[:, np.newaxis]
+    return np.where(has_fit, begin, (whole - middle) // 2), np.where(has_fit, extent, middle)
 
 
 class Normalization:
@@ -356,14 +356,14 @@ def decode_image(data: Data, *, channels: int, keeps_values: bool = False, bits:
         kind = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
         flags = kind | cv2.IMREAD_IGNORE_ORIENTATION
         flags |= cv2.IMREAD_ANYDEPTH if bits == 16 else 0
-        found: Any = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-        if found is None:  # OpenCV also returns None when memory runs out
+        opencv_pixels: Any = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+        if opencv_pixels is None:  # OpenCV also returns None when memory runs out
             with _opened(data) as image:
                 image.load()
             raise ValueError("a PNG that is damaged or not whole")
         if channels == 3:
-            cv2.cvtColor(found, cv2.COLOR_BGR2RGB, found)
-        decoded: Array = np.asarray(found).reshape(*found.shape[:2], channels)
+            cv2.cvtColor(opencv_pixels, cv2.COLOR_BGR2RGB, opencv_pixels)
+        decoded: Array = np.asarray(opencv_pixels).reshape(*opencv_pixels.shape[:2], channels)
         return decoded
     with _opened(data) as image:
         if image.format == "JPEG" and channels == 1:
@@ -477,8 +477,8 @@ class ImageDecoder:
             Exception: a decoder's error.
         """
         began = perf_counter_ns()
-        found = [self._size(image) for image in images]
-        sizes, are_plain = [size for size, _ in found], [is_plain for _, is_plain in found]
+        headers = [self._size(image) for image in images]
+        sizes, are_plain = [size for size, _ in headers], [is_plain for _, is_plain in headers]
         plans = plan_images(self._options, sizes, keys, scales=not self._label_map)
         for (height, width), plan, is_jpeg in zip(sizes, plans, are_plain, strict=True):
             ratio = plan.ratio if is_jpeg else 1  # a JPEG is decoded at the reduced scale

@@ -119,11 +119,11 @@ def _lengths(source: Source, feature: Feature, options: "InputOptions") -> npt.N
     size = _ITEM_BYTES * source.num_records
     if len(data) == size + 4 and zlib.crc32(data[:size]) == int.from_bytes(data[size:], "little"):
         return np.frombuffer(data, "<u4", source.num_records)
-    found = _scan(source, feature, name, options)
-    data = found.astype("<u4").tobytes()
+    lengths = _scan(source, feature, name, options)
+    data = lengths.astype("<u4").tobytes()
     kept.keep(key, data + zlib.crc32(data).to_bytes(4, "little"))
     kept.remove_old()
-    return found
+    return lengths
 
 
 def _scan(
@@ -255,10 +255,10 @@ class Packs:
         parts, lengths = [], []
         for number in np.unique(sources).tolist():
             rows = np.flatnonzero(sources == number)
-            found = self._packs[number].pieces(packs[rows])
-            lengths.append(self._packs[number].lengths[found.records].astype(np.int64))
-            records = found.records + self._firsts[number]
-            parts.append(found._replace(rows=rows[found.rows], records=records))
+            part = self._packs[number].pieces(packs[rows])
+            lengths.append(self._packs[number].lengths[part.records].astype(np.int64))
+            records = part.records + self._firsts[number]
+            parts.append(part._replace(rows=rows[part.rows], records=records))
         pieces = Pieces(*map(np.concatenate, zip(*parts, strict=True)))
         order = np.argsort(pieces.rows, kind="stable")
         return Pieces(*(array[order] for array in pieces)), np.concatenate(lengths)[order]
@@ -396,12 +396,12 @@ class Packs:
         data = np.frombuffer(rows.data, np.uint8)
         bounds = zip(lists.begins.tolist(), lists.ends.tolist(), strict=True)
         try:
-            found = [VarintList(data[begin:end]) for begin, end in bounds]
+            columns = [VarintList(data[begin:end]) for begin, end in bounds]
         except ValueError:
             return None
-        self._check_lengths(rows, np.array([*map(len, found)]), expected)
+        self._check_lengths(rows, np.array([*map(len, columns)]), expected)
         # Numbers of up to four bytes are below 2 ** 28; negative ones have ten.
-        return None if any(column.has_longer_than(4) for column in found) else found
+        return None if any(column.has_longer_than(4) for column in columns) else columns
 
     def _encoded_masks(self, rows: Rows, expected: Numbers) -> list[Array] | None:
         lists = rows.find_lists(_MASK)

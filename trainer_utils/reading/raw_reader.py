@@ -88,8 +88,8 @@ class RawReader:
 
     def mask(self, shards: Positions) -> npt.NDArray[np.bool_]:
         """Return which rows are records of raw inputs, `(rows,) bool`."""
-        found: npt.NDArray[np.bool_] = self._is_raw[shards]
-        return found
+        is_raw: npt.NDArray[np.bool_] = self._is_raw[shards]
+        return is_raw
 
     def source_of(self, index: int, number: int) -> str:
         """Return the path of the input of a record."""
@@ -111,16 +111,16 @@ class RawReader:
             shards: `(rows,) int64`, indices of raw "shards".
             numbers: `(rows,) int64`, the records in them.
         """
-        found: dict[int, Sequence[bytes] | RejectedRecordError] = {}
+        record_of_row: dict[int, Sequence[bytes] | RejectedRecordError] = {}
         for index in np.unique(shards).tolist():
             records, split = self._raw[index]
             rows = np.flatnonzero(shards == index).tolist()
             read = records.read(split, numbers[rows].tolist(), self._checks)
-            found.update(zip(rows, read, strict=True))
+            record_of_row.update(zip(rows, read, strict=True))
         bad, errors, parts = [], [], list[bytes]()
         lengths = np.zeros(len(shards), np.int64)
         for row in range(len(shards)):
-            record = found[row]
+            record = record_of_row[row]
             if isinstance(record, RejectedRecordError):
                 bad.append(row)
                 errors.append(corrupt_record(int(numbers[row]), record))

@@ -216,8 +216,8 @@ class ShardFiles:
     def read_ahead(self, indices: Positions, numbers: Positions) -> None:
         """Start reading records that are needed soon; only their offsets are waited for."""
         begins, ends, _, _ = self.bounds(indices, numbers)
-        found = begins >= 0
-        runs = _runs(indices[found], begins[found], ends[found], gap=_MAX_GAP)[1]
+        exists = begins >= 0
+        runs = _runs(indices[exists], begins[exists], ends[exists], gap=_MAX_GAP)[1]
         for index, begin, end in _rows_of(runs):
             self._files.file(index).read_ahead(begin, end)
 

@@ -98,13 +98,13 @@ def _cgroups(root: Path, own: Path, controller: str) -> list[Path]:
 
 
 def _match(file: Path, pattern: str) -> int | None:
-    found = _match_text(file, pattern)
-    return None if found is None else int(found)
+    text = _match_text(file, pattern)
+    return None if text is None else int(text)
 
 
 def _match_text(file: Path, pattern: str) -> str | None:
     try:
-        found = re.search(pattern, file.read_text(), re.MULTILINE)
+        match = re.search(pattern, file.read_text(), re.MULTILINE)
     except (OSError, ValueError):  # no such file
         return None
-    return found[1] if found else None
+    return match[1] if match else None

@@ -127,10 +127,10 @@ class InputRegistry:
                     )
 
 
-def _summed(found: Iterable[tuple[Attributes, Amounts]]) -> list[tuple[Attributes, Amounts]]:
+def _summed(measured: Iterable[tuple[Attributes, Amounts]]) -> list[tuple[Attributes, Amounts]]:
     """Return the sums of the amounts that have equal attributes."""
     sums: dict[tuple[tuple[str, str | int], ...], dict[str, dict[str, float]]] = {}
-    for attributes, amounts in found:
+    for attributes, amounts in measured:
         total = sums.setdefault(tuple(attributes.items()), {})
         for metric, values in amounts.items():
             of_metric = total.setdefault(metric, {})

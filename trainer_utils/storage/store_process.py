@@ -160,8 +160,8 @@ def _answers(name: Any, method: str, given: Any, more: Any) -> Iterator[Any]:
     try:
         store = _store(*name)
         if method == "get":
-            found = store.get(*given, **more)
-            yield found.meta, bytes(found.bytes())
+            result = store.get(*given, **more)
+            yield result.meta, bytes(result.bytes())
         elif method == "list":
             for page in store.list(*given, **more):
                 yield [dict(info) for info in page]

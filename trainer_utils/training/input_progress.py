@@ -106,21 +106,21 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
 def _restoring_checkpoint() -> "list[tf.train.Checkpoint]":
     """Return the `tf.train.Checkpoint` that is being restored, from the stack: it has no API."""
     frame: types.FrameType | None = sys._getframe(1)
-    found = []
+    callers = []
     while frame is not None:
         caller = frame.f_locals.get("self")
         if isinstance(caller, tf.train.Checkpoint):
-            found = [caller]  # the outermost
+            callers = [caller]  # the outermost
         frame = frame.f_back
-    return found
+    return callers
 
 
 def _trainable_variables(root: Any) -> list[tuple[str, Any]]:
     """Return the names and trainable variables below a trackable object."""
-    found = []
+    variables = []
     for variable in tf.train.TrackableView(root).descendants():
         if getattr(variable, "trainable", False) and hasattr(variable, "assign"):
-            found.append(
+            variables.append(
                 (str(getattr(variable, "path", getattr(variable, "name", variable))), variable)
             )
-    return found
+    return variables

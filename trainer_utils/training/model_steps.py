@@ -106,8 +106,8 @@ class ModelSteps:
         the last step are returned.
         """
         measured = dict(self._model.get_metrics_result())
-        found = measured if set(measured) >= set(logs) else logs
-        return {n: float(v) if getattr(v, "shape", ()) == () else v for n, v in found.items()}
+        results = measured if set(measured) >= set(logs) else logs
+        return {n: float(v) if getattr(v, "shape", ()) == () else v for n, v in results.items()}
 
     def variables(self) -> list[tuple[str, Any]]:
         """Return the names and variables that training changes, in a fixed order."""
@@ -117,9 +117,9 @@ class ModelSteps:
         groups += [metric.variables for metric in model.metrics]
         if self._is_keras_3:
             groups.append(model.metrics_variables)
-        found = {id(variable): variable for group in groups for variable in group}
+        by_id = {id(variable): variable for group in groups for variable in group}
         return [
-            (str(getattr(variable, "path", variable.name)), variable) for variable in found.values()
+            (str(getattr(variable, "path", variable.name)), variable) for variable in by_id.values()
         ]
 
     def _function(

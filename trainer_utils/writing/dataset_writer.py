@@ -208,9 +208,9 @@ class DatasetWriter:
             encoder, shards = self._encoders.get(tuple(example)), self._splits.get(split)
         except TypeError:  # a split that is not a string
             return False
-        if encoder is None or shards is None or (found := encoder.encode(example)) is None:
+        if encoder is None or shards is None or (frame := encoder.encode(example)) is None:
             return False
-        shards.append_whole(*found)
+        shards.append_whole(*frame)
         if encoder.has_label:
             counter = self._labels[split]
             if len(counter) <= _MAX_CLASSES:

@@ -170,14 +170,14 @@ def _is_nested(part: Any) -> bool:
 def _one_kind(values: Sequence[Any]) -> tuple[str | None, tuple[Scalar, ...]]:
     """Return the kind and the stored values of a list. Integers among floats become floats."""
     scalars = [*map(_scalar, values)]
-    found = tuple(scalar for scalar in scalars if scalar is not None)
-    kinds = {*map(_kind, found)}
+    present = tuple(scalar for scalar in scalars if scalar is not None)
+    kinds = {*map(_kind, present)}
     if kinds == {"int", "float"}:
-        found, kinds = tuple(map(float, found)), {"float"}
-    if len(found) < len(scalars) or len(kinds) > 1:
+        present, kinds = tuple(map(float, present)), {"float"}
+    if len(present) < len(scalars) or len(kinds) > 1:
         odd = next(v for v, s in zip(values, scalars, strict=True) if s is None or len(kinds) > 1)
         raise InputError(f"expected a list of numbers, or of texts, got {_shown(odd)} in one")
-    return (kinds.pop() if kinds else None), found
+    return (kinds.pop() if kinds else None), present
 
 
 def _scalar(value: Any) -> Scalar | None:

@@ -115,8 +115,8 @@ def _settings_of(uri: str) -> Mapping[str, Json]:
 def _context(store: MetadataStore, kind: str, name: str) -> mlmd.Context:
     known = store.get_context_by_type_and_name(kind, name)
     if known is not None:
-        found: mlmd.Context = known
-        return found
+        context: mlmd.Context = known
+        return context
     return mlmd.Context(type_id=store.put_context_type(mlmd.ContextType(name=kind)), name=name)
 
 
@@ -124,8 +124,8 @@ def _artifact(store: MetadataStore, kind: str, uri: str, is_new: bool) -> mlmd.A
     """Return the artifact of the store at a uri, or a new one from the dataset there."""
     known = [artifact for artifact in store.get_artifacts_by_uri(uri) if artifact.type == kind]
     if known and not is_new:
-        found: mlmd.Artifact = known[-1]
-        return found
+        newest: mlmd.Artifact = known[-1]
+        return newest
     is_dataset = kind == _EXAMPLES
     type_ = mlmd.ArtifactType(name=kind, properties=_PROPERTIES if is_dataset else {})
     if is_dataset:
