@@ -60,7 +60,7 @@ class Executor(LocalFirstBeamExecutor):
         settings = BalancerSettings.from_properties(exec_properties)
         runner = self._runner("balancing.parts")
         with kept_from_launcher(artifact.uri), runner:
-            made = steps.balance(
+            result = steps.balance(
                 [examples.uri for examples in given],
                 artifact.uri,
                 settings,
@@ -70,7 +70,7 @@ class Executor(LocalFirstBeamExecutor):
                 transform_graphs=[graph.uri for graph in input_dict.get("transform_graph", ())],
                 runner=runner,
             )
-        set_properties(artifact, made.properties)
+        set_properties(artifact, result.properties)
         _keep_properties(given, artifact)
 
 

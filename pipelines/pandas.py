@@ -89,16 +89,16 @@ class TensorFlowAccessor:
             beam |= {"region": region, "extra_package": tfrecorder_wheel}
             options["beam_pipeline_args"] = _flags({**beam, **(dataflow_options or {})})
         options["compression"] = compression or "none"
-        made = convert(self._frame, output_dir, **options)
-        has_images = made.kind == "image"
+        result = convert(self._frame, output_dir, **options)
+        has_images = result.kind == "image"
         return {
             "job_id": runner,
             "metrics": {
-                "rows": made.found,
-                "good_images": made.written if has_images else None,
-                "bad_images": made.rejected if has_images else None,
+                "rows": result.found,
+                "good_images": result.written if has_images else None,
+                "bad_images": result.rejected if has_images else None,
             },
-            "tfrecord_dir": os.path.abspath(made.uri),
+            "tfrecord_dir": os.path.abspath(result.uri),
         }
 
 

@@ -394,20 +394,21 @@ def plan(
         ConfigError: a setting is not allowed.
     """
     check_names("plan", settings, [field.name for field in dataclasses.fields(BalancerSettings)])
-    made = BalancerSettings(**settings)
+    balancing = BalancerSettings(**settings)
     given = [examples] if isinstance(examples, (str, os.PathLike)) else examples
     uris = [path_of("examples", uri) for uri in given]
-    inputs = open_inputs([*uris, *made.add])
-    made.check_splits(list(inputs.shards))
-    edits = edits_of(inputs, made)
-    context = JobContext(uri="", block_bytes=made.block_bytes, run_bytes=0, edits=edits)
+    inputs = open_inputs([*uris, *balancing.add])
+    balancing.check_splits(list(inputs.shards))
+    edits = edits_of(inputs, balancing)
+    context = JobContext(uri="", block_bytes=balancing.block_bytes, run_bytes=0, edits=edits)
     surveys = {
-        split: [survey_shard(context, made.stratify_by, item) for item in shards]
+        split: [survey_shard(context, balancing.stratify_by, item) for item in shards]
         for split, shards in inputs.shards.items()
     }
     check_edits(edits, counts_of(surveys))
     planned = (
-        _planned(inputs, split, split_surveys, made) for split, split_surveys in surveys.items()
+        _planned(inputs, split, split_surveys, balancing)
+        for split, split_surveys in surveys.items()
     )
     return BalancePlan(splits=tuple(planned))
 
@@ -423,21 +424,23 @@ def counts_of(surveys: Mapping[str, Sequence[ShardSurvey]]) -> dict[str, EditCou
 def _planned(
     inputs: Inputs, split: str, surveys: Sequence[ShardSurvey], settings: BalancerSettings
 ) -> PlannedSplit:
-    made = plan_split(inputs, split, surveys, settings, uri=None)
+    split_plan = plan_split(inputs, split, surveys, settings, uri=None)
     lengths = np.concatenate([np.zeros(0, np.int64), *(survey.index.lengths for survey in surveys)])
     positions = np.arange(len(lengths))
-    if made.shuffle is not None:
-        positions = made.shuffle.layout.positions(0, len(lengths))
+    if split_plan.shuffle is not None:
+        positions = split_plan.shuffle.layout.positions(0, len(lengths))
     framed = np.zeros(len(lengths) + 1, np.int64)
     framed[positions + 1] = lengths + RECORD_OVERHEAD_BYTES
-    sizes = np.diff(np.cumsum(framed)[np.cumsum([0, *made.counts])])
+    sizes = np.diff(np.cumsum(framed)[np.cumsum([0, *split_plan.counts])])
     return PlannedSplit(
         split=split,
         records=len(lengths),
         bytes=int(framed.sum()),
-        shard_records=made.counts,
+        shard_records=split_plan.counts,
         shard_bytes=tuple(sizes.tolist()),
-        passes=2 + len(made.shuffle.divisions) if made.scatters and made.shuffle else 1,
+        passes=2 + len(split_plan.shuffle.divisions)
+        if split_plan.scatters and split_plan.shuffle
+        else 1,
     )
 
 

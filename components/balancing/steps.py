@@ -147,13 +147,13 @@ def _plan(
     runner: Runner,
 ) -> SplitPlan:
     """Plan a split. Records are picked from input files if possible and worthwhile."""
-    made = plan_split(inputs, split, surveys, settings, uri=context.uri)
-    picked = None if context.edits else pick_split(made, inputs, surveys)
+    split_plan = plan_split(inputs, split, surveys, settings, uri=context.uri)
+    picked = None if context.edits else pick_split(split_plan, inputs, surveys)
     if picked is not None:
         processes = runner.count(len(picked.tasks), _cost([picked], settings), [context.uri])
-        if processes > 1 or (processes == 1 and made.scatters):
+        if processes > 1 or (processes == 1 and split_plan.scatters):
             return picked
-    return made
+    return split_plan
 
 
 def _write(

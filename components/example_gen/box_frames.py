@@ -130,18 +130,18 @@ def _with_boxes(
     boxes: Sequence[tuple[float, float, float, float]],
     points: Sequence[_Point],
 ) -> tuple[Value, ...]:
-    made = [*values]
+    turned = [*values]
     if boxes:
         for name, edge in zip(_EDGES, zip(*boxes, strict=True), strict=True):
-            made[places[name]] = edge
+            turned[places[name]] = edge
         areas = tuple((right - left) * (bottom - top) for left, right, top, bottom in boxes)
         if "area" in places:
-            made[places["area"]] = areas
+            turned[places["area"]] = areas
     if points:
         marks = cast(Any, values[places[KEYPOINTS]])[2::3]
         flat = (part for (x, y), mark in zip(points, marks, strict=True) for part in (x, y, mark))
-        made[places[KEYPOINTS]] = tuple(flat)
-    return tuple(made)
+        turned[places[KEYPOINTS]] = tuple(flat)
+    return tuple(turned)
 
 
 def _agree(first: tuple[int, int], second: tuple[int, int]) -> bool:

@@ -111,13 +111,13 @@ def _write_dataset(
 ) -> None:
     """Write a dataset to an artifact, or below `root`, and describe it in the metadata."""
     uri = place_dataset(output.path, output.uri, root)
-    made = write(uri)
+    result = write(uri)
     output.metadata.update(
-        short_metadata(made.properties),
-        records=made.manifest.total.written,
-        shards=len(made.manifest.shards),
-        splits=list(made.manifest.splits),
-        rejects=made.manifest.total.rejected,
+        short_metadata(result.properties),
+        records=result.manifest.total.written,
+        shards=len(result.manifest.shards),
+        splits=list(result.manifest.splits),
+        rejects=result.manifest.total.rejected,
     )
     if uri != output.path:
         output.metadata["dataset_uri"] = uri

@@ -152,11 +152,13 @@ class ListRows:
         repeated = next((rows for rows in members if len(rows) > 1), None)
         if how == "auto" and repeated is not None:
             self._check_repeats(keys, members, varying)
-        made = ListRows([], [], [self.places[rows[0]] for rows in members], self.path, self.label)
+        selected = ListRows(
+            [], [], [self.places[rows[0]] for rows in members], self.path, self.label
+        )
         for place, (column, values) in enumerate(zip(self.columns, self.values, strict=True)):
             if place not in varying:
-                made.columns.append(column)
-                made.values.append([values[rows[0]] for rows in members])
+                selected.columns.append(column)
+                selected.values.append([values[rows[0]] for rows in members])
                 continue
             if column.is_list:
                 raise InputError(
@@ -168,18 +170,18 @@ class ListRows:
             for number, rows in enumerate(members):
                 known = [values[row] for row in rows if values[row] is not None]
                 if len(known) < len(rows) and known:
-                    made.problems[number] = RowProblem(
+                    selected.problems[number] = RowProblem(
                         "BAD_ANNOTATION",
                         f"{self.places[rows[0]]}: some of its rows have no {column.name!r}",
                     )
                 lists.append(tuple(known))  # type: ignore[arg-type]
-            made.columns.append(dataclasses.replace(column, is_list=True, length=None))
-            made.values.append(lists)
+            selected.columns.append(dataclasses.replace(column, is_list=True, length=None))
+            selected.values.append(lists)
             if column.name == self.label:
-                made.label = None
+                selected.label = None
         if self.boxes is not None:
-            made._add_boxes(self, members)
-        return made, members
+            selected._add_boxes(self, members)
+        return selected, members
 
     def _check_repeats(
         self, keys: Sequence[Hashable], members: Sequence[Sequence[int]], varying: set[int]

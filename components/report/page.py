@@ -138,9 +138,11 @@ def render_report(
 
 def _title(facts: DatasetFacts, sample: Sample) -> str:
     """Return the name of the inputs that the dataset was converted from, else of its folder."""
-    made = [] if facts.origin is None else [ancestor.made_by for ancestor in facts.origin.ancestors]
-    made += [] if facts.origin is None else [facts.origin.made_by]
-    for step in filter(None, made):
+    steps = (
+        [] if facts.origin is None else [ancestor.made_by for ancestor in facts.origin.ancestors]
+    )
+    steps += [] if facts.origin is None else [facts.origin.made_by]
+    for step in filter(None, steps):
         source = str(step.settings.get("input_base") or "").rstrip("/")
         if "id" in sample.features and len(sample.features["id"].tables) == 1:  # a single table
             source = next(iter(sample.features["id"].tables)) or source
@@ -224,8 +226,8 @@ def _steps(facts: DatasetFacts) -> list[tuple[str, dict[str, str]]]:
         return []
     settings_by_step = [(facts.manifest.producer, facts.manifest.config)]
     if facts.origin:
-        made = [*(each.made_by for each in facts.origin.ancestors), facts.origin.made_by]
-        settings_by_step = [(step.component, step.settings) for step in made if step is not None]
+        steps = [*(each.made_by for each in facts.origin.ancestors), facts.origin.made_by]
+        settings_by_step = [(step.component, step.settings) for step in steps if step is not None]
 
     def shown(value: object) -> str:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

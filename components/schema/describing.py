@@ -188,12 +188,12 @@ def _property(feature: Feature, classes: Sequence[str] | None) -> JsonObject:
 
 def _array(value: Mapping[str, Json], shape: Sequence[int | None]) -> JsonObject:
     """Return the schema of nested arrays. A size of None means any size."""
-    made = dict(value)
+    schema = dict(value)
     for size in reversed(shape):
-        made = {"type": "array", "items": made}
+        schema = {"type": "array", "items": schema}
         if size is not None:
-            made |= {"minItems": size, "maxItems": size}
-    return made
+            schema |= {"minItems": size, "maxItems": size}
+    return schema
 
 
 def datum_limits(features: Mapping[str, Feature], paths: Iterable[str]) -> list[str]:

@@ -49,22 +49,24 @@ class Tokenizer:
             spans: one flat list per text, in order: for each span, its first character and the one
                 after its last.
         """
-        made, masks = [], []
+        tokens, masks = [], []
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
             chunk = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
             bounds = spans.slice(start, _TEXTS_AT_ONCE).to_pylist()
             for (ids, places), chat_bounds in zip(self.locate_tokens(chunk), bounds, strict=True):
-                made.append(np.array(ids, self.spec.stored).tobytes())
+                tokens.append(np.array(ids, self.spec.stored).tobytes())
                 masks.append(_mask(np.array(places, np.int64).reshape(-1, 2), chat_bounds or []))
-        return pa.array(made, pa.binary()), pa.array(masks, pa.list_(pa.int64()))
+        return pa.array(tokens, pa.binary()), pa.array(masks, pa.list_(pa.int64()))
 
     def encode(self, texts: pa.Array) -> pa.Array:
         """Return the tokens of each text as bytes; a null has no tokens."""
-        made = []
+        tokens = []
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
             chunk = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
-            made += [np.array(ids, self.spec.stored).tobytes() for ids in self.encode_texts(chunk)]
-        return pa.array(made, pa.binary())
+            tokens += [
+                np.array(ids, self.spec.stored).tobytes() for ids in self.encode_texts(chunk)
+            ]
+        return pa.array(tokens, pa.binary())
 
 
 def _mask(places: npt.NDArray[np.int64], bounds: Sequence[int]) -> npt.NDArray[np.int64]:

@@ -138,10 +138,10 @@ def convert(
     from pipelines.tools.conversion.convert import run_conversion
 
     freeze_modules()
-    made = run_conversion(
+    result = run_conversion(
         conversion, str(out), metadata=metadata, restart=restart, verify_output=verify_output
     )
-    return Facts(made.to_json, made.uri, note=made.summary())
+    return Facts(result.to_json, result.uri, note=result.summary())
 
 
 @command(Group.MAKE, sections=_settings_of_balancer)
@@ -180,8 +180,8 @@ def balance(
             return plan(newest_dataset(uri), **settings)
     freeze_modules()
     with show_progress("Balancing"):
-        made = conversion.balance(uri, str(out), restart=restart, **settings)
-    return Facts({"uri": made}, made)
+        uri_of_result = conversion.balance(uri, str(out), restart=restart, **settings)
+    return Facts({"uri": uri_of_result}, uri_of_result)
 
 
 @command(Group.MAKE)

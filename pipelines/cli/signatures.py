@@ -183,11 +183,11 @@ def command(
         ]
         params += [*more, *([_JSON] if has_json else []), _VERBOSE]
         name = function.__name__
-        made = _Command(
+        command_of_function = _Command(
             name, callback=run, params=params, help=help, sections=sections, group=group
         )
-        COMMANDS[name] = made
-        return made
+        COMMANDS[name] = command_of_function
+        return command_of_function
 
     return make
 

@@ -124,10 +124,10 @@ def _entity(lineage: Lineage, artifact: Id) -> JsonObject:
     return entity
 
 
-def _activity(execution: Execution, made: str, sources: Sequence[JsonObject]) -> JsonObject:
+def _activity(execution: Execution, agent: str, sources: Sequence[JsonObject]) -> JsonObject:
     times = {"startedAtTime": execution.started, "endedAtTime": execution.ended}
     return {
-        "@id": f"{made}#{urllib.parse.quote(execution.component)}",
+        "@id": f"{agent}#{urllib.parse.quote(execution.component)}",
         "@type": "prov:Activity",
         "rdfs:label": execution.component,
         "rdfs:comment": json.dumps(execution.settings, sort_keys=True),

@@ -157,8 +157,8 @@ class InputFunctions:
         """Return each feature of some steps of an epoch, with equally many rows, as one array."""
         self._note_call()
         epoch, first = divmod(int(begin), self.source.input_steps)
-        made = self.source.batches(epoch, range(first, first + int(end - begin)))
-        return [np.stack([batch[name] for batch in made]) for name in self.source.structure]
+        batches = self.source.batches(epoch, range(first, first + int(end - begin)))
+        return [np.stack([batch[name] for batch in batches]) for name in self.source.structure]
 
     def make_examples(self, begin: Any, end: Any) -> list[Any]:
         """Return each feature's values as one vector, and each row's begin, end and shape."""

@@ -127,9 +127,9 @@ class JaxBatches(BatchIterator):
         Checking that integers fit in 32 bits and copying to the devices take milliseconds each.
         """
 
-        made = super().batches(epoch, steps)
+        batches = super().batches(epoch, steps)
         with _enable_64_bits(self._has_64_bits):
-            return [self._global_batch(batch) for batch in made]
+            return [self._global_batch(batch) for batch in batches]
 
     def arranged(self, batch: Batch) -> Any:
         """Return a batch as the trainer gets it, or raise the error of making it."""
@@ -141,10 +141,10 @@ class JaxBatches(BatchIterator):
         import jax
 
         try:
-            made: Batch = jax.tree_util.tree_map(self._to_global, batch)
+            global_batch: Batch = jax.tree_util.tree_map(self._to_global, batch)
         except DatasetError as error:  # raised at its step, after the batches before it
-            made = {_ERROR: error}
-        return made
+            global_batch = {_ERROR: error}
+        return global_batch
 
     def _to_global(self, values: Any) -> Any:
         import jax

@@ -407,11 +407,11 @@ class _StepGroups:
         if len(steps) < 2 or not is_regular:
             return self._input.batch(epoch, first)
         try:
-            made = self._input.batches(epoch, steps)
+            batches = self._input.batches(epoch, steps)
         except Exception:  # maybe for a later step's record; it is raised at that step
             return self._input.batch(epoch, first)
         begin = step - first
-        self._made = {begin + step: batch for step, batch in zip(steps, made, strict=True)}
+        self._made = {begin + step: batch for step, batch in zip(steps, batches, strict=True)}
         return self._made.pop(step)
 
 

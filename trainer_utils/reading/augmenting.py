@@ -74,12 +74,12 @@ def change_pixels(
         if not function:
             pixels = _changed(pixels, name, values, next(drawn).tolist(), label_map)
             continue
-        made = function(pixels.copy(), rng)  # the function may modify its copy
-        if getattr(made, "dtype", None) != np.uint8 or made.shape != pixels.shape:
-            got = getattr(made, "dtype", type(made).__name__), getattr(made, "shape", ())
+        changed = function(pixels.copy(), rng)  # the function may modify its copy
+        if getattr(changed, "dtype", None) != np.uint8 or changed.shape != pixels.shape:
+            got = getattr(changed, "dtype", type(changed).__name__), getattr(changed, "shape", ())
             rule = f"a function that returns {pixels.shape} uint8, and not {got[1]} {got[0]}"
             raise ConfigError.of("augment", name, allowed=rule)
-        pixels = np.asarray(made)
+        pixels = np.asarray(changed)
     return pixels
 
 

@@ -242,8 +242,8 @@ class FeatureArrays:
         whole: Any = None
         if name in self._decoders:
             images = self._encoded(name, column)
-            made = [self._decoded(name, images, part, keys) for part in parts]
-            return [pixels[0] for pixels in made] if is_alone else made
+            arrays = [self._decoded(name, images, part, keys) for part in parts]
+            return [pixels[0] for pixels in arrays] if is_alone else arrays
         if feature.dense and _is_plain(feature):
             whole = _dense(name, column, feature)
         elif feature.dense and feature.tensor is not None and feature.tensor.is_fixed:

@@ -76,7 +76,7 @@ def packed_sources(sources: Sequence[Source], options: "InputOptions") -> list[S
             raise ConfigError.of("pack", pack.feature, allowed=rule, advice=cure)
     feature = merged_features(sources, pack.feature, ())[pack.feature]
     _check_tokens(feature, pack)
-    made: list[Source] = []
+    packed: list[Source] = []
     for source in sources:
         if not isinstance(source, PackedSource):
             index = PackIndex(_lengths(source, feature, options), pack, source.ranges)
@@ -87,8 +87,8 @@ def packed_sources(sources: Sequence[Source], options: "InputOptions") -> list[S
                 field.name: getattr(source, field.name) for field in dataclasses.fields(Source)
             }
             source = PackedSource(**{**known, "ranges": ranges}, records=source, packs=index)
-        made.append(source)
-    return made
+        packed.append(source)
+    return packed
 
 
 def _check_tokens(feature: Feature, pack: PackOptions) -> None:

@@ -168,8 +168,8 @@ class _Process:
         owner = np.frombuffer(self._files[number], np.uint8)
         weakref.finalize(owner, self._released.append, number).atexit = False
         memory = memoryview(owner)  # type: ignore[arg-type]
-        made = pickle.loads(pickled, buffers=[memory[a:b] for a, b in bounds])
-        return made, unreadable, counters
+        batches = pickle.loads(pickled, buffers=[memory[a:b] for a, b in bounds])
+        return batches, unreadable, counters
 
 
 def _stop(process: "subprocess.Popen[bytes]", connection: Connection) -> int:
@@ -192,7 +192,7 @@ def serve(descriptor: int) -> None:
             try:
                 if batches is None:
                     batches, threads.most_threads = pickle.loads(payload)
-                made = batches.make(epoch, reads)
+                made_batches = batches.make(epoch, reads)
             except Exception as error:
                 connection.send((request, _sendable(error)))
                 continue
@@ -202,7 +202,7 @@ def serve(descriptor: int) -> None:
             grown = [now - before for now, before in zip(counters, counted, strict=True)]
             counted = counters
             buffers: list[pickle.PickleBuffer] = []
-            pickled = pickle.dumps(made, protocol=5, buffer_callback=buffers.append)
+            pickled = pickle.dumps(made_batches, protocol=5, buffer_callback=buffers.append)
             number, bounds, file = _store([buffer.raw() for buffer in buffers], maps, free)
             connection.send((request, (number, len(maps[number]), bounds, pickled, new, grown)))
             if file is not None:

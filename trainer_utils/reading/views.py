@@ -27,13 +27,13 @@ class MappedBatches:
 
     def __call__(self, *elements: Any) -> Any:
         """Return the result of the last function; raise ConfigError if one returns None."""
-        made: Any = elements
+        result: Any = elements
         for function in self.functions:
-            made = function(*made) if isinstance(made, tuple) else function(made)
-            if made is None:
+            result = function(*result) if isinstance(result, tuple) else function(result)
+            if result is None:
                 name = getattr(function, "__name__", repr(function))
                 raise ConfigError(f"map: expected {name} to return what it made, got None")
-        return made
+        return result
 
 
 def callback_of_map(spec: InputSpec, function: Callable[..., Any]) -> MappedBatches:

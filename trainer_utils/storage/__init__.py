@@ -300,9 +300,9 @@ def copy_file(source: str, target: str, *, temporary_folder: str) -> bool:
     """
     files = file_system_of(target)
     if files is file_system_of(source):
-        made = files.duplicate(source, target, join(temporary_folder, uuid.uuid4().hex))
-        if made is not None:
-            return made
+        is_linked = files.duplicate(source, target, join(temporary_folder, uuid.uuid4().hex))
+        if is_linked is not None:
+            return is_linked
     with (
         open_for_reading(source) as stream,
         write_atomically(target, temporary_folder=temporary_folder) as copy,

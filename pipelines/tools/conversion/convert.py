@@ -232,11 +232,11 @@ def convert(
             beam_pipeline_args=beam_pipeline_args,
             **with_new_names(options),
         )
-    made = run_conversion(
+    result = run_conversion(
         conversion, out, metadata=metadata, restart=restart, verify_output=verify_output
     )
-    say(printable(made.summary(), keep="\n"))
-    return made
+    say(printable(result.summary(), keep="\n"))
+    return result
 
 
 def prepare_all(
@@ -338,15 +338,15 @@ def _updating(conversion: Conversion, out: str) -> Conversion:
         rule = "False for texts and tables, which are converted as a whole"
         raise ConfigError.of("update", True, allowed=rule)
     folder = join(out, f"artifacts/{EXAMPLE_GENS[conversion.kind]}/examples")
-    made = [
+    datasets = [
         uri
         for uri in (datasets_in([folder]) if exists(folder) else ())
         if exists(join(uri, MANIFEST_FILE)) and exists(join(uri, INPUTS_FILE))
     ]
-    if not made:
+    if not datasets:
         return conversion
-    conversion = with_settings_of(conversion, made[0], out)
-    example_gen = {**conversion.example_gen, "base_dataset": made[0]}
+    conversion = with_settings_of(conversion, datasets[0], out)
+    example_gen = {**conversion.example_gen, "base_dataset": datasets[0]}
     settings = dataclasses.replace(conversion, example_gen=example_gen).settings
     steps = conversion_of(conversion.selection, settings)
     assert isinstance(steps, FileConversion)
@@ -356,8 +356,8 @@ def _updating(conversion: Conversion, out: str) -> Conversion:
     if steps.is_up_to_date():  # repeat the run that wrote the dataset, which is in the cache
         if not (before := config.get("update")):
             return conversion
-        known = {open_dataset(uri, inspect=False).digest: uri for uri in made[1:]}
-        example_gen["base_dataset"] = known.get(before["base"], made[0])
+        known = {open_dataset(uri, inspect=False).digest: uri for uri in datasets[1:]}
+        example_gen["base_dataset"] = known.get(before["base"], datasets[0])
     balancer = {**without_division(conversion, config, out), "keep_shards": True}
     try:
         BalancerSettings.from_arguments(balancer)
@@ -436,9 +436,9 @@ def _track(store: str, pipeline: str, *steps: Any, is_cached: bool = False) -> N
 @contextlib.contextmanager
 def _folder(name: str, place: str) -> Iterator[None]:
     """Create a folder for a run; remove empty folders if the run fails."""
-    made = place
-    while not os.path.lexists(above := os.path.dirname(made)):
-        made = above
+    created = place
+    while not os.path.lexists(above := os.path.dirname(created)):
+        created = above
     was_there = os.path.lexists(place)
     try:
         os.makedirs(place, exist_ok=True)
@@ -448,7 +448,7 @@ def _folder(name: str, place: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        of_run = os.path.join(place, "artifacts") if was_there else made
+        of_run = os.path.join(place, "artifacts") if was_there else created
         for folder, _, _ in os.walk(of_run, topdown=False):
             with contextlib.suppress(OSError):  # the folder is not empty
                 os.rmdir(folder)

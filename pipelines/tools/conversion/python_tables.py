@@ -74,8 +74,8 @@ def as_table(
         if not path.is_file() or not filecmp.cmp(fresh, path, shallow=False):
             rename(str(fresh), str(path))
     finally:
-        for made in (fresh, fresh.with_suffix(".rows")):
-            made.unlink(missing_ok=True)
+        for file in (fresh, fresh.with_suffix(".rows")):
+            file.unlink(missing_ok=True)
         fresh.parent.rmdir()
         if not list_names(folder):
             os.rmdir(folder)

@@ -85,8 +85,8 @@ class RunRecord:
         path = join(folder, _RUN_FILE)
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
             known = json.loads(read_text(path)) if exists(path) else {}
-            runs = {key: dict(made) for key, made in known.get("runs", {}).items()}
-            unfinished = {key: str(made) for key, made in known.get("unfinished", {}).items()}
+            runs = {key: dict(outputs) for key, outputs in known.get("runs", {}).items()}
+            unfinished = {key: str(path) for key, path in known.get("unfinished", {}).items()}
             return cls(folder, runs, unfinished, [str(path) for path in known.get("damaged", ())])
         return cls(folder)
 
@@ -212,9 +212,12 @@ def next_output(record: RunRecord, component: str, output: str) -> str:
     make_folder(place)
     names = list_names(place) if exists(place) else ()  # a bucket has no empty folders
     numbers = [int(name) for name in names if name.isdecimal()]
-    made = [path for run in record.runs.values() for path in run.values()]  # may be removed by now
-    made += record.unfinished.values()
-    known = [int(p.rpartition("/")[2]) for p in made if p.startswith(f"{component}/{output}/")]
+    # The folders of earlier runs, which may be removed by now
+    known_paths = [path for run in record.runs.values() for path in run.values()]
+    known_paths += record.unfinished.values()
+    known = [
+        int(p.rpartition("/")[2]) for p in known_paths if p.startswith(f"{component}/{output}/")
+    ]
     last = max(numbers, default=0)
     if last and last not in known and output.endswith("examples"):
         path = join(place, str(last))

@@ -130,7 +130,9 @@ def _artifact(store: MetadataStore, kind: str, uri: str, is_new: bool) -> mlmd.A
     type_ = mlmd.ArtifactType(name=kind, properties=_PROPERTIES if is_dataset else {})
     if is_dataset:
         type_.base_type = mlmd.ArtifactType.DATASET
-    made = mlmd.Artifact(type_id=store.put_artifact_type(type_), uri=uri, state=mlmd.Artifact.LIVE)
+    created = mlmd.Artifact(
+        type_id=store.put_artifact_type(type_), uri=uri, state=mlmd.Artifact.LIVE
+    )
     properties: dict[str, Any] = {"tfx_version": installed_version("tfx"), "state": "published"}
     if is_dataset:
         dataset = open_dataset(uri, inspect=False)
@@ -141,9 +143,9 @@ def _artifact(store: MetadataStore, kind: str, uri: str, is_new: bool) -> mlmd.A
             )
             properties["input_fingerprint"] = dataset.manifest.input_fingerprint
     declared = {n: properties.pop(n) for n in _PROPERTIES if is_dataset and n in properties}
-    _fill(made.properties, declared)
-    _fill(made.custom_properties, properties)
-    return made
+    _fill(created.properties, declared)
+    _fill(created.custom_properties, properties)
+    return created
 
 
 def _fill(properties: Any, values: Mapping[str, Any]) -> None:
