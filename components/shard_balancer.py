@@ -55,13 +55,13 @@ class Executor(LocalFirstBeamExecutor):
             exec_properties: the fields of `BalancerSettings`, `num_shards` as JSON.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
-        given = input_dict["examples"]
+        examples_artifacts = input_dict["examples"]
         artifact = artifact_utils.get_single_instance(output_dict["balanced_examples"])
         settings = BalancerSettings.from_properties(exec_properties)
         runner = self._runner("balancing.parts")
         with kept_from_launcher(artifact.uri), runner:
             result = steps.balance(
-                [examples.uri for examples in given],
+                [examples.uri for examples in examples_artifacts],
                 artifact.uri,
                 settings,
                 before_transform=[
@@ -71,18 +71,18 @@ class Executor(LocalFirstBeamExecutor):
                 runner=runner,
             )
         set_properties(artifact, result.properties)
-        _keep_properties(given, artifact)
+        _keep_properties(examples_artifacts, artifact)
 
 
-def _keep_properties(given: Sequence[types.Artifact], artifact: types.Artifact) -> None:
+def _keep_properties(artifacts: Sequence[types.Artifact], artifact: types.Artifact) -> None:
     """Copy span and version to the output if all inputs have the same."""
     for name in _KEPT_PROPERTIES:
         values = {
             examples.get_int_custom_property(name)
-            for examples in given
+            for examples in artifacts
             if examples.has_custom_property(name)
         }
-        if len(values) == 1 and all(examples.has_custom_property(name) for examples in given):
+        if len(values) == 1 and all(examples.has_custom_property(name) for examples in artifacts):
             artifact.set_int_custom_property(name, values.pop())
 
 

@@ -281,8 +281,8 @@ def balance(
     _check_settings(settings, BalancerSettings)
     if isinstance(examples, (str, os.PathLike)) or not isinstance(examples, Sequence):
         raise ConfigError.of("examples", examples, allowed="a list of uris of datasets")
-    given, uri = [path_of("examples", dataset) for dataset in examples], _output(uri)
-    uris = [*given, *settings.add]
+    sources, uri = [path_of("examples", dataset) for dataset in examples], _output(uri)
+    uris = [*sources, *settings.add]
     check_apart(uris, uri)
     inputs = open_inputs(
         uris,

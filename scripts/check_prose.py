@@ -1,4 +1,4 @@
-"""Report unidiomatic wording in docstrings, comments and test names.
+"""Report unidiomatic wording in docstrings, comments and test names, and vague names of variables.
 
     scripts/check_prose.py trainer_utils components    # prints file:line: finding; exit status 1
 
@@ -31,6 +31,9 @@ WORDS = re.compile(
     r"|is had|are had|be had|the like|at hand|goes on|go on|houses?|rooms?)\b",
     re.IGNORECASE,
 )
+# Names that say nothing about the value. Only the packages are checked.
+VAGUE_NAMES = {"found", "lot", "lots", "made", "one", "own", "some", "told"}
+PACKAGES = {"components", "pipelines", "trainer_utils"}
 MAX_NAME = 60  # characters of a test's name
 _DIRECTIVE = re.compile(r"#\s*(noqa|type:|fmt:|pragma|ruff:|mypy:)")
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -61,6 +64,21 @@ def name_findings(tree: ast.Module) -> Iterator[Finding]:
             yield node.lineno, f"{match.group()!r} in the name of a test"
 
 
+def variable_findings(tree: ast.Module) -> Iterator[Finding]:
+    """Yield findings in the names of variables; fields of a class may have any name."""
+    fields = {
+        id(statement.target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            if node.id in VAGUE_NAMES and id(node) not in fields:
+                yield node.lineno, f"a variable is called {node.id!r}"
+
+
 def comment_findings(source: str) -> Iterator[Finding]:
     """Yield findings in comments."""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -73,7 +91,10 @@ def check_file(path: pathlib.Path) -> list[Finding]:
     """Return the findings in one Python file, by line."""
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
-    return sorted([*docstring_findings(tree), *name_findings(tree), *comment_findings(source)])
+    findings = [*docstring_findings(tree), *name_findings(tree), *comment_findings(source)]
+    if path.parts and path.parts[0] in PACKAGES:
+        findings += variable_findings(tree)
+    return sorted(findings)
 
 
 def main(arguments: list[str]) -> int:

@@ -76,7 +76,7 @@ class SplitPlan:
     @property
     def num_bytes(self) -> int:
         """Bytes of the input shards."""
-        return sum(given.shard.bytes for given in self.shards)
+        return sum(input_shard.shard.bytes for input_shard in self.shards)
 
 
 def is_already_balanced(inputs: Inputs, split: str, settings: BalancerSettings) -> bool:
@@ -93,7 +93,7 @@ def is_already_balanced(inputs: Inputs, split: str, settings: BalancerSettings) 
         or not has_same_shards(manifest.config, settings)
     ):
         return False
-    counts = [given.shard.num_records for given in inputs.shards[split]]
+    counts = [input_shard.shard.num_records for input_shard in inputs.shards[split]]
     return max(counts) - min(counts) <= 1
 
 
@@ -106,11 +106,11 @@ def has_same_shards(config: Mapping[str, Any], settings: BalancerSettings) -> bo
     """
     if settings.changes_records or (settings.balance, settings.stratify_by) != ("records", None):
         return False
-    given = {"num_shards": None, "shard_multiple": 1, **config}
+    planned = {"num_shards": None, "shard_multiple": 1, **config}
     return (
-        all(given.get(name) == getattr(settings, name) for name in _SHARD_SETTINGS)
-        and given.get("shuffled", True)
-        and "update" not in given
+        all(planned.get(name) == getattr(settings, name) for name in _SHARD_SETTINGS)
+        and planned.get("shuffled", True)
+        and "update" not in planned
     )
 
 
@@ -185,7 +185,7 @@ def plan_split(
             runs[end // run_bytes].append(shard)
         for number, run_shards in enumerate(runs.values()):
             part = functools.partial(parts.scatter, split=split, number=number, shards=run_shards)
-            size = sum(given.shard.bytes for *_, given in run_shards)
+            size = sum(input_shard.shard.bytes for *_, input_shard in run_shards)
             scatters.append(Task(f"scatter-{split}-{number:06d}", part, 0, size))
         tasks = [
             Task(
@@ -286,19 +286,25 @@ def _plan_kept(
     name = functools.partial(ShardName, split=split, num_shards=len(staying), gzip=settings.gzip)
     names = {number: name(shard_index=index) for index, number in enumerate(staying)}
     tasks = []
-    for number, (given, survey) in enumerate(zip(shards, surveys, strict=True)):
-        entry = given.shard.entry
+    for number, (input_shard, survey) in enumerate(zip(shards, surveys, strict=True)):
+        entry = input_shard.shard.entry
         is_kept = (
             counts[number] > 0
             and survey.counts.changes_nothing
             and entry is not None
             and None not in (entry.content, entry.index_crc32c)
-            and given.shard.is_gzip == settings.gzip
+            and input_shard.shard.is_gzip == settings.gzip
         )
         part = functools.partial(
-            parts.keep, split=split, given=given, name=names.get(number), is_kept=is_kept
+            parts.keep,
+            split=split,
+            input_shard=input_shard,
+            name=names.get(number),
+            is_kept=is_kept,
         )
-        tasks.append(Task(f"keep-{split}-{number:06d}", part, counts[number], given.shard.bytes))
+        tasks.append(
+            Task(f"keep-{split}-{number:06d}", part, counts[number], input_shard.shard.bytes)
+        )
     left = tuple(counts[number] for number in staying)
     return SplitPlan(split=split, shards=tuple(shards), counts=left, tasks=tuple(tasks))
 
@@ -319,7 +325,7 @@ def pick_split(plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey]) 
     ):
         return None
     indices = [survey.index for survey in surveys]
-    sizes = [file_size(given.shard.path) for given in plan.shards]
+    sizes = [file_size(input_shard.shard.path) for input_shard in plan.shards]
     if sizes != [index.framed_bytes for index in indices]:  # reading in order will raise
         return None
     layout = plan.shuffle.layout
@@ -327,7 +333,7 @@ def pick_split(plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey]) 
     files = np.repeat(np.arange(len(indices)), [*map(len, indices)])
     offsets = np.concatenate([index.offsets[:-1] for index in indices])
     lengths = np.concatenate([index.lengths for index in indices]).astype(np.int64)
-    inputs_of = tuple((given.shard.path, given.source) for given in plan.shards)
+    inputs_of = tuple((input_shard.shard.path, input_shard.source) for input_shard in plan.shards)
     tasks = []
     for number, (start, stop) in enumerate(itertools.pairwise(layout.bounds)):
         shard_records = order[start:stop]
@@ -395,8 +401,8 @@ def plan(
     """
     check_names("plan", settings, [field.name for field in dataclasses.fields(BalancerSettings)])
     balancing = BalancerSettings(**settings)
-    given = [examples] if isinstance(examples, (str, os.PathLike)) else examples
-    uris = [path_of("examples", uri) for uri in given]
+    sources = [examples] if isinstance(examples, (str, os.PathLike)) else examples
+    uris = [path_of("examples", uri) for uri in sources]
     inputs = open_inputs([*uris, *balancing.add])
     balancing.check_splits(list(inputs.shards))
     edits = edits_of(inputs, balancing)

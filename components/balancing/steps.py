@@ -114,10 +114,10 @@ def _survey(
     inputs: Inputs, settings: BalancerSettings, context: JobContext, runner: Runner
 ) -> dict[str, list[ShardSurvey]]:
     """Survey the shards of each split."""
-    shards = [given for group in inputs.shards.values() for given in group]
+    shards = [input_shard for group in inputs.shards.values() for input_shard in group]
     survey = functools.partial(survey_shard, context, settings.stratify_by)
     parses = bool(context.edits) or settings.stratify_by is not None
-    if not parses and all(given.shard.index_path is not None for given in shards):
+    if not parses and all(input_shard.shard.index_path is not None for input_shard in shards):
         with futures.ThreadPoolExecutor(_THREADS) as pool:  # each reads a small file
             surveys = [*pool.map(survey, shards)]
     else:
@@ -130,8 +130,8 @@ def _survey(
             ],
             workspace=working_folder(context.uri),
             runner=runner,
-            cost=Cost(seconds * sum(given.shard.bytes for given in shards)),
-            paths=[given.shard.path for given in shards[:1]],
+            cost=Cost(seconds * sum(input_shard.shard.bytes for input_shard in shards)),
+            paths=[input_shard.shard.path for input_shard in shards[:1]],
             noun="surveys of shards",
         )
     in_order = iter(surveys)
@@ -160,8 +160,10 @@ def _write(
     plans: Sequence[SplitPlan], settings: BalancerSettings, context: JobContext, runner: Runner
 ) -> list[TaskResult]:
     """Write all shards."""
-    for given in (given for plan in plans if plan.is_picked for given in plan.shards):
-        read_ahead(given.shard.path)
+    for input_shard in (
+        input_shard for plan in plans if plan.is_picked for input_shard in plan.shards
+    ):
+        read_ahead(input_shard.shard.path)
     shuffles = {plan.split: plan.shuffle for plan in plans if plan.shuffle is not None}
     context = dataclasses.replace(context, shuffles=shuffles)
 
@@ -172,7 +174,7 @@ def _write(
             workspace=working_folder(context.uri),
             runner=runner,
             cost=_cost(plans, settings, context.verified),
-            paths=[given.shard.path for plan in plans for given in plan.shards[:1]],
+            paths=[input_shard.shard.path for plan in plans for input_shard in plan.shards[:1]],
             unit="records",
             noun="groups of shards",
             check=functools.partial(_check_shards, context),
@@ -198,7 +200,9 @@ def _cost(
 ) -> Cost:
     seconds = 0.0
     for plan in plans:
-        is_copied = plan.shuffle is None and {given.source for given in plan.shards} <= verified
+        is_copied = (
+            plan.shuffle is None and {input_shard.source for input_shard in plan.shards} <= verified
+        )
         of_byte = _GZIP_SECONDS if settings.gzip else _MOVE_SECONDS
         seconds += plan.num_bytes * (_COPY_SECONDS if is_copied else of_byte)
     holds = any(not plan.is_picked for plan in plans)

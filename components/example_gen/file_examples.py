@@ -269,14 +269,14 @@ class ShardSummary:
     @classmethod
     def from_json(cls, value: JsonObject) -> "ShardSummary":
         """Read the value that `to_json` returned."""
-        given = {name: value[name] for name in _KEPT}
-        given["fingerprint"] = given["own_fingerprint"] = int(value["fingerprint"], 16)
-        given["labels"] = collections.Counter(
+        fields = {name: value[name] for name in _KEPT}
+        fields["fingerprint"] = fields["own_fingerprint"] = int(value["fingerprint"], 16)
+        fields["labels"] = collections.Counter(
             {int(n): count for n, count in value["labels"].items()}
         )
-        given["conversions"] = collections.Counter(value["conversions"])
-        given["media"] = decode(dict[str, MediaFacts], value["media"])
-        return cls(**given)
+        fields["conversions"] = collections.Counter(value["conversions"])
+        fields["media"] = decode(dict[str, MediaFacts], value["media"])
+        return cls(**fields)
 
     def features(self, plan: Plan, blobs: Sequence[BlobColumn]) -> dict[str, Feature]:
         """Return the features of examples with files, by name, without blobs that never occur."""

@@ -337,14 +337,14 @@ def encode_pieces(
     vocabularies: Mapping[str, Sequence[str]],
     tokens: TokenPlan | None,
     shuffles: Sequence[ExternalShuffle],
-    given: Sequence[PieceRows],
+    pieces: Sequence[PieceRows],
 ) -> list[EncodingReport]:
     """Encode the rows of neighbouring pieces as framed examples, and write one run per shuffle."""
     reports = []
     frames: list[list[pa.Array]] = [[] for _ in shuffles]
     positions: list[list[npt.NDArray[np.int64]]] = [[] for _ in shuffles]
     names: list[list[npt.NDArray[np.uint32] | None]] = [[] for _ in shuffles]
-    for piece in given:
+    for piece in pieces:
         with _naming(piece.source):
             encoded = _encode_piece(folder, wanted, vocabularies, tokens, piece)
         labels = list[tuple[str, dict[int, int]]]()
@@ -364,7 +364,7 @@ def encode_pieces(
             known = [name for name in names[split] if name is not None]
             joined = np.concatenate(known) if len(known) == len(names[split]) else None
             run = run_of(frames[split], positions[split], joined)
-            shuffle.scatter(f"{given[0].number:06d}", run)
+            shuffle.scatter(f"{pieces[0].number:06d}", run)
     return reports
 
 
@@ -373,19 +373,19 @@ def _encode_piece(
     wanted: Sequence[Column],
     vocabularies: Mapping[str, Sequence[str]],
     tokens: TokenPlan | None,
-    given: PieceRows,
+    piece: PieceRows,
 ) -> _EncodedRows:
     """Encode the rows of one piece."""
-    splits = read_splits(folder, given.splits, given.number)
-    columns, records = read_columns(folder, given.number, [column.name for column in wanted])
+    splits = read_splits(folder, piece.splits, piece.number)
+    columns, records = read_columns(folder, piece.number, [column.name for column in wanted])
     features: dict[str, pa.Array] = {}
     for column in wanted:
         array = cast_column(columns.get(column.name, pa.nulls(len(records))), column)
         is_label = column.kind == "label"
         features[column.name] = label_ids(array, vocabularies[column.name]) if is_label else array
-    features[id_feature(features)] = _ids(given, records)
+    features[id_feature(features)] = _ids(piece, records)
     if tokens is not None and tokens.is_chat:
-        features[_CHAT_TEXT], features[_CHAT_SPANS] = read_chats(folder, given.number)
+        features[_CHAT_TEXT], features[_CHAT_SPANS] = read_chats(folder, piece.number)
     kept = splits != EXCLUDED
     if not kept.all():
         features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
@@ -432,11 +432,11 @@ def gather_shards(shuffles: Sequence[ExternalShuffle], numbers: tuple[int, int])
     return shuffles[split].gather(task)
 
 
-def _ids(given: PieceRows, records: npt.NDArray[np.int64]) -> pa.Array:
-    if (names := given.names) is not None:
+def _ids(piece: PieceRows, records: npt.NDArray[np.int64]) -> pa.Array:
+    if (names := piece.names) is not None:
         return pa.array([encode_path(names[record]) for record in records.tolist()], pa.binary())
-    numbers = pc.cast(pa.array(records + (given.first_record + 1)), pa.string())
-    source = pa.scalar(encode_path(f"{given.source}:"), pa.binary())
+    numbers = pc.cast(pa.array(records + (piece.first_record + 1)), pa.string())
+    source = pa.scalar(encode_path(f"{piece.source}:"), pa.binary())
     return pc.binary_join_element_wise(source, numbers.cast(pa.binary()), b"")
 
 

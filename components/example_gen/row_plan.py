@@ -222,15 +222,15 @@ class RowPlanner:
 
     def pieces_to_assign(self) -> list[PieceToAssign]:
         """Return the pieces whose rows `assign_pieces` assigns to splits, in order."""
-        given = self._inspected
+        inspected = self._inspected
         pieces = [
             PieceToAssign.of(number, piece, report, first_record=first, lines=lines)
             for number, (piece, report, first, lines) in enumerate(
                 zip(
-                    given.pieces,
-                    given.reports,
-                    given.first_records,
-                    given.lines_before,
+                    inspected.pieces,
+                    inspected.reports,
+                    inspected.first_records,
+                    inspected.lines_before,
                     strict=True,
                 )
             )

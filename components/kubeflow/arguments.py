@@ -114,9 +114,9 @@ def check_input_base(base: object, *, has_source: bool) -> None:
         _check_text("input_base", base)
     if bool(base) != has_source:
         return
-    given = "both" if base else "neither"
+    count = "both" if base else "neither"
     raise ConfigError(
-        f"input_base: expected a path here or an artifact as source, got {given}. "
+        f"input_base: expected a path here or an artifact as source, got {count}. "
         "Pass exactly one of input_base and source",
         setting="input_base",
         value=base,

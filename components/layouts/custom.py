@@ -302,9 +302,9 @@ def _kind_of(key: str, items: Sequence[Item], inputs: "LayoutInputs") -> str:
     """Return the kind of a feature's files: as set by the user, or by its name or their suffix."""
     from components.layouts.file_kinds import kind_of_name
 
-    given = inputs.columns.get(key)
-    if given is not None or key in MEDIA:
-        return given or key
+    kind_of_key = inputs.columns.get(key)
+    if kind_of_key is not None or key in MEDIA:
+        return kind_of_key or key
     paths = (i.values[key].path for i in items if isinstance(i.values.get(key), File))
     kinds = collections.Counter(kind_of_name(path) for path in paths)
     kind = kinds.most_common(1)[0][0]

@@ -146,8 +146,8 @@ def read_boxes(table: ListTable, columns: BoxColumns, *, box_format: str | None)
     are_relative = all(
         abs(number) <= _MAX_RELATIVE for boxes in raw for box in boxes for number in box
     )
-    given = box_format if box_format in ("xywh", "xyxy") else None
-    form = columns.form or given or _form_of(table, columns, raw, sizes, are_relative)
+    requested = box_format if box_format in ("xywh", "xyxy") else None
+    form = columns.form or requested or _form_of(table, columns, raw, sizes, are_relative)
     boxes = [[_edges(box, form) for box in of_row] for of_row in raw]
     return RowBoxes(boxes, sizes, are_relative, is_lost)
 

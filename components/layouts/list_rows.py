@@ -53,11 +53,11 @@ def label_name_of(names: Sequence[str], roles: Mapping[str, str | None]) -> str 
         names: the columns.
         roles: the role of each column, or None.
     """
-    given = [name for name in names if roles.get(name) == "label"]
+    declared = [name for name in names if roles.get(name) == "label"]
     free = [name for name in names if roles.get(name) is None]
     exact = [name for name in free if name.lower() in LABEL_NAMES]
     alike = [name for name in free if is_label_name(name)]
-    return next(iter([*given, *exact, *alike]), None)
+    return next(iter([*declared, *exact, *alike]), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -308,7 +308,7 @@ def _as_labels(
     inputs: LayoutInputs,
     column: Column,
     values: list[Value],
-    given: str | None,
+    kind: str | None,
 ) -> tuple[Column, list[Value]]:
     """Convert labels: whole floats to ids, several labels in a field to lists, -1 to None."""
     name = column.name
@@ -322,7 +322,7 @@ def _as_labels(
         return column, values
     texts = [str(value).strip() for value in known]
     are_floats = any(map(_WHOLE_FLOAT.fullmatch, texts)) and all(map(_WHOLE.fullmatch, texts))
-    if given == "label" and are_floats and name not in inputs.vocabularies:
+    if kind == "label" and are_floats and name not in inputs.vocabularies:
         ids = [None if value is None else int(float(str(value))) for value in values]
         return Column(name, "int"), [*ids]
     column = dataclasses.replace(column, kind="label")
@@ -334,7 +334,7 @@ def _as_labels(
             parts = () if value is None else tuple(map(str.strip, str(value).split(separator)))
             lists.append(tuple(part for part in parts if part) or None)
         return dataclasses.replace(column, is_list=True), lists
-    if given is None:
+    if kind is None:
         _refuse_several_labels(table, name, texts)
     return column, values
 

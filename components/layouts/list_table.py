@@ -149,7 +149,7 @@ def typed_values(
         for number, (array, are_texts) in enumerate(parts)
     ]
     column = decide_column(
-        name, facts, given=kind, is_text=False, place=lambda n, row: place(starts[n] + row)
+        name, facts, declared=kind, is_text=False, place=lambda n, row: place(starts[n] + row)
     )
     if column is None:
         return None

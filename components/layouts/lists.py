@@ -416,11 +416,11 @@ def _refuse_if_not_found(
 
 def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict[str, str | None]:
     """Return the role of each column: as set by the user, or by its name; None for features."""
-    given = inputs.columns
-    check_columns(given, names, of=repr(table.path))
-    roles: dict[str, str | None] = {name: given.get(name) for name in names}
+    kinds = inputs.columns
+    check_columns(kinds, names, of=repr(table.path))
+    roles: dict[str, str | None] = {name: kinds.get(name) for name in names}
     split = split_column(
-        names, given=given, words_of=lambda name: {str(word or "") for word in table.values(name)}
+        names, given=kinds, words_of=lambda name: {str(word or "") for word in table.values(name)}
     )
     if split is not None:
         roles[split] = "split"

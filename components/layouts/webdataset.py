@@ -136,7 +136,7 @@ def read(inputs: LayoutInputs) -> InputTable:
     names = _feature_names(endings, {*own_columns, *(["image"] if has_images else [])})
     columns, rows = _make_columns(
         sidecars,
-        given={n: kind for n, kind in inputs.columns.items() if n not in ignored},
+        kinds={n: kind for n, kind in inputs.columns.items() if n not in ignored},
         own=own_columns,
         taken={*names.values()},
         place=lambda number: kept[number].place,
@@ -328,7 +328,7 @@ def _read_sidecar(
 def _make_columns(
     samples: Sequence[Mapping[str, Json]],
     *,
-    given: Mapping[str, str],
+    kinds: Mapping[str, str],
     own: Collection[str],
     taken: Collection[str],
     place: Callable[[int], str],
@@ -337,7 +337,7 @@ def _make_columns(
 
     Args:
         samples: the sidecars of each sample.
-        given: the kinds of columns, as set by the user.
+        kinds: the kinds of columns, as set by the user.
         own: the columns that come from separate files.
         taken: other names that a JSON field cannot have.
         place: returns the place of the n-th sample, for messages.
@@ -350,15 +350,15 @@ def _make_columns(
             for name, value in fields
         }
         rows.append(row | {_COLUMN_OF[kind]: sample[kind] for kind in _COLUMN_OF if kind in sample})
-    check_columns(given, dict.fromkeys(name for row in rows for name in row), of="the archives")
-    for name, asked in given.items():
+    check_columns(kinds, dict.fromkeys(name for row in rows for name in row), of="the archives")
+    for name, asked in kinds.items():
         if asked not in _KINDS:
             raise ConfigError.of(f"columns[{name!r}]", asked, allowed=f"one of {', '.join(_KINDS)}")
-    ignored = [name for name, kind in given.items() if kind == "ignore"]
+    ignored = [name for name, kind in kinds.items() if kind == "ignore"]
     arrays, mixed = columns_of_objects(rows, place=place, ignored=ignored)
     columns, by_column = [], []
     for name, array in arrays.items():
-        kind = given.get(name, "string" if name == "text" and "text" in own else None)
+        kind = kinds.get(name, "string" if name == "text" and "text" in own else None)
         are_texts = name in mixed or (name == "label" and name in own)
         if (typed := typed_values(name, [(array, are_texts)], kind=kind, place=place)) is not None:
             columns.append(typed[0])

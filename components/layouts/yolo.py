@@ -199,8 +199,8 @@ def _read_config(inputs: LayoutInputs) -> _Config:
         )
     splits = {}
     for word, split in _SPLITS.items():
-        given = value.get(word)
-        places = given if isinstance(given, list) else [given]
+        entry = value.get(word)
+        places = entry if isinstance(entry, list) else [entry]
         if named_places := [str(place) for place in places if place]:
             splits[split] = named_places
     folder = posixpath.dirname(path)

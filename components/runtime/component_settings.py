@@ -102,11 +102,13 @@ class ComponentSettings(Settings):
     def from_properties(cls: type[_Settings], values: Mapping[str, Any]) -> _Settings:
         """Create settings from execution properties: ignore other keys, use defaults if missing."""
         values = with_new_names(values)
-        given = {n: setting for n, setting in settings_of(cls).items() if values.get(n) is not None}
+        present = {
+            n: setting for n, setting in settings_of(cls).items() if values.get(n) is not None
+        }
         return cls.from_arguments(
             {
                 name: _from_property(setting, values[name])
-                for name, setting in given.items()  # Kubeflow always passes every parameter
+                for name, setting in present.items()  # Kubeflow always passes every parameter
                 if values[name] != "" or not (setting.is_optional or setting.is_collection)
             }
         )

@@ -142,10 +142,10 @@ def check_agreement(
         raise _disagreement(f"feature {name!r}", expected, got, source)
 
 
-def adopt_shapes(given: schema_pb2.Schema, features: Mapping[str, Feature]) -> dict[str, Feature]:
+def adopt_shapes(schema: schema_pb2.Schema, features: Mapping[str, Feature]) -> dict[str, Feature]:
     """Return the features with matrix shapes, which only the schema has, filled in."""
     adopted = dict(features)
-    for entry in given.feature:
+    for entry in schema.feature:
         feature, shape = features[entry.name], _declared_shape(entry)
         if feature.dense and feature.type != "string" and len(shape) > 1:
             adopted[entry.name] = dataclasses.replace(feature, shape=shape)
@@ -153,11 +153,11 @@ def adopt_shapes(given: schema_pb2.Schema, features: Mapping[str, Feature]) -> d
 
 
 def merge_schema(
-    given: schema_pb2.Schema, features: Mapping[str, Feature], derived: schema_pb2.Schema
+    schema: schema_pb2.Schema, features: Mapping[str, Feature], derived: schema_pb2.Schema
 ) -> schema_pb2.Schema:
     """Return `given` with missing shapes and image domains filled in from the data."""
     merged = schema_pb2.Schema()
-    merged.CopyFrom(given)
+    merged.CopyFrom(schema)
     known = {entry.name: entry for entry in derived.feature}
     for entry in merged.feature:
         mine = known[entry.name]

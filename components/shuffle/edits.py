@@ -209,12 +209,12 @@ class Edits:
             place, text = self._relabelled[name]
             counts.relabelled_names[place] += 1
             stop = int(ends[number])
-            given = column.values[stop - int(column.counts[number]) : stop].tolist()
-            if not given and not self.kind:
+            values = column.values[stop - int(column.counts[number]) : stop].tolist()
+            if not values and not self.kind:
                 got = f"none of {self.feature!r} ({name!r})"
                 raise DatasetError.at(path, expected="a value that shows its kind", got=got)
             value = _as_kind(text, self.kind or column.kind, name.decode(errors="replace"))
-            if given != [value]:
+            if values != [value]:
                 changed[number] = replace_feature(block.record(number), self.feature, value)
         return changed
 

@@ -226,7 +226,7 @@ def decide_column(
     name: str,
     facts: Sequence[tuple[Any, ColumnFacts]],
     *,
-    given: str | None,
+    declared: str | None,
     is_text: bool,
     place: Callable[[Any, int], str],
 ) -> Column | None:
@@ -235,7 +235,7 @@ def decide_column(
     Args:
         name: the column.
         facts: the pieces, each with its facts.
-        given: the kind that the user sets, or None.
+        declared: the kind that the user sets, or None.
         is_text: whether the column is a text column, which stays a string column.
         place: returns the place of a row of a piece, for messages.
 
@@ -261,9 +261,11 @@ def decide_column(
         and any(f.lists < f.values for f in column_facts)
     ):
         is_list, numbers = False, 0
-    given = "string" if given == "json" else given
+    declared = "string" if declared == "json" else declared
     kind = (
-        "string" if is_text else given or _kind_by_values(column_facts, values - missing, numbers)
+        "string"
+        if is_text
+        else declared or _kind_by_values(column_facts, values - missing, numbers)
     )
     if kind in (None, "string", "text", "label"):
         for piece, fact in facts:
@@ -278,7 +280,7 @@ def decide_column(
         return next((f"{at[1]} ({place(piece, at[0])})" for piece, at in places if at), None)
 
     assert kind is not None
-    of_all = f", as {numbers} of {values - missing} rows have" if given is None else ""
+    of_all = f", as {numbers} of {values - missing} rows have" if declared is None else ""
     of_kind = f"{kind}{' in lists' if is_list else ''}{of_all}"
     texts = how_to_set(columns={name: "string"})
     in_32_bits = "numbers that a float of 32 bits holds, up to 3.4e38"
@@ -295,7 +297,7 @@ def decide_column(
             "they are words, keep them: %s",
             *(name, missing, values, texts),
         )
-    if kind == "float" and given is None and (wrong := first("rounded")):  # an id: 123456789.0
+    if kind == "float" and declared is None and (wrong := first("rounded")):  # an id: 123456789.0
         logging.warning(
             "column %r: floats are stored in 32 bits, which round whole numbers above "
             "16777216: got %s. If they are ids, keep them as texts: %s",

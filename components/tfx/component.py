@@ -68,9 +68,9 @@ def checked_properties(
     be a `RuntimeParameter`, or another value that is only known in a run.
     """
     register_object_stores()
-    given = {name: arguments[name] for name in settings_of(settings) if name in arguments}
-    settings.from_arguments(without_runtime_parameters(given))
-    return settings.to_properties(given)
+    constants = {name: arguments[name] for name in settings_of(settings) if name in arguments}
+    settings.from_arguments(without_runtime_parameters(constants))
+    return settings.to_properties(constants)
 
 
 def make_spec(

@@ -175,8 +175,10 @@ def command(
         help, _, arguments_text = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
         entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", arguments_text, re.MULTILINE)
         sentences = {name: " ".join(sentence.split()) for name, sentence in entries}
-        given = inspect.signature(function).parameters.values()
-        named = [parameter for parameter in given if parameter.kind is not parameter.VAR_KEYWORD]
+        parameters = inspect.signature(function).parameters.values()
+        named = [
+            parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD
+        ]
         params = [
             _parameter(parameter, parameter.annotation, sentences.get(parameter.name))
             for parameter in named

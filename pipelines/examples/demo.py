@@ -31,10 +31,10 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _run(given: str | None = None) -> None:
+def _run(source: str | None = None) -> None:
     started = time.monotonic()
-    root = Path(FOLDER, "yours" if given else "own")
-    photos = given or _make_photos()
+    root = Path(FOLDER, "yours" if source else "own")
+    photos = source or _make_photos()
     print("Starting TFX (some ten seconds) …", flush=True)
     from pipelines.examples.training import make_strategy
     from pipelines.examples.training_pipeline import create_image_pipeline, run_locally

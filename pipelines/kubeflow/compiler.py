@@ -456,11 +456,14 @@ def _add_defaults(root: JsonObject, pipeline: Any) -> None:
 
     parameters = root.get("inputDefinitions", {}).get("parameters", {})
     for component in pipeline.components:
-        for given in component.exec_properties.values():
-            if not isinstance(given, RuntimeParameter) or given.name not in parameters:
+        for runtime_parameter in component.exec_properties.values():
+            if (
+                not isinstance(runtime_parameter, RuntimeParameter)
+                or runtime_parameter.name not in parameters
+            ):
                 continue
-            parameter = parameters[given.name]
-            if given.default is not None:
-                parameter |= {"defaultValue": given.default, "isOptional": True}
-            if given.description:
-                parameter["description"] = given.description
+            parameter = parameters[runtime_parameter.name]
+            if runtime_parameter.default is not None:
+                parameter |= {"defaultValue": runtime_parameter.default, "isOptional": True}
+            if runtime_parameter.description:
+                parameter["description"] = runtime_parameter.description

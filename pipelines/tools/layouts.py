@@ -106,5 +106,5 @@ def describe_layouts(
 
 def _facts(layout: Layout, matches: bool | None = None, reason: str | None = None) -> LayoutFacts:
     names: Mapping[str, Any] = {f.name: f for f in dataclasses.fields(LayoutFacts)}
-    given = {name: getattr(layout, name) for name in names if hasattr(layout, name)}
-    return LayoutFacts(**given, matches=matches, reason=reason)
+    facts = {name: getattr(layout, name) for name in names if hasattr(layout, name)}
+    return LayoutFacts(**facts, matches=matches, reason=reason)

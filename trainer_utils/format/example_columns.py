@@ -165,7 +165,7 @@ def _reject_others(values_by_name: Mapping[bytes, Positions], wanted: Collection
     """Raise a DatasetError if a record has a value of a feature that is not wanted.
 
     Args:
-        found: for each feature, `(records,)` numbers, which are 0 in records without values.
+        values_by_name: for each feature, `(records,)` numbers; 0: the record has no value of it.
         wanted: the names of the allowed features.
     """
     for name in values_by_name.keys() - wanted:
@@ -320,9 +320,9 @@ def _column(
     kind, index, begins, ends = _full_lists(places)
     if kind == "string":
         counts[index], begins, ends = _strings(data, begins, ends)
-        given: Any = buffer if isinstance(buffer, bytes) and not is_view else memoryview(data.data)
-        values = [given[begin:end] for begin, end in _bounds(begins, ends)]
-        is_bytes = is_view or given is buffer
+        octets: Any = buffer if isinstance(buffer, bytes) and not is_view else memoryview(data.data)
+        values = [octets[begin:end] for begin, end in _bounds(begins, ends)]
+        is_bytes = is_view or octets is buffer
         return Column(kind, counts, array_of(values if is_bytes else [*map(bytes, values)], object))
     if len(index):
         begins, ends = _message(data, begins, ends, _FIRST, is_last=True)  # packed

@@ -171,9 +171,9 @@ def check_frames(
     footers, is_whole = footers_of(data, stops), _check_headers(data, starts, stops)
     begins, ends = (starts + HEADER_BYTES).tolist(), (stops - FOOTER_BYTES).tolist()
     is_viewed = len(data) > _VIEWED_FROM_BYTES * len(starts)
-    given: Any = np.frombuffer(data, np.uint8) if is_viewed else data
+    octets: Any = np.frombuffer(data, np.uint8) if is_viewed else data
     crc, bounds = google_crc32c.value, zip(begins, ends, strict=True)
-    crcs = np.array([crc(given[begin:end]) for begin, end in bounds], np.uint32)
+    crcs = np.array([crc(octets[begin:end]) for begin, end in bounds], np.uint32)
     is_whole &= mask_crc32c(crcs) == footers
     return footers, is_whole
 

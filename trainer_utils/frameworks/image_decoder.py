@@ -150,10 +150,10 @@ class _ImageGraph:
         return (first, tf.minimum(first + 1, size - 1)), tuple(weights)
 
     def _normalize(self, pixels: Any) -> Any:
-        given: Any = self._options.image.normalize
-        if given is None:
+        normalize: Any = self._options.image.normalize
+        if normalize is None:
             return pixels
-        mean, deviation = NORMALIZATIONS[given] if isinstance(given, str) else given
+        mean, deviation = NORMALIZATIONS[normalize] if isinstance(normalize, str) else normalize
         mean, deviation = (np.asarray(part, np.float64) for part in (mean, deviation))
         scaled = tf.cast(pixels, tf.float32) * np.float32(1 / deviation)
         return tf.cast(scaled - np.float32(mean / deviation), self.dtype)

@@ -109,17 +109,19 @@ def _rank_of_jax() -> tuple[int, int, str] | None:
 
 def _rank_of_variables() -> tuple[int, int, str] | None:
     for launcher, names in _VARIABLES.items():
-        given = [os.environ.get(name, "") for name in names]
-        if not any(given):
+        values = [os.environ.get(name, "") for name in names]
+        if not any(values):
             continue
         both = " and ".join(names)
-        if not all(value.isascii() and value.isdigit() for value in given):
+        if not all(value.isascii() and value.isdigit() for value in values):
             rule = f"numbers in both of {both}, which {launcher} sets, or neither"
             cure = "Pass rank= and world_size="
-            raise ConfigError.of("rank", given, allowed=rule, advice=cure)
-        rank, world_size = map(int, given)
+            raise ConfigError.of("rank", values, allowed=rule, advice=cure)
+        rank, world_size = map(int, values)
         if rank >= world_size:
-            raise ConfigError.of("rank", rank, allowed=f"a {names[0]} below {names[1]}, {given[1]}")
+            raise ConfigError.of(
+                "rank", rank, allowed=f"a {names[0]} below {names[1]}, {values[1]}"
+            )
         return rank, world_size, f"the variables {both}"
     step = [os.environ.get(name, "") for name in _SLURM]
     if all(value.isascii() and value.isdigit() for value in step) and int(step[1]) > 1:

@@ -207,7 +207,7 @@ class Normalization:
     """Normalization (value - mean) / deviation to floats.
 
     Args:
-        given: a name in `NORMALIZATIONS`, or `(mean, deviation)`.
+        normalize: a name in `NORMALIZATIONS`, or `(mean, deviation)`.
         channels: the number of channels.
         dtype: the name of the resulting float type.
 
@@ -215,11 +215,11 @@ class Normalization:
         ConfigError: the numbers do not fit the channels, or the type needs a missing library.
     """
 
-    def __init__(self, given: Any, *, channels: int, dtype: str) -> None:
-        pair: Any = NORMALIZATIONS[given] if isinstance(given, str) else given
+    def __init__(self, normalize: Any, *, channels: int, dtype: str) -> None:
+        pair: Any = NORMALIZATIONS[normalize] if isinstance(normalize, str) else normalize
         mean, deviation = (np.asarray(part, np.float64).reshape(-1) for part in pair)
         if {mean.size, deviation.size} - {1, channels}:
-            raise ConfigError.of("normalize", given, allowed=f"numbers for {channels} channels")
+            raise ConfigError.of("normalize", normalize, allowed=f"numbers for {channels} channels")
         try:
             self.dtype = numpy_dtype(dtype)
         except ImportError as error:
@@ -294,16 +294,16 @@ def decode_jpeg_part(
         if part is not None:
             return part
     needed = (top + rows + _MARGIN) * ratio
-    given = _cut_to(data, needed) if needed < height else data
-    if given is not data:
+    jpeg = _cut_to(data, needed) if needed < height else data
+    if jpeg is not data:
         height = needed
     try:
         pixels: Pixels = simplejpeg.decode_jpeg(
-            given,
+            jpeg,
             _COLOURS[channels],
             min_height=-(-height // ratio) if ratio > 1 else 0,
             min_width=-(-width // ratio) if ratio > 1 else 0,
-            strict=given is data,
+            strict=jpeg is data,
         )
     except ValueError:
         return None

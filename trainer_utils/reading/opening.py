@@ -246,17 +246,17 @@ def callbacks_of(sources: Sequence[Source], options: InputOptions) -> list[Callb
     read = dict.fromkeys(split for source in sources for split in source.split_names)
     chosen: list[Callback | None] = []
     for name in ("pre_batching_callback", "post_batching_callback"):
-        given = getattr(options, name)
-        if not isinstance(given, Mapping):
-            chosen.append(given)
+        callback = getattr(options, name)
+        if not isinstance(callback, Mapping):
+            chosen.append(callback)
             continue
-        for split in given:
+        for split in callback:
             if split not in there and (not isinstance(split, str) or not canonical_split(split)):
                 rule = f"one of the splits {', '.join(there)}.{did_you_mean(split, there)}"
                 said = f"{name}[{split!r}]: expected {rule}".removesuffix(".")
                 raise ConfigError(said, setting=name, value=split)
-        same = {canonical_split(split): name for split, name in given.items()}
-        functions = {given.get(name, same.get(canonical_split(name) or name)) for name in read}
+        same = {canonical_split(split): name for split, name in callback.items()}
+        functions = {callback.get(name, same.get(canonical_split(name) or name)) for name in read}
         if len(functions) > 1:
             rule = f"one function for all of {', '.join(read)}, which are read together"
             raise ConfigError(f"{name}: expected {rule}, got different ones", setting=name)

@@ -219,8 +219,8 @@ def _retry_seconds() -> float:
     try:
         return float(os.environ.get(RETRY_VARIABLE) or _RETRY_SECONDS)
     except ValueError as error:
-        given = os.environ[RETRY_VARIABLE]
-        raise ConfigError.of(RETRY_VARIABLE, given, allowed="a number of seconds") from error
+        text = os.environ[RETRY_VARIABLE]
+        raise ConfigError.of(RETRY_VARIABLE, text, allowed="a number of seconds") from error
 
 
 def _is_passing(error: BaseException) -> bool:

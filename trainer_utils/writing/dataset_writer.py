@@ -75,13 +75,13 @@ def _texts(name: str, value: Any) -> Any:
 
 
 def _vocabularies(name: str, value: Any) -> Any:
-    given = value if isinstance(value, Mapping) else {_LABEL: value} if value else {}
-    for feature, labels in given.items():
+    labels_by_feature = value if isinstance(value, Mapping) else {_LABEL: value} if value else {}
+    for feature, labels in labels_by_feature.items():
         _texts(f"{name}[{feature!r}]", labels)
         if not labels or len(set(labels)) < len(labels) or any("\n" in label for label in labels):
             rule = "different labels of one line each"
             raise ConfigError.of(f"{name}[{feature!r}]", labels, allowed=rule)
-    return {feature: tuple(labels) for feature, labels in given.items()}
+    return {feature: tuple(labels) for feature, labels in labels_by_feature.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

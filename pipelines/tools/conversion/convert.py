@@ -507,15 +507,15 @@ def balance(
     out = path_of("out", out)
     check_balancing(settings)
     check_folder("out", out)
-    given = newest_dataset(path_of("examples", examples))
-    if is_within(out, given):
-        raise ConfigError.of("out", out, allowed=f"a folder outside the dataset {given!r}")
-    given = given if is_remote(given) else os.path.abspath(given)
+    source = newest_dataset(path_of("examples", examples))
+    if is_within(out, source):
+        raise ConfigError.of("out", out, allowed=f"a folder outside the dataset {source!r}")
+    source = source if is_remote(source) else os.path.abspath(source)
     is_in_store = is_remote(out)
     root = out.rstrip("/") if is_in_store else os.path.abspath(out)
     with contextlib.nullcontext() if is_in_store else _folder("out", root):
-        uri = balance_in(given, settings, root, beam_pipeline_args or (), restart=restart)
-        step = "ShardBalancer", {"examples": given}, {"balanced_examples": uri}
+        uri = balance_in(source, settings, root, beam_pipeline_args or (), restart=restart)
+        step = "ShardBalancer", {"examples": source}, {"balanced_examples": uri}
         _track(join(root, METADATA_FILE), "tfx-shards-balance", step)
     if is_in_store:
         return uri

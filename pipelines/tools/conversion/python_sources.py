@@ -264,9 +264,9 @@ def _hugging_face_rows(dataset: Any, options: Options) -> Iterator[Row]:
             names[column] = list(feature.names)
             options["columns"].setdefault(column, "label")
     if names:
-        given = options.get("vocabulary") or {}
-        given = given if isinstance(given, Mapping) else {"label": given}
-        options["vocabulary"] = {**names, **given}
+        vocabulary = options.get("vocabulary") or {}
+        vocabulary = vocabulary if isinstance(vocabulary, Mapping) else {"label": vocabulary}
+        options["vocabulary"] = {**names, **vocabulary}
     return (
         {**row, **{n: _class(row[n], labels) for n, labels in names.items()}} for row in dataset
     )

@@ -110,21 +110,21 @@ class RunRecord:
         dataset, the schema. Those after a missing or damaged one are not returned.
         """
         before = self.runs.get(key, {})
-        given = {example_gen: self.unfinished.get(own_key, ""), **before}
+        paths = {example_gen: self.unfinished.get(own_key, ""), **before}
         whole: dict[str, str] = {}
         # Shards of one dataset may be links to shards of the other.
-        if suspects := [path for path in given.values() if path in self.damaged]:
+        if suspects := [path for path in paths.values() if path in self.damaged]:
             self.damaged = [path for path in self.damaged if path not in suspects]
             self.write()
         for name in (example_gen, BALANCED[0]):
-            uri = join(self.folder, given.get(name) or "")
-            if not given.get(name) or not is_folder(uri):
+            uri = join(self.folder, paths.get(name) or "")
+            if not paths.get(name) or not is_folder(uri):
                 return whole
             if (problem := _problem_of(uri, verify=verify or bool(suspects))) is not None:
                 logging.warning("%s is rebuilt: %s", uri, printable(problem))
                 return whole
             whole[name] = uri
-        exported = {name: join(self.folder, given[name]) for name in EXPORTED if name in given}
+        exported = {name: join(self.folder, paths[name]) for name in EXPORTED if name in paths}
         return whole | {name: uri for name, uri in exported.items() if is_folder(uri)}
 
     def note_damage(self, uri: str) -> None:
