@@ -74,9 +74,9 @@ def variable_findings(tree: ast.Module) -> Iterator[Finding]:
         if isinstance(statement, ast.AnnAssign)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            if node.id in VAGUE_NAMES and id(node) not in fields:
-                yield node.lineno, f"a variable is called {node.id!r}"
+        is_bound = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        if is_bound and node.id in VAGUE_NAMES and id(node) not in fields:
+            yield node.lineno, f"a variable is called {node.id!r}"
 
 
 def comment_findings(source: str) -> Iterator[Finding]:
