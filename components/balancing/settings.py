@@ -67,13 +67,13 @@ class BalancerSettings(Sharding, ComponentSettings):
             through temporary files next to the output. Planning by bytes or by class
             takes about 40 additional bytes per record.
         exclude: records to leave out: a list of names (`filename`, `id` or `record_id`), or the
-            path of a file with one name per line. Records of `add` are kept, so a record can be
+            path of a file with one name per line. Added records are kept, so a record can be
             replaced by another of the same name. A million names take about 300 MB in each worker.
         relabel: new labels: values by name, or the path of a CSV that begins with `name,label`.
             Another feature's name in place of `label` changes that feature.
         where: a condition on features that a record must meet to be kept, such as `label !=
             'unknown' and height >= 64`.
-        add: uris of further datasets, whose records come after the records of `examples`.
+        add: uris of further datasets, whose records come last.
         keep_shards: link or copy shards without changed records, and rewrite only the others.
             Nothing is balanced or shuffled.
     """

@@ -262,7 +262,7 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
             how = how_to_set(layout="segmentation", image_dir=pair[0], label_dir=pair[1])
             masks = f"For images with masks: {how}. "
         raise InputError(
-            f"input_base {inputs.base!r}: expected classes of different files, got {pair[0]!r} "
+            f"input_base {inputs.base!r}: expected classes with different files, got {pair[0]!r} "
             f"and {pair[1]!r} with files of the same names, such as "
             f"{min(set(stems[pair[0]]) & set(stems[pair[1]]))!r}. {masks}{OBEY}",
             path=inputs.base,

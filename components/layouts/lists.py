@@ -284,7 +284,7 @@ def _no_files_error(inputs: LayoutInputs, table: ListTable) -> InputError:
         advice=(
             f"If it is not a list of {WORDS[word]}s, leave it out: "
             f"{how_to_set(ignore=[table.path])}. "
-            f"Else name the column, such as {how_to_set(columns={table.names[0]: word})}."
+            f"Otherwise name the column, such as {how_to_set(columns={table.names[0]: word})}."
         ),
     )
 
@@ -489,7 +489,7 @@ def _files_by_inspection(
             if kind_of_column[name] is None:
                 raise InputError(
                     f"{table.path!r}, column {name!r}: expected the bytes of images or audio "
-                    f"files, got {heads[0][:8]!r}. Keep the bytes as they are: "
+                    f"files, got {heads[0][:8]!r}. Keep the bytes unchanged: "
                     f"{how_to_set(columns={name: 'string'})}; or leave them out: "
                     f"{how_to_set(columns={name: 'ignore'})}."
                 )

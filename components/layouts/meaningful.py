@@ -263,7 +263,7 @@ def guess(inputs: LayoutInputs, path: str) -> str:
         return "lines of a class and four numbers: YOLO"
     if ending in (".csv", ".tsv", ".tab") or first.count(",") > 1 or "\t" in first:
         return f"a table that begins with {first[:60]!r}"
-    return f"a text that begins with {first[:60]!r}"
+    return f"text that begins with {first[:60]!r}"
 
 
 _JSON_KEYS = re.compile(r'"([A-Za-z_]\w*)"\s*:')

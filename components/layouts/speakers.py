@@ -33,7 +33,7 @@ _OF_FOLDER = ".trans"
 
 # The transcripts in a file by stem (`""` for a single one), and the reject for a clip without one.
 _Texts = tuple[dict[str, str], tuple[str, str]]
-_NO_TRANSCRIPT: _Texts = ({}, ("NO_ANNOTATION", "no transcript of the same name"))
+_NO_TRANSCRIPT: _Texts = ({}, ("NO_ANNOTATION", "no transcript with the same name"))
 
 
 def _transcripts(inputs: LayoutInputs) -> dict[tuple[str, str], str]:
@@ -70,7 +70,7 @@ def _key(parts: tuple[str, ...]) -> tuple[str, str]:
 
 
 def detect(inputs: LayoutInputs) -> Detection:
-    """Look for clips in folders. Most must have a transcript of the same name."""
+    """Look for clips in folders. Most must have a transcript with the same name."""
     if inputs.root in inputs.files or not (transcripts := _transcripts(inputs)):
         return Detection.miss("no transcripts in folders")
     clips = with_transcript = 0

@@ -42,7 +42,7 @@ def read(inputs: LayoutInputs) -> InputTable:
         if parts[0] == "train" and len(parts) == 4:
             label = parts[1]
         if split is None:
-            excluded.append(ExcludedInput(file.path, None, "NO_SPLIT", "in no folder of a split"))
+            excluded.append(ExcludedInput(file.path, None, "NO_SPLIT", "outside the split folders"))
         elif file.problem is not None:
             excluded.append(ExcludedInput(file.path, split, *file.problem))
         elif label is None and parts[0] != "test":

@@ -266,7 +266,7 @@ def _members(
         raise InputError.at(
             path,
             expected="an uncompressed archive",
-            got="a compressed one, whose images cannot be read at random",
+            got="a compressed one, whose members cannot be read in any order",
             advice="Unpack it, for example with gunzip.",
         )
     for member in read_headers(stream, path=path, size=size):

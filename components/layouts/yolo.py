@@ -92,13 +92,13 @@ def read(inputs: LayoutInputs) -> InputTable:
         entries.append(Entry(path, split, (Blob(path, images[path].size),), values))
     if missing:
         logging.warning(
-            "%d of %d images have no text file of boxes, such as %r: they have no objects",
+            "%d of %d images have no label file, such as %r: they have no objects",
             *(len(missing), len(splits), missing[0]),
         )
     used = {label for label in label_of.values() if label is not None}
     for path in texts.keys() - used:
         if _begins_as_labels(inputs, path):
-            detail = "a text of boxes without its image"
+            detail = "a label file without its image"
             excluded.append(ExcludedInput(path, inputs.split, "FILE_NOT_FOUND", detail))
     listing = InputTable.of(entries, excluded, columns)
     if config.names is None:
@@ -138,7 +138,7 @@ def _is_good(file: InputFile) -> bool:
 
 def _problem(file: InputFile) -> tuple[str, str]:
     if file.problem is not None:
-        return file.problem[0], f"its text of boxes: {file.problem[1]}"
+        return file.problem[0], f"its label file: {file.problem[1]}"
     return "BAD_ANNOTATION", f"expected at most {_MAX_BYTES} bytes, got {file.size}"
 
 
@@ -318,7 +318,7 @@ def _parse(
 ) -> list[tuple[Any, ...]]:
     """Return the boxes of a text file, in the order of `BOX_COLUMNS`."""
     if isinstance(text, OSError):
-        raise RejectedInputError("UNREADABLE", f"its text of boxes: {problem_of(text, path)[1]}")
+        raise RejectedInputError("UNREADABLE", f"its label file: {problem_of(text, path)[1]}")
     boxes = []
     for number, line in enumerate(text.decode("utf-8-sig", "replace").splitlines(), 1):
         fields = line.split()

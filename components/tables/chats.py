@@ -151,10 +151,10 @@ def _message(value: Any) -> Message:
     if isinstance(content, list):  # parts of several types, such as text and images
         kinds = [part.get("type") if isinstance(part, dict) else None for part in content]
         if {*kinds} - {"text"}:
-            raise ChatError(f"expected content of texts, got {', '.join(map(str, kinds))}")
+            raise ChatError(f"expected content in text parts, got {', '.join(map(str, kinds))}")
         content = "".join(part["text"] for part in content)
     if content is not None and not isinstance(content, str):
-        raise ChatError(f"expected content that is a text, got {type(content).__name__}")
+        raise ChatError(f"expected a string as content, got {type(content).__name__}")
     if "\0" in (content or ""):
         raise ChatError("expected text, got a NUL byte")
     others = {key: part for key, part in value.items() if key not in ("from", "value")}

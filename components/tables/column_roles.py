@@ -84,7 +84,7 @@ def split_of_word(word: str, *, column: str) -> str | NoSplit | None:
     return canonical_split(word) or NoSplit(
         "UNKNOWN_SPLIT",
         f"column {column!r}: expected TRAIN, VALIDATION, TEST, UNASSIGNED or DISCARD, got "
-        f"{word!r}. If it is no split: {how_to_set(columns={column: 'string'})}",
+        f"{word!r}. If it is not a split: {how_to_set(columns={column: 'string'})}",
     )
 
 
@@ -184,8 +184,8 @@ class TextRules:
         for name in texts:
             array = rows.columns[name]
             if pa.types.is_nested(array.type):
-                advice = f"Take them as they are: {how_to_set(columns={name: 'string'})}."
-                raise InputError(f"column {name!r}: expected texts, got lists. {advice}")
+                advice = f"Keep them unchanged: {how_to_set(columns={name: 'string'})}."
+                raise InputError(f"column {name!r}: expected strings, got lists. {advice}")
             array = as_strings(array)
             if self.normalize:
                 array = _normalized(array, self.normalize)

@@ -283,7 +283,7 @@ def decide_column(
     of_all = f", as {numbers} of {values - missing} rows have" if declared is None else ""
     of_kind = f"{kind}{' in lists' if is_list else ''}{of_all}"
     texts = how_to_set(columns={name: "string"})
-    in_32_bits = "numbers that a float of 32 bits holds, up to 3.4e38"
+    in_32_bits = "numbers that fit into a 32-bit float, up to 3.4e38"
     rules = {"text": of_kind, "overflow": in_32_bits}
     if kind == "int":
         rules = dict.fromkeys(("text", "too_large", "float"), of_kind)
@@ -293,14 +293,14 @@ def decide_column(
             raise InputError(f"column {name!r}: expected {rule}, got {wrong}. {cure}.")
     if missing:
         logging.warning(
-            "column %r: blanks, NA and the like are taken for missing values (%d of %d rows). If "
-            "they are words, keep them: %s",
+            "column %r: blanks, NA and similar words are read as missing values (%d of %d rows). "
+            "If they are words, keep them: %s",
             *(name, missing, values, texts),
         )
     if kind == "float" and declared is None and (wrong := first("rounded")):  # an id: 123456789.0
         logging.warning(
-            "column %r: floats are stored in 32 bits, which round whole numbers above "
-            "16777216: got %s. If they are ids, keep them as texts: %s",
+            "column %r: floats are stored in 32 bits, which rounds whole numbers above "
+            "16777216: got %s. If they are ids, keep them as strings: %s",
             *(name, wrong, texts),
         )
     return Column(name, kind, is_list=is_list)
@@ -371,8 +371,8 @@ def as_strings(array: pa.Array) -> pa.Array:
 def no_text(name: str, value: object, place: str) -> InputError:
     """Return the error for a `nan` or `inf` among strings, which has no string in JSON."""
     return InputError(
-        f"column {name!r}: expected texts, or numbers that JSON has, got {value} among texts "
-        f"({place}). Write null for a text that is missing, or leave the column out: "
+        f"column {name!r}: expected strings, or numbers that JSON has, got {value} among strings "
+        f"({place}). Write null for a missing string, or leave the column out: "
         f"{how_to_set(columns={name: 'ignore'})}."
     )
 

@@ -54,7 +54,7 @@ _NAME = re.compile(r'"?[^\W\d]\w*"?')
 _QUOTING = (
     "A field that begins with a quote is quoted as a whole, and its own quotes are doubled: "
     '"""Yes"", he said". '
-    f"If quotes are characters like any other: {how_to_set(quoting='none')}."
+    f"If quotes are ordinary characters: {how_to_set(quoting='none')}."
 )
 _ROWS = 50  # rows that are compared with the first row
 _MAX_CELLS = 100_000  # maximum number of cells to compare; limits the rows of a wide table
@@ -215,7 +215,7 @@ def _begin(data: bytes, delimiter: str, source: str) -> int:
                 source,
                 f"fields divided by {delimiter!r}",
                 repr(hint[0].decode("latin-1").strip()),
-                f"Say so as well: {how_to_set(delimiter=named)}, or remove that line.",
+                f"Pass the setting as well: {how_to_set(delimiter=named)}, or remove that line.",
             )
     return len(data) - len(data[start:].lstrip(b"\r\n"))
 
@@ -255,8 +255,8 @@ def _check_delimiter(first: Sequence[str], delimiter: str, source: str) -> None:
                 source,
                 f"names divided by {delimiter!r} in the first row",
                 repr(first[0]),
-                f"Name what divides them: {how_to_set(delimiter=other)}; "
-                f"if it is one name, say so: {how_to_set(header=True)}.",
+                f"Name the delimiter: {how_to_set(delimiter=other)}; "
+                f"if it is a single name: {how_to_set(header=True)}.",
             )
 
 
@@ -425,7 +425,7 @@ def _doubt(name: str, below: Sequence[str]) -> str | None:
         "looks like a sentence": _SENTENCE.search(name),
         "is a file name": _FILE.search(name),
         "is also a value below it": name in below,
-        "is written like those below it": re.search("[0-9]", name) and shapes == {_shape(name)},
+        "looks like the values below it": re.search("[0-9]", name) and shapes == {_shape(name)},
     }
     return next((f"{_short(name)} {reason}" for reason, is_so in reasons.items() if is_so), None)
 
@@ -468,7 +468,7 @@ def refuse_doubtful(
     raise InputError(
         f"{source!r}: expected the columns' names in the first row, got {_row(first)}{below} "
         f"(line 1): {reason}. If there is no header, name the columns: "
-        f"{how_to_set(column_names=names)}. If that row is one: "
+        f"{how_to_set(column_names=names)}. If that row is a header: "
         f"{how_to_set(header=True, **more)}.",
         path=source,
     )
@@ -488,7 +488,7 @@ def check_agreement(headers: Mapping[str, Sequence[str]], *, shown: Collection[s
     for source, names in headers.items():
         strange = sorted(set(names) - set(headers[widest]))
         if strange and (source not in shown or len(strange) == len(names)):
-            others = f"{_short(strange[0])} is none of those in {widest!r}, {_row(headers[widest])}"
+            others = f"{_short(strange[0])} is not a name in {widest!r}, {_row(headers[widest])}"
             refuse_doubtful(source, names, [], others)
 
 

@@ -104,5 +104,5 @@ def check_class_names(
                 expected=f"the names of classes of column {column!r} that the metadata of "
                 f"{source!r} has ({', '.join(names)})",
                 got="none" if others is None else ", ".join(others),
-                advice=f"Take the numbers as they are: {how_to_set(columns={column: 'int'})}.",
+                advice=f"Keep the numbers: {how_to_set(columns={column: 'int'})}.",
             )

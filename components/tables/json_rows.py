@@ -156,7 +156,7 @@ def _array(name: str, values: Sequence[Json], place: Callable[[int], str]) -> pa
     for row, parts in enumerate(lists):
         for part in parts:
             if not are_right(part):
-                among = " among texts" if kind == pa.string() else ""
+                among = " among strings" if kind == pa.string() else ""
                 raise InputError(
                     f"column {name!r}: expected {rule}, got {part!r}{among} ({place(row)}). "
                     f"{cure_by_json(name)}"
@@ -174,13 +174,13 @@ def _type_of(
 ) -> tuple[pa.DataType, Callable[[Json], Json], Callable[[Json], bool], str]:
     """Return the Arrow type for Python types, a converter, a validity check, and the rule."""
     if not kinds <= {bool, int, float, str}:
-        rule = "numbers, texts, or lists of these"
+        rule = "numbers, strings, or lists of these"
         return pa.null(), str, lambda part: type(part) in (bool, int, float, str), rule
     if str in kinds or (kinds == {int, float} and _would_lose_digits(values)):
-        return pa.string(), text_of_number, _is_finite, "texts, or numbers that JSON has"
+        return pa.string(), text_of_number, _is_finite, "strings, or numbers that JSON has"
     if float in kinds:
         return pa.float64(), float, lambda _: True, ""
-    return pa.int64() if kinds else pa.null(), int, _is_in_64_bits, "numbers of 64 bits"
+    return pa.int64() if kinds else pa.null(), int, _is_in_64_bits, "64-bit integers"
 
 
 def _would_lose_digits(values: Sequence[Json]) -> bool:

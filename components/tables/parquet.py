@@ -34,7 +34,7 @@ _INDEX_BYTES = 16  # dictionary-encoded values take fewer bytes than this
 _INDEX_ROWS = 1 << 16
 _MAX_STREAMS = 16  # each has a buffer and a page of its column
 _File: TypeAlias = Any  # pyarrow.parquet.ParquetFile, which has no types
-_RULE = "numbers, texts, times, or lists of these"
+_RULE = "numbers, strings, times, or lists of these"
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 
@@ -361,7 +361,7 @@ def read_columns(
     groups = range(file.metadata.num_row_groups) if groups is None else groups
     schema = file.schema_arrow
     if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
-        rule, got = "columns of different names", f"two called {twice[0]!r}"
+        rule, got = "columns with different names", f"two called {twice[0]!r}"
         raise InputError.at(source, expected=rule, got=got, advice="Rename one.")
     columns = {}
     for name in schema.names:  # separately, so that an error names the column
@@ -499,7 +499,7 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
             texts = [None if value is None else format(value, "f") for value in array.to_pylist()]
             return pa.array(texts, pa.string())
         if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
-            rule = "times of the years 1 to 9999, those of a day in microseconds"
+            rule = "times in the years 1 to 9999, and times of day in microseconds"
             return pa.array(texts_of_times(array), pa.string())
         if str(kind) in ("string", "large_string", "string_view"):
             return array.cast(pa.string())

@@ -258,7 +258,7 @@ def _cure_of_nul(value: bytes) -> str:
     is_utf_16 = value.startswith(_UTF_16) or (max(shares) > 0.4 and min(shares) < 0.1)
     if is_utf_16:
         return _name_encoding(_LIKELY_ENCODINGS[1])
-    return "Remove such bytes, as by tr -d '\\000' < old > new, or leave out what is no text"
+    return "Remove these bytes, as with tr -d '\\000' < old > new, or leave out the file"
 
 
 def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:

@@ -67,7 +67,7 @@ def _zone_of(name: str) -> datetime.tzinfo:
     try:
         return zoneinfo.ZoneInfo(name)
     except zoneinfo.ZoneInfoNotFoundError as error:
-        raise ValueError(f"no time zone is called {name!r} here") from error
+        raise ValueError(f"this machine has no time zone {name!r}") from error
 
 
 def _text(value: Any, zone: datetime.tzinfo | None, nanoseconds: int) -> str:

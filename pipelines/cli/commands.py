@@ -290,7 +290,7 @@ def report(
     Args:
         output: The file to write.
         sample: Maximum number of records to read per split.
-        statistics: TFX's ExampleStatistics of the dataset, to show in addition.
+        statistics: TFX's ExampleStatistics of the dataset, to include in the page.
     """
     from components.report.page import write_report
 
@@ -338,8 +338,8 @@ def browse(
 def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
     """Read and check a whole dataset; exit 1 if there is any problem.
 
-    Lists every problem with file, record and byte. Datasets without a manifest, which other tools
-    write, and TFRecord files get a check of their records.
+    List every problem with file, record and byte. For TFRecord files, and for datasets without a
+    manifest, which other tools write, only the records are checked.
 
     \b
     tfx-shards verify out/
@@ -498,7 +498,7 @@ def plan(
         replicas: Number of replicas over all workers. Default: one per worker.
         batch_size: Number of records in a global batch.
         split: A split or a slice, such as 'train[:80%]'. Default: train.
-        remainder: How to treat records that fill no whole batch. Default: a smaller last batch.
+        remainder: How to treat records that do not fill a batch. Default: a smaller last batch.
         no_shuffle: Read in the order of the files.
     """
     import trainer_utils
@@ -522,7 +522,7 @@ def ledger(
     write: Annotated[str | None, _FILE] = None,
     datasets: Annotated[_Texts, "--dataset", "URI"] = (),
 ) -> Any:
-    """Show the records that a training run saw at a step, or those before a loss spike.
+    """Show the records that a training run read at a step, or before a loss spike.
 
     RUN is the folder passed to InputProgress or fit. Without --step, --record, --place or --spike,
     show the datasets of the run and its restarts.
@@ -533,8 +533,8 @@ def ledger(
 
     Args:
         step: Show the records in the global batch of this step, from 0.
-        record: Show the steps that saw the record with this filename or id.
-        place: Show the steps that saw the record with this number in a split.
+        record: Show the steps that read the record with this filename or id.
+        place: Show the steps that read the record with this number in a split.
         spike: Show the records in the steps up to this one, the most suspect first, by the losses
             from InputProgress(losses=True).
         window: Number of steps up to the spike to examine.
@@ -616,7 +616,7 @@ def bench(
 
 @command(Group.CHECK)
 def doctor(uri: Dataset, *, workers: Annotated[int, _1] = 1) -> Any:
-    """Find problems of a dataset for training, with their fixes; exit 1 if training will fail.
+    """Find problems that affect training, with their fixes; exit 1 if training will fail.
 
     \b
     tfx-shards doctor out/ --workers 8
@@ -729,8 +729,8 @@ def compile(
 ) -> None:
     """Write a pipeline as a package for Kubeflow Pipelines v2.
 
-    PIPELINE is `image` or `text` for a ready one, or FILE.py:FUNCTION for a function that returns
-    one. Flags with STEP apply to that step, such as Trainer, or without STEP to all steps.
+    PIPELINE is `image` or `text` for a predefined pipeline, or FILE.py:FUNCTION for a function that
+    returns one. Flags with STEP apply to that step, such as Trainer, or without STEP to all steps.
 
     \b
     tfx-shards compile image -o pipeline.yaml \\
@@ -741,10 +741,10 @@ def compile(
         image: Container image with tfx-shards[tfx] in it. Optional for a pipeline of kfp.dsl.
         pipeline_root: Folder for artifacts, such as gs://bucket/runs. Optional for a pipeline of
             kfp.dsl.
-        name: Name of the pipeline. Default: the name that it has.
+        name: Name of the pipeline. Default: its own name.
         dataset_root: Folder for datasets: on a volume that all pods mount, or in a bucket. Default:
             --pipeline-root.
-        input_fingerprint: How to find out whether an ExampleGen may come from Kubeflow's cache.
+        input_fingerprint: How Kubeflow's cache recognises the inputs of an ExampleGen.
             Default: listing.
     """
     if pipeline in ("image", "text"):  # a pipeline of kfp.dsl needs no TFX

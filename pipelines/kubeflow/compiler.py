@@ -104,7 +104,7 @@ def compile_pipeline(
             of `kfp.dsl` it replaces the image `default_image()`, which our components have.
         pipeline_root: the folder for artifacts of Kubeflow: `gs://`, `minio://` or `s3://`.
             Required for a TFX pipeline. Default: the setting of the pipeline or the cluster.
-        name: the name of the pipeline, in lower case. Default: the name that it has.
+        name: the name of the pipeline, in lower case. Default: its own name.
         dataset_root: for a TFX pipeline: a folder on a volume that all pods mount, or a bucket, to
             store datasets in, so that no pod copies them. Default: below `pipeline_root`.
         input_fingerprint: for a TFX pipeline with `enable_cache`: the cache key of our ExampleGens.

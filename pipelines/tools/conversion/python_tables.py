@@ -120,7 +120,7 @@ def _arrow_table(source: Any) -> "pa.Table | pa.RecordBatchReader | None":
     if hasattr(source, "to_parquet") and hasattr(source, "iloc"):  # a pandas DataFrame
         names = [str(name) for name in source.columns]
         if len(set(names)) < len(names):
-            raise InputError(f"source: expected columns of different names, got {names}")
+            raise InputError(f"source: expected columns with different names, got {names}")
         for number, kind in enumerate(source.dtypes):
             cells: Any = source.iloc[:, number].dropna() if kind == "O" else ()
             if len(cells) and hasattr(cells.iloc[0], "__array__"):

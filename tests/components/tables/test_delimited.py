@@ -269,7 +269,7 @@ def test_header_setting_makes_the_first_row_a_header(convert, subtests):
 def test_header_with_another_delimiter_raises(convert, delimiter, names):
     lines = [names, *([str(number)] * len(names) for number in range(3))]
     files = {"t.csv": "".join(f"{delimiter.join(line)}\n" for line in lines)}
-    with pytest.raises(InputError, match="Name what divides them") as refused:
+    with pytest.raises(InputError, match="Name the delimiter") as refused:
         convert(files)
     assert f"delimiter={delimiter!r} " in str(refused.value)
     named = convert(files, delimiter=delimiter).features.keys()

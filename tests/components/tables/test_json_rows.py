@@ -48,7 +48,7 @@ def test_nan_and_infinity_among_strings_raise(convert, subtests):
         with subtests.test(value=value):
             first = '["a"]' if "[" in value else '"a"'
             data = f'{{"text": "t", "x": {first}}}\n{{"text": "u", "x": {value}}}\n'
-            with pytest.raises(InputError, match=r"column 'x'.*(nan|inf) among texts.*line 2"):
+            with pytest.raises(InputError, match=r"column 'x'.*(nan|inf) among strings.*line 2"):
                 convert({"t.jsonl": data})
 
 

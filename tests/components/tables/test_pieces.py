@@ -13,7 +13,7 @@ from components.tables import pieces
         (b"\x1f\x8b\x08\0\0", "UNSUPPORTED_FORMAT", "Unpack it first"),
         ("words".encode("utf-16"), "NUL_BYTE", "encoding='utf-16'"),
         ("words".encode("utf-16-be"), "NUL_BYTE", "encoding='utf-16'"),
-        (b"words\0of C", "NUL_BYTE", "Remove such bytes"),
+        (b"words\0of C", "NUL_BYTE", "Remove these bytes"),
         (b"caf\xe9", "NOT_UTF8", "encoding='latin-1'"),
     ],
 )
