@@ -107,6 +107,7 @@ class Scan(TextSketches):
         return RecordName(split=split, number=place, name=name or f"{split} {place}", label=label)
 
     def _row_of(self, split: int, record: bytes) -> npt.NDArray[np.void]:
+        """Return the row of a record: its label, the digest of its content, and its look."""
         decoded: dict[str, Any] = {**decode_example(record)}
         values = {
             name: feature_values for name, feature_values in decoded.items() if feature_values

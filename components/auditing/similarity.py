@@ -126,6 +126,7 @@ def look_at_pixels(pixels: Pixels) -> ImageLook:
 
 
 def _look(grey: Image.Image, height: int, width: int) -> ImageLook:
+    """Measure a grey image: a thumbnail to compare, brightness, contrast and sharpness."""
     small = grey.resize((_DECODED_SIDE, _DECODED_SIDE), Image.Resampling.BOX)
     pixels = np.asarray(small, np.int32)
     quads = pixels.reshape(THUMBNAIL_SIDE, 2, THUMBNAIL_SIDE, 2).sum(axis=(1, 3))

@@ -226,6 +226,7 @@ def plan_split(
 def _layout_of(
     split: str, surveys: Sequence[ShardSurvey], settings: BalancerSettings
 ) -> SplitLayout:
+    """Return the shards of a split, with a table of positions unless a seed decides them."""
     num_records = sum(len(survey.index) for survey in surveys)
     num_bytes = sum(survey.index.framed_bytes for survey in surveys)
     num_shards = settings.shards_of(split, num_records=num_records, num_bytes=num_bytes)
@@ -430,6 +431,7 @@ def counts_of(surveys: Mapping[str, Sequence[ShardSurvey]]) -> dict[str, EditCou
 def _planned(
     inputs: Inputs, split: str, surveys: Sequence[ShardSurvey], settings: BalancerSettings
 ) -> PlannedSplit:
+    """Plan one split, and work out the bytes of each of its shards."""
     split_plan = plan_split(inputs, split, surveys, settings, uri=None)
     lengths = np.concatenate([np.zeros(0, np.int64), *(survey.index.lengths for survey in surveys)])
     positions = np.arange(len(lengths))

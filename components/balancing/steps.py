@@ -240,6 +240,7 @@ def _manifest(
     counts: Mapping[str, EditCounts],
     config: JsonObject,
 ) -> Manifest:
+    """Return the manifest of the balanced dataset, without its metadata files."""
     order = {split: place for place, split in enumerate(inputs.shards)}
     unordered = (shard for result in results for shard in result.shards)
     shards = sorted(unordered, key=lambda shard: (order[shard.split], shard.path))

@@ -130,6 +130,7 @@ def _with_boxes(
     boxes: Sequence[tuple[float, float, float, float]],
     points: Sequence[_Point],
 ) -> tuple[Value, ...]:
+    """Return values with other boxes and keypoints; a keypoint keeps its visibility."""
     turned = [*values]
     if boxes:
         for name, edge in zip(_EDGES, zip(*boxes, strict=True), strict=True):

@@ -114,6 +114,7 @@ class ParallelShards:
         check: Callable[[Result], object],
         on_result: Callable[[Result], None],
     ) -> list[Result]:
+        """Run tasks with the workspace, the runner and the cost of these shards."""
         return map_tasks(
             function,
             tasks,

@@ -145,6 +145,7 @@ def _inspect_piece(
     number: int,
     piece: Piece,
 ) -> PieceReport:
+    """Read a piece, apply the rules of texts, and write its columns to the working folder."""
     rows = reader.read(piece)
     texts = text_columns(list(rows.columns), options.columns)
     of_words = [

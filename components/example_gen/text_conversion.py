@@ -203,6 +203,7 @@ class TextConversion(Conversion[RowPlan]):
         )
 
     def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[ExcludedInput]]:
+        """Return the pieces of all inputs, and the inputs left out; check that headers agree."""
         pieces, excluded = find_pieces(
             self.inputs(), self.settings, workspace=working_folder(uri), runner=self._runner
         )

@@ -57,6 +57,7 @@ class BlobReader(threading.local):
             raise RejectedInputError(*storage.problem_of(error, path)) from error
 
     def _read(self, path: str, blob: Blob) -> bytes:
+        """Read a file, a part of a file, or a value of a Parquet column."""
         if blob.row is not None:
             return self._read_row(path, blob.column or "", blob.row)
         root = self._root_of(path)

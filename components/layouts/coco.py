@@ -330,6 +330,7 @@ def _without_outlines(value: JsonObject) -> JsonObject:
 def _by_id(
     path: str, what: str, parts: Sequence[JsonObject], shown: str
 ) -> dict[int | str, JsonObject]:
+    """Return objects by id; raise an InputError for a wrong or duplicate id."""
     by_id: dict[int | str, JsonObject] = {}
     for part in parts:
         number = part.get("id")

@@ -150,6 +150,7 @@ def layout(
         raise ConfigError.of("kinds", kinds, allowed=f"one or more of {', '.join(KINDS)}")
 
     def add(read: _Read) -> _Read:
+        """Register the layout whose items the function yields."""
         register(
             Layout(
                 name=name,

@@ -475,6 +475,7 @@ def _is_empty_or_number(field: str) -> bool:
 
 
 def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
+    """Read a Parquet file without the bytes of the files embedded in it."""
     ignored = frozenset(name for name, kind in inputs.columns.items() if kind == "ignore")
     with inputs.open(path) as stream:
         file = open_file(stream, path)
@@ -516,6 +517,7 @@ def _holds_bytes(kind: pa.DataType) -> bool:
 
 
 def _embedded(file: pa.parquet.ParquetFile, field: pa.Field, stream: BinaryIO) -> Embedded:
+    """Describe a column of embedded files: their names, mean size, and the first bytes of some."""
     metadata, size, bytes_column = file.metadata, 0, field.name
     paths: list[str | None] = [None] * metadata.num_rows
     if pa.types.is_struct(field.type):

@@ -248,6 +248,7 @@ def _refuse(inputs: LayoutInputs, expected: str, got: str, advice: str) -> NoRet
 
 
 def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: str) -> str:
+    """Return `jsonl` for a file of kind `json` with an object per line, else the kind unchanged."""
     if kind != "json" or layout == "json":
         return kind
     good, _ = select_readable(inputs, paths, "a table")

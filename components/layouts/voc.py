@@ -269,6 +269,7 @@ def _problem(annotation: InputFile) -> tuple[str, str] | None:
 
 
 def _parse(text: bytes | OSError, path: str) -> tuple[Value, ...]:
+    """Return the values of an annotation; raise RejectedInputError if it is malformed."""
     if isinstance(text, OSError):
         raise RejectedInputError("UNREADABLE", f"its annotation: {problem_of(text, path)[1]}")
     try:

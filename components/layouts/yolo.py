@@ -158,6 +158,7 @@ def _config_files(inputs: LayoutInputs) -> list[str]:
 
 
 def _read_config(inputs: LayoutInputs) -> _Config:
+    """Read class names, splits and folder from the YAML file, or from Darknet's lists of files."""
     paths = _config_files(inputs)
     if not paths:
         lists = _lists_of_darknet(inputs)

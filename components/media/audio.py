@@ -220,6 +220,7 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
 
 
 def _kind(data: bytes) -> str:
+    """Return the format of an audio file; raise RejectedInputError if it cannot be read."""
     import soundfile  # loads a C library, which is only needed for audio
 
     try:

@@ -247,6 +247,7 @@ def _add_quantizers(segment: bytes, tables: set[int]) -> str | None:
 
 
 def _add_codes(segment: bytes, tables: set[int]) -> str | None:
+    """Add the Huffman tables that a segment defines; return a problem with them, if any."""
     position = 0
     while position + 17 <= len(segment):
         number, counts = segment[position], segment[position + 1 : position + 17]

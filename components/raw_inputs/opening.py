@@ -56,6 +56,7 @@ def open_raw(place: str, conversion: Mapping[str, Any]) -> RawDataset:
 
 
 def _open_raw(place: str, conversion: Mapping[str, Any]) -> RawDataset:
+    """Do the work of `open_raw` with one listing of the inputs."""
     request = prepare(place, **dict(conversion))
     balancing = BalancerSettings(**request.balancer)
     for name in _NEEDS_RECORDS:

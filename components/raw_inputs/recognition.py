@@ -175,6 +175,7 @@ def _kind_by_options(options: Mapping[str, object]) -> str | None:
 
 
 def _recognise_file(source: str) -> tuple[str, str]:
+    """Return the kind of a single file, and the evidence; refuse a file that is not a source."""
     kind = _kind(source) or _sniffed(source)
     if kind == "archive":
         return "image", "an archive"
@@ -312,6 +313,7 @@ def _kind_of_column(name: str, values: Sequence[Any]) -> str | None:
 
 
 def _rows(path: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the first rows of a table, by column name."""
     kind = SUFFIXES.get(posixpath.splitext(path.lower())[1])
     if kind is None:  # a compressed table contains texts
         return

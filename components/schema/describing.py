@@ -170,6 +170,7 @@ def render_example_schema(
 
 
 def _property(feature: Feature, classes: Sequence[str] | None) -> JsonObject:
+    """Return the JSON Schema of one feature of a parsed example."""
     if feature.is_raw_image:
         return _array(_PIXEL, feature.extra["image_shape"])
     if feature.is_image:
@@ -213,6 +214,7 @@ def datum_limits(features: Mapping[str, Feature], paths: Iterable[str]) -> list[
 
 
 def _notes(name: str, feature: Feature, features: Mapping[str, Feature]) -> list[str]:
+    """Return sentences about the parts of a feature that Datum cannot express, each with a fix."""
     if feature.is_raw_image:
         return ["Datum has no raw pixels and reads bytes. Keep the images encoded."]
     if feature.is_image:
@@ -275,6 +277,7 @@ def render_tfds_features(features: Mapping[str, Feature], *, classes: Mapping[st
 
 
 def _tfds_entry(feature: Feature, num_classes: int | None) -> JsonObject:
+    """Return a feature in the form of TFDS's `features.json`."""
     dtype = {"int": "int64", "float": "float32", "string": "string"}[feature.type]
     if feature.is_image and feature.dense:
         size = feature.shape[:2] if feature.is_fixed_size else (_TFDS_UNKNOWN, _TFDS_UNKNOWN)

@@ -122,6 +122,7 @@ class _Evaluation:
         self._count = len(next(iter(columns.values())).counts) if columns else 0
 
     def value(self, node: ast.expr) -> Any:
+        """Evaluate a node of the condition for all records; refuse any other syntax."""
         match node:
             case ast.Name(id=name) | ast.Call(ast.Name("feature"), [ast.Constant(str(name))], []):
                 return self._feature(name)

@@ -156,6 +156,7 @@ def column_facts(array: pa.Array, records: Records, *, are_texts: bool) -> Colum
 
 
 def _facts_of_texts(array: pa.Array, records: Records) -> ColumnFacts:
+    """Return the facts of a column of strings: how many look like numbers, and which do not."""
     facts = ColumnFacts(values=len(array) - array.null_count, bytes=array.nbytes)
     facts.numbers = _count(pc.match_substring_regex(array, _LIKE_NUMBER))
     if not facts.numbers:

@@ -157,6 +157,7 @@ def _cut_part(
     part: TablePart,
     unread: frozenset[str] = frozenset(),
 ) -> PartCut:
+    """Cut one part of a table; its first part also has the table with its header."""
     table = part.table
     if table.layout == "parquet":
         pieces = parquet.find_pieces(place, table, left_out=unread | options.ignored)

@@ -321,6 +321,7 @@ def _read(
     block_bytes: int,
     on_invalid: Any = None,
 ) -> pa.Table:
+    """Read lines with Arrow, with every field as a string; an empty one is null unless quoted."""
     return pyarrow.csv.read_csv(
         pa.BufferReader(data),
         read_options=pyarrow.csv.ReadOptions(

@@ -135,6 +135,7 @@ def _loader_of(place: str) -> Callable[[str, bytes], tuple[int, str, _Encode, _L
 
 
 def _of_tokenizers(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
+    """Load a `tokenizer.json`; return its vocabulary size, digest, encoder and token locator."""
     import tokenizers
 
     tokenizer = tokenizers.Tokenizer.from_str(data.decode())
@@ -155,6 +156,7 @@ def _of_tokenizers(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
 
 
 def _of_sentencepiece(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
+    """Load a SentencePiece model; return the same as `_of_tokenizers`."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=data)

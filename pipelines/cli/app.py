@@ -73,6 +73,7 @@ class _Commands(click.Group):
 
 
 def _failure(error: Exception) -> click.ClickException:
+    """Return the message and exit status for an error of a command."""
     from trainer_utils.core.errors import ConfigError, CorruptShardError, TfxShardsError
     from trainer_utils.core.printable import printable
 

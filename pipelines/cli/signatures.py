@@ -164,6 +164,8 @@ def command(
     """
 
     def make(function: Callable[..., Any]) -> click.Command:
+        """Make a command of a function: its docstring is the help, its parameters the options."""
+
         def run(as_json: bool = False, **given: Any) -> None:
             with quiet():
                 result = function(**given)
@@ -208,6 +210,7 @@ _VERBOSE = click.Option(
 
 
 def _parameter(parameter: inspect.Parameter, kind: Any, help: str | None) -> click.Parameter:
+    """Return the argument or option for a parameter of a command's function."""
     names, options = [f"--{parameter.name.replace('_', '-')}"], dict[str, Any]()
     for extra in getattr(kind, "__metadata__", ()):
         if isinstance(extra, str) and extra.startswith("-"):
@@ -328,6 +331,7 @@ _HELP_ALL = click.Option(
 
 
 def _flag(name: str, setting: "Setting") -> click.Option:
+    """Return the option for a setting of a component."""
     from components.inputs.advice import FLAGS
     from pipelines.cli.sections import text_for_flags
 

@@ -60,6 +60,7 @@ def _make_photos() -> str:
 
 
 def _summarise(root: Path, source: str, seconds: float) -> None:
+    """Print the accounting, the balanced dataset, the model's accuracy and the output folders."""
     from components.report.inspection import inspect_dataset
     from pipelines.examples.training import METRICS_FILE
     from pipelines.lineage import list_runs

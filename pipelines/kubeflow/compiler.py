@@ -339,6 +339,7 @@ def _pack_modules(pipeline: Any, pipeline_root: str, folder: str) -> list[CodeUp
 def _compile_native(
     pipeline: Any, name: str | None, pipeline_root: str | None, image: str | None
 ) -> list[JsonObject]:
+    """Compile a pipeline of kfp's own components; return its YAML documents."""
     from kfp import compiler
 
     from components.kubeflow import default_image

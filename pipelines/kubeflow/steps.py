@@ -165,6 +165,7 @@ def _is_ours(container: JsonObject) -> bool:
 
 
 def _set_container(container: JsonObject, mine: Mapping[str, Sequence[re.Match[str]]]) -> None:
+    """Set the processors, memory, accelerator and environment variables of a container."""
     resources = container.get("resources", {})
     for option, unit in (("cpu", 1.0), ("memory", 1e9)):
         for match in mine[option]:
@@ -182,6 +183,7 @@ def _set_container(container: JsonObject, mine: Mapping[str, Sequence[re.Match[s
 
 
 def _kubernetes(mine: Mapping[str, Sequence[re.Match[str]]]) -> dict[str, list[JsonObject]]:
+    """Return the Kubernetes settings of a step: volumes, secrets, tolerations and scratch space."""
     config: dict[str, list[JsonObject]] = collections.defaultdict(list)
     # `constant` is the older of two fields; the drivers of Kubeflow 2.2 fail on the newer one.
     for match in mine["volumes"]:

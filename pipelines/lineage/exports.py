@@ -73,6 +73,7 @@ def _named(uri: str) -> JsonObject:
 
 
 def _dataset(lineage: Lineage, artifact: Id, *, is_output: bool = False) -> JsonObject:
+    """Return a dataset in OpenLineage's form, with its version and, for an output, its size."""
     node, summary = lineage.artifacts.get(artifact), lineage.summaries.get(artifact)
     entry = _named(f"{MISSING_PREFIX}{artifact}" if node is None else node.uri)
     if summary is None:

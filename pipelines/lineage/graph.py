@@ -204,6 +204,7 @@ class Lineage:
         }
 
     def _artifact_json(self, artifact: Id) -> JsonObject:
+        """Return the facts about one artifact as plain JSON types."""
         makers, summary = self.makers(artifact), self.summaries.get(artifact)
         splits = summary.accounting.items() if summary else ()
         return {
@@ -220,6 +221,7 @@ class Lineage:
         }
 
     def __str__(self) -> str:
+        """Return the artifact, its maker, the artifacts before and after it, and the record."""
         artifact_id = self.artifact_id
         lines = [_artifact(self.artifact), *_facts(self)]
         if self.same_uri:

@@ -54,6 +54,7 @@ def open_store(metadata: str) -> Iterator[MetadataStore]:
 
 
 def _config(metadata: str) -> Any:
+    """Return the connection to a sqlite file, read-only, or to a server."""
     if "://" not in metadata:
         if not os.path.isfile(metadata):
             raise InputError(
@@ -169,6 +170,8 @@ def _execution(
     contexts: Sequence[metadata_store_pb2.Context],
     events: Sequence[_Event],
 ) -> Execution:
+    """Return an execution of the store, named after its node of the pipeline if it has one."""
+
     def named(types: set[str]) -> str | None:
         return next((context.name for context in contexts if context.type in types), None)
 

@@ -127,6 +127,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
+        """Answer a request with a page; refuse requests for another host."""
         names = {f"{host}:{self.server.server_port}" for host in (ADDRESS, "localhost")}
         if self.headers.get("Host") not in names:
             self._send(403, b"This address is served to this machine only.", "text/plain")
@@ -143,6 +144,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send(500 if is_of_dataset else 404, *_page("message", message=text))
 
     def _list(self, fields: dict[str, str]) -> tuple[bytes, str]:
+        """Return the page with the records of a split, or those with a name."""
         reader, name = self.server.reader, fields.get("name", "")
         splits = {split: reader.count(split) for split in reader.splits}
         split = fields.get("split", reader.splits[0])
@@ -167,6 +169,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         )
 
     def _record(self, fields: dict[str, str]) -> tuple[bytes, str]:
+        """Return the page of one record, with a row for each feature."""
         example = self._example(fields)
         split, number = example.split, example.number
         rows = []

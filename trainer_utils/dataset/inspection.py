@@ -236,6 +236,7 @@ def features_of_facts(facts: DatasetFacts) -> dict[str, Feature]:
 
 
 def _feature(facts: FeatureFacts, records: int) -> Feature:
+    """Return the feature that facts about its values suggest."""
     longest = facts.longest
     dense = facts.present == records and facts.shortest == longest > 0
     dense &= facts.kind != "string" or longest == 1
@@ -261,6 +262,7 @@ def _sequence(facts: FeatureFacts) -> Feature:
 
 
 def _facts(column: Column) -> FeatureFacts:
+    """Return the facts about the values of a column."""
     counts = column.counts[column.counts > 0]
     facts = FeatureFacts(
         kind=column.kind,

@@ -386,6 +386,7 @@ def _floats(
 def _integers(
     data: Data, begins: Positions, ends: Positions
 ) -> tuple[Positions, npt.NDArray[np.int64]]:
+    """Return the number of values of each list, and all values; raise if a varint is malformed."""
     lengths = ends - begins
     if (lengths == 1).all():
         short = data[begins]
@@ -454,6 +455,7 @@ def _one_by_one(
     are_lists: bool = False,
     expected: Mapping[str, str] | None = None,
 ) -> dict[str, Column]:
+    """Decode records one by one, for encodings that numpy cannot walk."""
     kinds = dict.fromkeys(names or (), "") | {
         name: kind for name, kind in (expected or {}).items() if names is None or name in names
     }

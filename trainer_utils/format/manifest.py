@@ -233,6 +233,7 @@ class Manifest:
 
     @classmethod
     def _from_value(cls, value: JsonObject) -> "Manifest":
+        """Return the manifest that a parsed JSON object declares; raise if it breaks a rule."""
         # Sums and the checksum are keys that are not read. A shard's key that is not known might
         # change how it is read.
         ignoring = _StoredManifest, _StoredSplit, FileDigest

@@ -38,6 +38,7 @@ def parse_tfds_splits(text: str, *, path: str) -> dict[str, dict[str, int]]:
 
 
 def _shards(info: Mapping[str, Json], split: Mapping[str, Json]) -> dict[str, int]:
+    """Return the number of records of each shard, by file name."""
     lengths = [int(number) for number in split.get("shardLengths", ())]
     if min(lengths, default=0) < 0:
         raise ValueError(f"shardLengths: {min(lengths)} records")

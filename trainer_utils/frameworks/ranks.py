@@ -108,6 +108,7 @@ def _rank_of_jax() -> tuple[int, int, str] | None:
 
 
 def _rank_of_variables() -> tuple[int, int, str] | None:
+    """Return rank, number of workers and their source from a launcher's variables, or None."""
     for launcher, names in _VARIABLES.items():
         values = [os.environ.get(name, "") for name in names]
         if not any(values):

@@ -232,6 +232,7 @@ class LossLog:
         self._number, self._kept = self._number + 1, {}
 
     def _take(self) -> None:
+        """Copy the waiting losses from their device, and check their number."""
         waiting, self._waiting = self._waiting, []
         for step, losses, expected in waiting:
             parts = getattr(losses, "values", losses)

@@ -116,6 +116,7 @@ class Augmentation:
 
 
 def _operation(entry: object) -> Operation:
+    """Return the operation of a name, a tuple of a name and numbers, or a function."""
     if callable(entry):
         return Operation(getattr(entry, "__name__", repr(entry)), function=entry)
     name, *values = entry if isinstance(entry, (list, tuple)) and entry else (entry,)

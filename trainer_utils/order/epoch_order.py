@@ -139,6 +139,7 @@ class BlockShuffle:
         return number * self._layout.full_steps // self._num_blocks
 
     def _make_block(self, epoch: int, number: int) -> _Block:
+        """Return a block of an epoch: its chunks in random order, and the places left over."""
         layout = self._layout
         first_step, stop_step = self._first_step(number), self._first_step(number + 1)
         steps, first_place = stop_step - first_step, first_step * layout.batch_size

@@ -106,6 +106,7 @@ def mix_rows(
     mixed = {name: np.empty_like(batch[name]) for name in (*images, label)}
 
     def mix_row(row: int) -> None:
+        """Mix a row with its partner, the other row of the pair, by mixup or CutMix."""
         partner = min(row ^ 1, len(keys) - 1)
         rng = np.random.Generator(np.random.Philox(key=[int(keys[row]), _MIXES]))
         operation = chain.mixing[int(rng.random() * len(chain.mixing))]

@@ -496,6 +496,7 @@ class ImageDecoder:
         spent = [(0, 0)] * len(images)  # nanoseconds of decoding and of augmenting
 
         def work(row: int) -> None:
+            """Decode one image, change its pixels, and write it to its row of the batch."""
             started, augmenting = perf_counter_ns(), 0
             part = self._part(images[row], sizes[row], plans[row], are_plain[row])
             pixels = self._fitted(part, plans[row], batch[row])
@@ -537,6 +538,7 @@ class ImageDecoder:
     def _decoded_part(
         self, image: Image, size: tuple[int, int], plan: ImagePlan, is_plain: bool
     ) -> Array:
+        """Return the planned part of an image with the required number of channels."""
         import cv2
 
         if isinstance(image, np.ndarray):

@@ -383,6 +383,7 @@ class Packs:
         return [Document(*pair, self._pack.eos) for pair in zip(tokens, masks, strict=True)]
 
     def _encoded_tokens(self, rows: Rows, expected: Numbers) -> Sequence[Array | VarintList] | None:
+        """Return the tokens of each record as stored, or None if records must be decoded."""
         name, spec = self._pack.feature, self._feature.tokens
         if spec is not None:
             column = rows.parse([name], views=[name])[name]

@@ -149,6 +149,7 @@ class _Process:
             raise
 
     def _ask(self, epoch: int, reads: list[int]) -> Answer | Exception:
+        """Send a request, and return the answer with its arrays in shared memory."""
         if self._payload:
             self._connection.send_bytes(self._payload)
             self._payload = b""

@@ -381,6 +381,7 @@ def own_folder(name: str, *, given: str | None) -> str:
 
 
 def _make_own(path: str, forbidden: int) -> None:
+    """Create a folder of this user; raise ConfigError if it is someone else's or open to others."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, mode=0o700)
     status = os.lstat(path)  # not `stat`: a link must not be followed

@@ -86,6 +86,7 @@ class _LocalFileSystem(FileSystem):
             yield from group.files()
 
     def walk_groups(self, base: str, *, follow_links: bool = False) -> Iterator[FileGroup]:
+        """Yield the files below a folder in groups of one folder, with links and problems apart."""
         root = os.path.realpath(base)
         # With `follow_links`, each has the real paths of the folders that contain it.
         folders: list[tuple[str, frozenset[str]]] = [("", frozenset([root]))]

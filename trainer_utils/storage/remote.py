@@ -45,6 +45,7 @@ class _FsspecFileSystem(FileSystem):
             return cast(BinaryIO, io.BufferedReader(_OpenFile(path, stream), 64 << 10))
 
     def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
+        """Read a range of a file, or all of it; a range past the end is empty."""
         with _at(path) as (files, inner):
             if not start and stop is None:
                 return cast(bytes, files.cat_file(inner))

@@ -333,6 +333,7 @@ class _RunBackup:
         self._save(epoch + 1, 0, source, steps)
 
     def _load(self) -> None:
+        """Read the backup: variables, position of the input, history and ledger."""
         content = io.BytesIO(read_bytes(self._path))
         with (
             reading(
@@ -353,6 +354,7 @@ class _RunBackup:
             self._recorder.restore(InputLedger.from_json(meta["ledger"]))
 
     def _save(self, epoch: int, step: int, source: BatchSource, steps: ModelSteps) -> None:
+        """Write the backup, on the worker that writes; all workers call this."""
         if self._folder is None:
             return
         self._recorder.save()

@@ -125,6 +125,7 @@ class ModelSteps:
     def _function(
         self, step: Callable[[Any], Logs], element_spec: Any, *, compiles: bool = True
     ) -> StepFunction:
+        """Return a step on all replicas as a function, compiled by XLA if the model asks for it."""
         compiles = compiles and self._compiles
         eager = bool(self._model.run_eagerly)
         if compiles and not eager and not self._is_keras_3:
@@ -150,6 +151,7 @@ class ModelSteps:
         return {name: tf.nest.map_structure(mean, value) for name, value in logs.items()}
 
     def _step_without_padding(self, batch: Batch) -> Logs:
+        """Evaluate the rows of a batch that have a weight; skip a replica without such rows."""
         features, label, mask = batch
         keep = tf.cast(mask, tf.bool)
         kept = tf.nest.map_structure(lambda part: tf.boolean_mask(part, keep), (features, label))

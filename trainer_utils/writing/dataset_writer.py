@@ -232,6 +232,7 @@ class DatasetWriter:
             self._encoders[keys] = encoder
 
     def _stored(self, example: Mapping[str, Any]) -> dict[str, Stored]:
+        """Return the values of an example to store; raise InputError with the feature's name."""
         if not isinstance(example, Mapping):
             raise InputError(f"example: expected a dict, got {type(example).__name__}")
         if not all(isinstance(name, str) for name in example):
@@ -248,6 +249,7 @@ class DatasetWriter:
         return stored
 
     def _stored_feature(self, name: str, value: Any) -> Stored:
+        """Return a value to store, with labels as the ids of their vocabulary."""
         is_image, ids = name in self._settings.images, self._ids.get(name)
         stored = stored_value(value, is_image=is_image)
         if not isinstance(stored, Plain):
@@ -317,6 +319,7 @@ class DatasetWriter:
                     _logger.warning(said, option, name, kind, did_you_mean(name, written))
 
     def _manifest(self, shards: Sequence[Shard]) -> Manifest:
+        """Return the manifest of the shards, without its metadata files."""
         records = {split: opened.records for split, opened in self._splits.items()}
         settings = dataclasses.asdict(self._settings)
         settings["images"] = list(self._settings.images)

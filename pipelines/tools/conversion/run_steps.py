@@ -62,6 +62,7 @@ class _DamagedExamplesError(Exception):
 def _convert_in(
     conversion: Conversion, root: str, *, restart: bool, verify: bool
 ) -> tuple[dict[str, str], bool]:
+    """Run the steps that earlier runs have not finished; see `convert_in`."""
     folder, beam = join(root, "artifacts"), conversion.beam_pipeline_args
     settings = conversion.settings
     balancing = BalancerSettings(**conversion.balancer)

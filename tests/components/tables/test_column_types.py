@@ -198,7 +198,7 @@ def test_every_python_number_is_read_as_a_number(number):
     kind = "int" if isinstance(number, int) else "float"
     for values in ([text], [text, "1" if kind == "int" else "0.25"]):
         facts = column_facts(pa.array(values), np.arange(len(values)), are_texts=True)
-        decided = decide_column("x", [(0, facts)], given=None, is_text=False, place=lambda *_: "")
+        decided = decide_column("x", [(0, facts)], declared=None, is_text=False, place=lambda *_: "")
         assert decided is not None
         assert decided.kind == kind
         read = cast_column(pa.array(values), decided, floats=pa.float64())
@@ -210,7 +210,7 @@ def test_strings_read_as_numbers_can_be_written_back(text):
     """Compare with Python: a number is a string that Python reads, and writes in the same way."""
     facts = column_facts(pa.array([text]), np.arange(1), are_texts=True)
     try:
-        decided = decide_column("x", [(0, facts)], given=None, is_text=False, place=lambda *_: "")
+        decided = decide_column("x", [(0, facts)], declared=None, is_text=False, place=lambda *_: "")
     except InputError:
         is_too_large = abs(float(text)) > FLOAT32
         assert is_too_large
