@@ -326,7 +326,7 @@ def merge_features(by_input: Mapping[str, Mapping[str, Feature]]) -> dict[str, F
 
 
 def _merge_feature(name: str, first: Feature, other: Feature, where: tuple[str, str]) -> Feature:
-    """Return a feature that fits the records of both datasets; raise DatasetError if they differ."""
+    """Return a feature that fits the records of both inputs; raise DatasetError if they differ."""
     if first == other:
         return first
     alike = _kind(first) == _kind(other)

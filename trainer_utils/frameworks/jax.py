@@ -147,7 +147,7 @@ class JaxBatches(BatchIterator):
         return global_batch
 
     def _to_global(self, values: Any) -> Any:
-        """Return a global array with this process's rows; refuse integers that JAX would cut off."""
+        """Return a global array with this process's rows; refuse integers too large for JAX."""
         import jax
 
         if values.dtype == object:

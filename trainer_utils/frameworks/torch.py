@@ -207,7 +207,7 @@ class TorchDataset:
         return max((epoch + 1 if repeat is False else int(repeat)) * steps - self.first_step, 0)
 
     def __getitem__(self, index: int) -> Any:
-        """Return the batch of a step, arranged for the trainer; a process of the loader may call it."""
+        """Return the batch of a step, arranged for the trainer."""
         if not 0 <= index < self._num_steps:
             raise IndexError(index)
         step = self.first_step + index
