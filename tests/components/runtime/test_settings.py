@@ -143,6 +143,7 @@ WRONG = {  # settings: values that no component takes
     "rows": ["one", 3, None],
     "label_separator": ["", 3, "\n", "123456789"],
     "find_files": ["anywhere", 3, None],
+    "name_pattern": ["(?P<label>", "no groups", "(.)", 3],
     "list_encoding": ["klingon", "base64", None, 8],
     "box_format": ["cxcywh", 3],
     "box_frame": ["turned", 3],
