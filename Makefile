@@ -191,7 +191,7 @@ $(STORES):
 
 lint: $(READY)  ## ruff check, ruff format --check, wording, mypy, and who may import whom
 	@$(BIN)/ruff check .
-	$(BIN)/python scripts/check_prose.py benchmarks components pipelines scripts tests trainer_utils
+	$(BIN)/python scripts/check_prose.py *.md benchmarks components docs pipelines scripts tests trainer_utils
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/generate_settings.py --check
 	$(BIN)/mypy

@@ -1,9 +1,9 @@
-"""Report unidiomatic wording in docstrings, comments and test names.
+"""Report unidiomatic wording in docstrings, comments, test names and pages of Markdown.
 
-    scripts/check_prose.py trainer_utils components    # prints file:line: finding; exit status 1
+    scripts/check_prose.py docs README.md components    # prints file:line: finding; exit status 1
 
 CONTRIBUTING.md has the rules. Ruff's D401 checks that a function's docstring starts with a verb;
-this script checks the words.
+this script checks the words. Pages are checked for words with a standard replacement only.
 """
 
 import ast
@@ -30,6 +30,18 @@ WORDS = re.compile(
     r"|as (it|they) (lies|lie|is|are|stands|stand)|twins?|others'|sounds?|hence|thereby"
     r"|is had|are had|be had|the like|at hand|goes on|go on|houses?|rooms?)\b",
     re.IGNORECASE,
+)
+# The words of a page that have a standard replacement, in any sentence.
+PAGE_WORDS = re.compile(
+    r"\b(anew|mend(s|ed|ing)?|told|tells of|beside|of ours|whatever|whoever|whomever|so many"
+    r"|so much|twins?|others'|sounds?|hence|thereby|is had|are had|be had|the like|at hand|goes on"
+    r"|go on|houses?|one's own|as (it|they) (lies|lie|stands))\b",
+    re.IGNORECASE,
+)
+# Parts of a page that are not prose: fenced blocks, comments, code, and targets of links.
+_NOT_PROSE = re.compile(
+    r"^(?P<indent> *)```.*?^(?P=indent)```|<!--.*?-->|`[^`\n]*`|\]\([^)\n]*\)",
+    re.DOTALL | re.MULTILINE,
 )
 MAX_NAME = 60  # characters of a test's name
 _DIRECTIVE = re.compile(r"#\s*(noqa|type:|fmt:|pragma|ruff:|mypy:)")
@@ -69,9 +81,18 @@ def comment_findings(source: str) -> Iterator[Finding]:
                 yield token.start[0], f"{match.group()!r} in a comment"
 
 
+def page_findings(text: str) -> Iterator[Finding]:
+    """Yield findings in the prose of a page of Markdown."""
+    prose = _NOT_PROSE.sub(lambda match: "\n" * match.group().count("\n"), text)
+    for match in PAGE_WORDS.finditer(prose):
+        yield prose[: match.start()].count("\n") + 1, f"{match.group()!r} in a page"
+
+
 def check_file(path: pathlib.Path) -> list[Finding]:
-    """Return the findings in one Python file, by line."""
+    """Return the findings in one Python file or page of Markdown, by line."""
     source = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return list(page_findings(source))
     tree = ast.parse(source)
     return sorted([*docstring_findings(tree), *name_findings(tree), *comment_findings(source)])
 
@@ -80,7 +101,8 @@ def main(arguments: list[str]) -> int:
     """Check files and folders; return the number of findings, at most 1 as an exit status."""
     count = 0
     for argument in map(pathlib.Path, arguments or ["."]):
-        for path in sorted(argument.rglob("*.py")) if argument.is_dir() else [argument]:
+        files = sorted([*argument.rglob("*.py"), *argument.rglob("*.md")])
+        for path in files if argument.is_dir() else [argument]:
             for line, finding in check_file(path):
                 print(f"{path}:{line}: {finding}")
                 count += 1

@@ -48,7 +48,7 @@ _TOLD_IF_GIVEN = (
 )
 
 _bool = one_of(False, True)
-_texts = Predicate(are_texts, "a list of texts that are not empty")
+_texts = Predicate(are_texts, "a list of strings that are not empty")
 _column_name = Predicate(is_text, "the name of a column")
 _path = Predicate(
     lambda value: is_text(value) and not value.startswith("/") and ".." not in value.split("/"),
@@ -65,7 +65,7 @@ _delimiter = Predicate(
     lambda value: (
         isinstance(value, str) and len(value) == 1 and value.isascii() and value not in '"\r\n\0'
     ),
-    "one ASCII character that is no quote and no line end",
+    "one ASCII character that is neither a quote nor a line end",
 )
 
 

@@ -284,7 +284,7 @@ def check_feature(
     if found is None and knows_all:
         _refuse_feature(setting, name, features)
     if found is not None and (found.is_image or found.tensor is not None):
-        raise ConfigError.of(setting, name, allowed="a feature of numbers or texts")
+        raise ConfigError.of(setting, name, allowed="a feature of numbers or strings")
 
 
 def _refuse_feature(setting: str, name: str, known: Iterable[str]) -> NoReturn:

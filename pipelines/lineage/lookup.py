@@ -85,7 +85,7 @@ def describe_artifact(
         told = "; ".join(f"{artifacts[s.artifact].uri}: {s.outcome}, {s.detail}" for s in steps)
         raise InputError(
             f"record {record!r}: expected the filename or id of a record of {uri!r}, the path "
-            f"relative to the input base or file:row, found none. {told or 'It is no dataset.'}"
+            f"relative to the input base or file:row, found none. {told or 'It is not a dataset.'}"
         )
     bases = (base for place in datasets for base in _bases(found, place))
     source = next((join(base, record) for base in bases), None)
