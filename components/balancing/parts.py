@@ -150,7 +150,7 @@ def _classes(block: RecordBlock, feature: str, codes: dict[str, int], path: str)
     most = int(column.counts.max(initial=0))
     if most > 1 or column.kind == "float":
         raise DatasetError(
-            f"stratify_by: expected one integer or text of {feature!r} an example, got "
+            f"stratify_by: expected one integer or string of {feature!r} an example, got "
             f"{most if most > 1 else 'floats'} ({path}, near byte {block.file_offset})"
         )
     is_there = column.counts > 0

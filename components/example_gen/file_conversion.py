@@ -191,6 +191,7 @@ class FileConversion(Conversion[FilePlan]):
             rows=self.settings.rows,
             label_separator=self.settings.label_separator,
             find_files=self.settings.find_files,
+            name_pattern=self.settings.name_pattern,
             box_format=getattr(self.settings, "box_format", None),
             vocabularies=self.settings.vocabularies,
             media=self.media,

@@ -320,7 +320,7 @@ def _list(
         raise
     except OSError as error:
         raise InputError(
-            f"{setting} {display_path(given)!r}: expected a folder that can be looked into, "
+            f"{setting} {display_path(given)!r}: expected a folder that can be listed, "
             f"got {error.strerror or error}. Fix its permissions, or name another folder."
         ) from error
 
@@ -373,9 +373,9 @@ def _refuse_unlisted(base: str, files: FileTable) -> None:
         if folder.problem is not None:
             raise InputError.at(
                 join(base, folder.path),
-                expected="a folder that can be looked into",
+                expected="a folder that can be listed",
                 got=folder.problem[1].removeprefix("a folder: "),
-                advice="Give the run the right to read it, or move it out of the input",
+                advice="Give the run permission to read it, or move it out of the input",
             )
 
 

@@ -138,9 +138,14 @@ class InputTable:
         *,
         blob: BlobColumn,
         labels: pa.Array | None,
+        features: Sequence[tuple[Column, Sequence[Any]]] = (),
     ) -> "InputTable":
-        """Create a table of `n` files, one input each; `paths` are `large_binary`."""
-        columns = () if labels is None else (Column("label", "label"),)
+        """Create a table of `n` files, one input each; `paths` are `large_binary`.
+
+        Each of `features` is a column and its `n` values.
+        """
+        label = [] if labels is None else [Column("label", "label")]
+        columns = (*label, *(column for column, _ in features))
         schema = _schema(columns, (blob,))
         known = {"size": sizes.combine_chunks()}
         fields = [
@@ -148,6 +153,8 @@ class InputTable:
         ]
         files = pa.StructArray.from_arrays(fields, [*_BLOB_FIELDS])
         arrays = [paths, splits, files, *([] if labels is None else [labels])]
+        types = schema.types[len(arrays) :]
+        arrays += [_array(values, kind) for (_, values), kind in zip(features, types, strict=True)]
         return cls(pa.Table.from_arrays(arrays, schema=schema), tuple(excluded), columns, (blob,))
 
     def renamed(self, names: Mapping[str, str]) -> "InputTable":

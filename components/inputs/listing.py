@@ -335,6 +335,7 @@ class LayoutInputs:
     rows: str = "auto"
     label_separator: str | None = None
     find_files: str = "path"
+    name_pattern: str | None = None  # a regular expression for the names of files, set by the user
     box_format: str | None = None
     vocabularies: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     # Names of the layout's folders and files that differ from the default, by setting

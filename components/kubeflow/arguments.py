@@ -153,7 +153,7 @@ def hashed_splits(splits: object, split_by: object) -> Partition | None:
 
 def _check_text(name: str, value: object) -> None:
     if not is_text(value):
-        raise ConfigError.of(name, value, allowed="a text that is not empty")
+        raise ConfigError.of(name, value, allowed="a string that is not empty")
 
 
 def step_settings(kind: type[ComponentSettings], given: Mapping[str, Json]) -> Any:

@@ -30,6 +30,16 @@ from components.layouts.class_tree import (
 from components.layouts.file_kinds import kind_of_bytes, kind_of_name
 from components.layouts.junk import is_clutter
 from components.layouts.meaningful import refuse_foreign_files
+from components.layouts.name_patterns import (
+    LABEL,
+    SPLIT,
+    features_of_groups,
+    groups_of_pattern,
+    how_to_label,
+    labels_in_names,
+    match_names,
+    splits_of_groups,
+)
 from components.layouts.registry import Detection, Layout, register
 from trainer_utils.core.errors import InputError
 from trainer_utils.format import split_of_name
@@ -47,25 +57,37 @@ _PLAIN_LISTS, _MAX_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
 def read(inputs: LayoutInputs) -> InputTable:
     """Take splits and classes from folder names, and splits from file names.
 
-    With `layout="folder"`, the top folders are classes or splits in any case.
+    With `layout="folder"`, the top folders are classes or splits in any case. With a group `label`
+    in `name_pattern`, folders are not classes.
 
     Raises:
         InputError: the layout is not named, and the tree does not look like classes. Or files of
             another kind are among the inputs.
     """
-    is_obeyed = inputs.layout == "folder"
-    if not is_obeyed:
+    groups = groups_of_pattern(inputs.name_pattern or "")
+    # The user says what folders are: classes, or nothing if names have the labels.
+    is_obeyed = inputs.layout == "folder" or LABEL in groups
+    if inputs.layout != "folder":
         _refuse_plain_list(inputs)
     refuse_foreign_files(inputs)
     tree = _Tree.of(inputs)
-    roles = _roles_of_folders(inputs, tree)
+    roles = _roles_of_folders(inputs, tree, is_obeyed=is_obeyed)
+    if LABEL in groups:
+        roles = [Role(role.split, None) for role in roles]
     _warn_of_empty_classes(inputs, dict(zip(tree.folders, roles, strict=True)))
     labels = _labels_of_files(inputs, tree, roles)
     splits = tree.of_files(pa.array([role.split for role in roles], pa.string()))
-    if not is_obeyed and splits.null_count == len(splits):
+    is_readable = np.asarray(tree.files.table.column("code").is_null())
+    named = match_names(inputs, tree.paths, is_readable) if groups else {}
+    if LABEL in named:
+        texts = [None if text is None else encode_path(text) for text in named.pop(LABEL)]
+        labels = pa.array(texts, _TEXT)
+    if SPLIT in named:
+        splits = splits_of_groups(inputs, named.pop(SPLIT), is_readable)
+    elif inputs.layout != "folder" and splits.null_count == len(splits):
         splits = _splits_of_file_names(inputs, tree.paths)
     is_list = np.asarray(pc.equal(tree.paths, encode_path(inputs.label_list or "")))
-    reasons = _reasons_to_exclude(inputs, tree, roles, labels)
+    reasons = _reasons_to_exclude(tree, roles, labels, is_obeyed=is_obeyed)
     excluded = [
         ExcludedInput(decode_path(tree.paths[place].as_py()), splits[place].as_py(), *reason)
         for place, reason in reasons.items()
@@ -78,6 +100,8 @@ def read(inputs: LayoutInputs) -> InputTable:
     labels, paths = labels.filter(taken), tree.paths.filter(taken)
     if has_labels and not is_obeyed and inputs.media == "image":
         _refuse_pairs(inputs, paths, labels)
+    if not has_labels and not groups and (words := labels_in_names(paths)):
+        logging.warning("%s", how_to_label(words))
     return InputTable.of_files(
         paths,
         tree.files.table.column("size").filter(taken),
@@ -85,6 +109,7 @@ def read(inputs: LayoutInputs) -> InputTable:
         excluded,
         blob=BlobColumn(inputs.media, inputs.media),
         labels=labels if has_labels else None,
+        features=features_of_groups(named, paths, is_taken),
     )
 
 
@@ -119,9 +144,9 @@ class _Tree:
         return mask
 
 
-def _roles_of_folders(inputs: LayoutInputs, tree: _Tree) -> list[Role]:
+def _roles_of_folders(inputs: LayoutInputs, tree: _Tree, *, is_obeyed: bool) -> list[Role]:
     """Return the split and the class of each folder."""
-    if inputs.layout == "folder":
+    if is_obeyed:
         obeyed = read_obeyed(tree.folders, base=inputs.base)
         if inputs.split is None:
             return obeyed
@@ -148,7 +173,7 @@ def _labels_of_files(inputs: LayoutInputs, tree: _Tree, roles: Sequence[Role]) -
 
 
 def _reasons_to_exclude(
-    inputs: LayoutInputs, tree: _Tree, roles: Sequence[Role], labels: pa.Array
+    tree: _Tree, roles: Sequence[Role], labels: pa.Array, *, is_obeyed: bool
 ) -> dict[int, tuple[str, str]]:
     """Return the reject code and the detail of each file that cannot be taken, by its index."""
     table = tree.files.table
@@ -156,7 +181,6 @@ def _reasons_to_exclude(
     has_splits, has_labels = any(role.split for role in roles), labels.null_count < len(labels)
     lacks_split = tree.mask(has_splits and role.split is None for role in roles)
     # A split without class folders, next to splits with class folders, is unlabelled.
-    is_obeyed = inputs.layout == "folder"
     unlabelled = _unlabelled_splits(roles) if has_labels and not is_obeyed else set()
     lacks_label = np.asarray(labels.is_null()) & has_labels
     lacks_label &= ~tree.mask(role.split in unlabelled for role in roles)

@@ -321,7 +321,7 @@ def scan_png(data: bytes) -> ImageStructure:
                 first, second = data[position + 8 : position + 10]
                 is_good = first & 15 == 8 and first >> 4 <= 7 and (first << 8 | second) % 31 == 0
                 if not is_good or second & 32:
-                    doubt = doubt or "pixels that are no zlib stream"
+                    doubt = doubt or "pixels that are not a zlib stream"
             elif pixel_bytes and before != name:
                 doubt = doubt or "pixels in two places"
             pixel_bytes += length

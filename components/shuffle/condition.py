@@ -265,7 +265,7 @@ class _Evaluation:
         """Apply an operator as Python does; null if a side is missing or the divisor is 0."""
         arrays = self._arrays(value, other)
         if any(map(_is_text, arrays)):
-            raise TypeError("arithmetic with a text")
+            raise TypeError("arithmetic with a string")
         missing = np.any([_filled(array.is_null()) for array in arrays], axis=0)
         left, right = (array.fill_null(0).to_numpy(zero_copy_only=False) for array in arrays)
         if operate in _DIVISIONS:

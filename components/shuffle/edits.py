@@ -289,7 +289,7 @@ def check_feature(
     if feature is None and knows_all:
         _refuse_feature(setting, name, features)
     if feature is not None and (feature.is_image or feature.tensor is not None):
-        raise ConfigError.of(setting, name, allowed="a feature of numbers or texts")
+        raise ConfigError.of(setting, name, allowed="a feature of numbers or strings")
 
 
 def _refuse_feature(setting: str, name: str, known: Iterable[str]) -> NoReturn:

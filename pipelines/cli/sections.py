@@ -49,7 +49,7 @@ SECTIONS: Mapping[str, _Section] = {
         ("columns", "vocabulary", "csv_path"),
         (
             *("column_names", "header", "delimiter", "quoting", "tensors", "rows"),
-            *("label_separator", "find_files", "encoding", "list_encoding"),
+            *("label_separator", "find_files", "name_pattern", "encoding", "list_encoding"),
         ),
     ),
     "Images": _Section(

@@ -131,7 +131,7 @@ def _find_dataset(ctx: click.Context, param: click.Parameter, uri: str) -> str |
     if ctx.resilient_parsing:
         return None
     if not uri:
-        raise click.BadParameter("expected a folder or a url, got an empty text", ctx, param)
+        raise click.BadParameter("expected a folder or a url, got an empty string", ctx, param)
     return newest_dataset(uri)
 
 
@@ -197,7 +197,7 @@ def command(
 
 
 _JSON = click.Option(
-    ["--json", "as_json"], is_flag=True, help="Print one JSON document in place of text."
+    ["--json", "as_json"], is_flag=True, help="Print one JSON document instead of text."
 )
 _VERBOSE = click.Option(
     ["-v", "--verbose"],

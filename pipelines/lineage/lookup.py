@@ -88,7 +88,7 @@ def describe_artifact(
         raise InputError(
             f"record {record!r}: expected the filename or id of a record of {uri!r}, the "
             "path relative to the input base or file:row, found none. "
-            f"{sentences or 'It is no dataset.'}"
+            f"{sentences or 'It is not a dataset.'}"
         )
     bases = (base for place in datasets for base in _bases(graph, place))
     source = next((join(base, record) for base in bases), None)

@@ -88,7 +88,7 @@ class Setting:
         if self.is_path:
             value = plain_paths(value)
         if isinstance(value, str) and "\0" in value:  # never valid in a path or name
-            raise ConfigError.of(self.name, value, allowed="a text without NUL characters")
+            raise ConfigError.of(self.name, value, allowed="a string without NUL characters")
         return value if value is None and self.is_optional else self.rule(self.name, value)
 
 

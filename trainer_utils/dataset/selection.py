@@ -216,7 +216,7 @@ def _with_default(name: str, feature: Feature, value: Any) -> Feature:
     """Return a feature with `extra["default"]` for records that lack it, as a dense feature."""
     is_plain = len(feature.shape) < 2 and not feature.has_pixels and feature.tensor is None
     if not is_plain or feature.is_sequence or "encoding" in feature.extra:
-        raise ConfigError.of("default_values", name, allowed="features that are numbers or texts")
+        raise ConfigError.of("default_values", name, allowed="features that are numbers or strings")
     if isinstance(value, bool) or not isinstance(value, _DEFAULTS[feature.type]):
         rule = f"for {name!r}, which is {feature.type}, such a value"
         raise ConfigError.of("default_values", value, allowed=rule)

@@ -166,7 +166,7 @@ def call_hook(hook: Any, tensors: dict[str, Any], keep: str | None = None) -> di
     taken: Any = tensors.get(MADE, dict(tensors))  # the callback may modify its copy of the dict
     result = hook(*taken) if isinstance(taken, tuple) else hook(taken)
     if result is None:
-        raise ConfigError("callback: expected one that returns what it made, got None")
+        raise ConfigError("callback: expected a function that returns its result, got None")
     if isinstance(result, Mapping):
         return dict(result) if keep is None else {keep: tensors[keep], **result}
     return {MADE: result} if keep is None else {keep: tensors[keep], MADE: result}

@@ -70,7 +70,7 @@ def _shards(name: str, value: Any) -> Any:
 
 def _texts(name: str, value: Any) -> Any:
     if isinstance(value, str) or not all(isinstance(text, str) for text in value):
-        raise ConfigError.of(name, value, allowed="a list of texts")
+        raise ConfigError.of(name, value, allowed="a list of strings")
     return tuple(value)
 
 
