@@ -150,7 +150,7 @@ def _classes(block: RecordBlock, feature: str, codes: dict[str, int], path: str)
     most = int(column.counts.max(initial=0))
     if most > 1 or column.kind == "float":
         raise DatasetError(
-            f"stratify_by: expected one integer or string of {feature!r} an example, got "
+            f"stratify_by: expected one integer or string of {feature!r} per example, got "
             f"{most if most > 1 else 'floats'} ({path}, near byte {block.file_offset})"
         )
     is_there = column.counts > 0
@@ -326,7 +326,7 @@ def changed_meanwhile(path: str) -> DatasetError:
     """Return the error for a file that has more or fewer records than planned."""
     rule = "a file that does not change while it is read"
     return DatasetError.at(
-        path, expected=rule, got="one that was changed meanwhile", advice="Run it again."
+        path, expected=rule, got="one that was changed in the meantime", advice="Run it again."
     )
 
 

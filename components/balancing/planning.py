@@ -233,7 +233,7 @@ def _layout_of(
     asked = settings.asked_shards(split)
     if asked is not None and num_shards < asked:
         logging.warning(
-            "split %r: %d shards, not %d: no more than one a record", split, num_shards, asked
+            "split %r: %d shards, not %d: at most one per record", split, num_shards, asked
         )
     layout = SplitLayout(
         split=split,
