@@ -159,6 +159,7 @@ class _Evaluation:
         self._count = len(next(iter(columns.values())).counts) if columns else 0
 
     def value(self, node: ast.expr) -> Any:
+        """Evaluate a node of the condition for all records; refuse any other syntax."""
         match node:
             case ast.Name(id=name) | ast.Call(ast.Name("feature"), [ast.Constant(str(name))], []):
                 return self._feature(name)
@@ -242,7 +243,7 @@ class _Evaluation:
         arrays = [*map(self._array, values)]
         kinds = {array.kind for array in arrays if array.kind}
         if len(kinds) > 1:
-            raise TypeError("a text with a number")
+            raise TypeError("a string with a number")
         arrays = [array.as_kind(*kinds or [""]) for array in arrays]
         types = {array.values.dtype for array in arrays if not array.missing.all()}
         for array in arrays if len(types) > 1 else ():
@@ -252,40 +253,42 @@ class _Evaluation:
         return arrays
 
     def _compare(self, left: ast.expr, test: ast.cmpop, right: ast.expr) -> Bools:
-        one, other = self._named(left, right), self._named(right, left)
+        value, other = self._named(left, right), self._named(right, left)
         if type(test) in _ORDER:
-            first, second = self._arrays(one, other)
+            first, second = self._arrays(value, other)
             holds: Bools = _ORDER[type(test)](first.values, second.values)
             return holds & _present(first, second)
         if isinstance(test, ast.In | ast.NotIn):
-            found = self._inside(one, other, right)
+            is_equal = self._inside(value, other, right)
         elif isinstance(test, ast.Eq | ast.NotEq):
-            found = self._equal(one, other)
+            is_equal = self._equal(value, other)
         else:
             self._refuse(test)
-        return ~found if isinstance(test, ast.NotIn | ast.NotEq) else found
+        return ~is_equal if isinstance(test, ast.NotIn | ast.NotEq) else is_equal
 
-    def _equal(self, one: Any, other: Any) -> Bools:
-        first, second = self._arrays(one, other)
+    def _equal(self, value: Any, other: Any) -> Bools:
+        first, second = self._arrays(value, other)
         are_equal: Bools = np.equal(first.values, second.values) & _present(first, second)
         return are_equal | (first.missing & second.missing)
 
-    def _inside(self, one: Any, among: Any, node: ast.expr) -> Bools:
+    def _inside(self, value: Any, among: Any, node: ast.expr) -> Bools:
         """Evaluate `in`: for a list, a substring, or the values of a feature."""
         if isinstance(among, list):
             none = np.zeros(self._count, np.bool_)
-            return np.asarray(np.any([none, *(self._equal(one, each) for each in among)], axis=0))
-        if not isinstance(among, _Values) or isinstance(one, _Values | _Array | np.ndarray):
+            return np.asarray(np.any([none, *(self._equal(value, each) for each in among)], axis=0))
+        if not isinstance(among, _Values) or isinstance(value, _Values | _Array | np.ndarray):
             self._refuse(node)
         owners = np.repeat(np.arange(len(among.counts)), among.counts)
         hits = np.zeros(len(owners), np.bool_)
-        if one is not None and len(owners):
-            if isinstance(one, bytes) != (among.flat.kind == "text"):
-                raise TypeError("a text with a number")
-            wanted = _repeated(one, len(owners)) if isinstance(one, bytes) else one
+        if value is not None and len(owners):
+            if isinstance(value, bytes) != (among.flat.kind == "text"):
+                raise TypeError("a string with a number")
+            wanted = _repeated(value, len(owners)) if isinstance(value, bytes) else value
             hits = np.equal(among.flat.values, wanted) & ~among.flat.missing
-        if isinstance(one, bytes) and len(owners):
-            within = np.fromiter((one in text for text in among.flat.values), np.bool_, len(owners))
+        if isinstance(value, bytes) and len(owners):
+            within = np.fromiter(
+                (value in text for text in among.flat.values), np.bool_, len(owners)
+            )
             hits = np.where(among.counts[owners] == 1, within & ~among.flat.missing, hits)
         return np.bincount(owners[hits], minlength=len(among.counts)) > 0
 
@@ -333,11 +336,11 @@ class _Evaluation:
             extremes = join(extremes, array.values)
         return _Array(arrays[0].kind, extremes, ~_present(*arrays))
 
-    def _arithmetic(self, operate: Callable[[Any, Any], Any], one: Any, other: Any) -> _Array:
+    def _arithmetic(self, operate: Callable[[Any, Any], Any], value: Any, other: Any) -> _Array:
         """Apply an operator as Python does; missing if a side is missing or the divisor is 0."""
-        arrays = self._arrays(one, other)
+        arrays = self._arrays(value, other)
         if any(array.kind == "text" for array in arrays):
-            raise TypeError("arithmetic with a text")
+            raise TypeError("arithmetic with a string")
         missing = ~_present(*arrays)
         left, right = (np.where(array.missing, 0, array.values) for array in arrays)
         if operate in _DIVISIONS:
@@ -346,8 +349,8 @@ class _Evaluation:
             return _Array("number", operate(left, right), missing)
 
     def _refuse(self, node: ast.AST) -> NoReturn:
-        found = ast.get_source_segment(self._text.strip(), node) or type(node).__name__
-        advice = f"{found!r} is not allowed in it"
+        source = ast.get_source_segment(self._text.strip(), node) or type(node).__name__
+        advice = f"{source!r} is not allowed in it"
         raise ConfigError.of("where", self._text, allowed=_ALLOWED, advice=advice)
 
 

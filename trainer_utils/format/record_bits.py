@@ -61,10 +61,10 @@ class RecordBits:
 
     def mask(self) -> Bools:
         """Return the selection as `(records,) bool`."""
-        found: Bools = np.unpackbits(self.bits, count=self._num_records, bitorder=_ORDER).view(
+        mask: Bools = np.unpackbits(self.bits, count=self._num_records, bitorder=_ORDER).view(
             np.bool_
         )
-        return found
+        return mask
 
     def part(self, begin: int, end: int) -> "RecordBits":
         """Return the selection of the records from `begin` to `end` (exclusive)."""
@@ -80,7 +80,7 @@ class SelectedBlocks:
     """
 
     def __init__(self, selections: Sequence[RecordBits], firsts: Positions) -> None:
-        counts = [-(-len(one) // _BLOCK) for one in selections]
+        counts = [-(-len(selection) // _BLOCK) for selection in selections]
         self._first_blocks = np.cumsum([0, *counts[:-1]])
         padded = [np.zeros((count, _BLOCK_BYTES), np.uint8) for count in counts]
         for blocks, selection in zip(padded, selections, strict=True):

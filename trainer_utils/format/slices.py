@@ -139,11 +139,11 @@ class FileRange(NamedTuple):
         if self.kept is None:
             return list(parts)
         kept, begin = self.kept.mask(), 0
-        found = []
+        ranges = []
         for part in parts:
-            found.append(part.filtered(kept[begin : begin + part.take]))
+            ranges.append(part.filtered(kept[begin : begin + part.take]))
             begin += part.take
-        return found
+        return ranges
 
 
 class RecordName(NamedTuple):
@@ -167,7 +167,7 @@ class RecordPositions:
 
     def positions_of(self, name: RecordName) -> list[int]:
         """Return the positions of a record in ascending order: several if ranges repeat it."""
-        found = []
+        positions = []
         for index in self._ranges_of_paths.get(name.path, ()):
             part = self._ranges[index]
             if not part.skip <= name.number < part.stop:
@@ -179,15 +179,15 @@ class RecordPositions:
                 if place is None:
                     continue
                 position = place
-            found.append(position)
-        return found
+            positions.append(position)
+        return positions
 
     @functools.cached_property
     def _ranges_of_paths(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        indices_by_path: dict[str, list[int]] = {}
         for index, part in enumerate(self._ranges):
-            found.setdefault(part.path, []).append(index)
-        return found
+            indices_by_path.setdefault(part.path, []).append(index)
+        return indices_by_path
 
     def places_of(
         self, positions: npt.NDArray[np.int64]
@@ -206,5 +206,5 @@ class RecordPositions:
 
     def locate(self, positions: npt.NDArray[np.int64]) -> list[RecordName]:
         """Return the file path and record index for each position."""
-        places = zip(*(one.tolist() for one in self.places_of(positions)), strict=True)
+        places = zip(*(array.tolist() for array in self.places_of(positions)), strict=True)
         return [RecordName(self._ranges[index].path, number) for index, number in places]

@@ -133,10 +133,10 @@ def _check_condition(wanted: str | None, got: str | None) -> None:
     if wanted == got:
         return
     rule = "a token of all records" if got is None else f"a token of the records where {got!r}"
-    found = "all records" if wanted is None else f"the records where {wanted!r}"
+    records = "all records" if wanted is None else f"the records where {wanted!r}"
     cure = "Leave out where=" if wanted is None else f"Pass where={wanted!r}"
     raise ConfigError(
-        f"state: expected {rule}, got one of {found}. {cure}, or start again with state=None.",
+        f"state: expected {rule}, got one of {records}. {cure}, or start again with state=None.",
         setting="state",
         value=wanted,
         allowed=rule,

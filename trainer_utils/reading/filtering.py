@@ -116,17 +116,18 @@ def filtered_sources(sources: Sequence[Source], options: InputOptions) -> list[S
     if options.where is None:
         return list(sources)
     condition = parse_condition(options.where)
-    made = [_filtered(source, condition, options) for source in sources]
+    filtered = [_filtered(source, condition, options) for source in sources]
     is_empty = [
-        source.num_records > 0 and not one.num_records
-        for source, one in zip(sources, made, strict=True)
+        not kept.num_records and source.num_records > 0
+        for kept, source in zip(filtered, sources, strict=True)
     ]
-    if any(is_empty) and (options.weights is not None or not any(one.num_records for one in made)):
+    has_records = any(kept.num_records for kept in filtered)
+    if any(is_empty) and (options.weights is not None or not has_records):
         source = sources[is_empty.index(True)]
         rule = f"a condition that a record of {source.split!r} meets"
         advice = f"None of {source.num_records:,} records does ({printable(source.dataset.uri)})"
         raise ConfigError.of("where", options.where, allowed=rule, advice=advice)
-    return made
+    return filtered
 
 
 def _filtered(source: Source, condition: Condition, options: InputOptions) -> Source:
@@ -137,24 +138,24 @@ def _filtered(source: Source, condition: Condition, options: InputOptions) -> So
     }
     _check_features(source, condition)
     condition.mask({}, vocabularies)  # with no record: raises if a class is unknown
-    found = _matches(source, condition, vocabularies, options)
-    kept = int(found.mask.sum())
-    unreadable = f"; {found.num_unreadable:,} could not be read" if found.num_unreadable else ""
+    matches = _matches(source, condition, vocabularies, options)
+    kept = int(matches.mask.sum())
+    unreadable = f"; {matches.num_unreadable:,} could not be read" if matches.num_unreadable else ""
     _logger.log(
         logging.WARNING if unreadable else logging.INFO,
         "where=%r keeps %s of %s records of %r%s (%s)",
-        *(condition.text, f"{kept:,}", f"{len(found.mask):,}", source.split, unreadable),
+        *(condition.text, f"{kept:,}", f"{len(matches.mask):,}", source.split, unreadable),
         printable(source.dataset.uri),
     )
     ranges, begin = list[FileRange](), 0
     for part in source.ranges:
-        ranges.append(part.filtered(found.mask[begin : begin + part.take]))
+        ranges.append(part.filtered(matches.mask[begin : begin + part.take]))
         begin += part.take
     return dataclasses.replace(
         source,
         ranges=ranges,
         where=condition.text,
-        kept_bytes=found.num_bytes / kept if found.num_bytes else None,
+        kept_bytes=matches.num_bytes / kept if matches.num_bytes else None,
         unfiltered=source,
     )
 
@@ -168,7 +169,7 @@ def _check_features(source: Source, condition: Condition) -> None:
             if source.dataset.sampled is None:
                 raise _unknown_feature(name, features)
         elif feature.has_pixels or feature.tensor is not None or feature.is_sequence:
-            raise ConfigError.of("where", name, allowed="a feature of numbers or texts")
+            raise ConfigError.of("where", name, allowed="a feature of numbers or strings")
 
 
 def _unknown_feature(name: str, features: Mapping[str, Feature]) -> ConfigError:
@@ -200,13 +201,13 @@ def _matches(
     with kept.lock(key):  # other processes of this machine wait for the scan
         path = kept.find(key)
         data = b"" if path is None else read_bytes(path)
-        found = _Matches.from_bytes(data, source.num_records)
-        if found is None:
-            found = _Scan(source, condition, vocabularies, options).run()
-            if not found.num_unreadable:  # they may be readable next time
-                kept.keep(key, found.to_bytes())
+        matches = _Matches.from_bytes(data, source.num_records)
+        if matches is None:
+            matches = _Scan(source, condition, vocabularies, options).run()
+            if not matches.num_unreadable:  # they may be readable next time
+                kept.keep(key, matches.to_bytes())
                 kept.remove_old()
-    return found
+    return matches
 
 
 class _Scan:
@@ -251,8 +252,8 @@ class _Scan:
         threads = 1 if self._reader.reads_in_order else usable_cores()
         mask, num_bytes, done = np.zeros(total, np.bool_), 0, 0
         with show_step("Filtering records") as shown:
-            found = prefetch_map(self._matching, chunks, threads=threads, most=2 * threads)
-            for chunk, (holds, size) in zip(chunks, found, strict=True):
+            results = prefetch_map(self._matching, chunks, threads=threads, most=2 * threads)
+            for chunk, (holds, size) in zip(chunks, results, strict=True):
                 mask[chunk] = holds
                 num_bytes, done = num_bytes + size, done + len(chunk)
                 shown.update(done, total=total)
@@ -284,12 +285,12 @@ class _Scan:
     def _listed_rows(self, dataset: RawDataset, positions: npt.NDArray[np.int64]) -> Rows:
         """Return records of raw inputs with the features that need no file, in ascending order."""
         ranges, numbers = self._files.places_of(positions)
-        found: list[Sequence[bytes]] = []
+        examples: list[Sequence[bytes]] = []
         for index in np.unique(ranges).tolist():
             split = dataset.split_of(self._source.ranges[index].path)
-            found += dataset.raw.listed(split, numbers[ranges == index].tolist())
-        ends = np.cumsum([sum(map(len, parts)) for parts in found], dtype=np.int64)
-        data = b"".join([*(part for parts in found for part in parts), _PADDING])
+            examples += dataset.raw.listed(split, numbers[ranges == index].tolist())
+        ends = np.cumsum([sum(map(len, parts)) for parts in examples], dtype=np.int64)
+        data = b"".join([*(part for parts in examples for part in parts), _PADDING])
         begins = np.append(0, ends[:-1])
         return Rows(data, begins, ends, lambda row: self._files.locate(positions[row : row + 1])[0])
 
@@ -302,5 +303,5 @@ class _Scan:
                 lengths, tokens = rows.documents(name, column, feature.tokens)
                 columns[name] = Column("int", lengths, tokens.astype(np.int64))
         with self._lock:
-            self._with_values.update(name for name, one in columns.items() if len(one.values))
+            self._with_values.update(name for name, column in columns.items() if len(column.values))
         return columns
