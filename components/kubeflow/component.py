@@ -55,7 +55,7 @@ class NativeComponent(PythonComponent):
         name, inputs = self.python_func.__name__, self.component_spec.inputs
         for old, new in RENAMED_SETTINGS.items():
             if old in given and new in inputs.keys() - given.keys():
-                warnings.warn(f"{old}= is {new}= now", FutureWarning, stacklevel=2)
+                warnings.warn(f"{old}= was renamed to {new}=", FutureWarning, stacklevel=2)
                 given[new] = given.pop(old)
         for unknown in given.keys() - inputs.keys():
             hint = did_you_mean(unknown, inputs).removesuffix(".")

@@ -140,7 +140,7 @@ def with_new_names(values: Mapping[str, Any]) -> dict[str, Any]:
         if renamed.get(old) in (None, "", (), []):
             renamed.pop(old, None)
             continue
-        warnings.warn(f"{old}= is {new}= now", FutureWarning, stacklevel=3)
+        warnings.warn(f"{old}= was renamed to {new}=", FutureWarning, stacklevel=3)
         if renamed.get(new) not in (None, "", (), []):
             raise ConfigError.of(old, renamed[old], allowed=f"{new} alone")
         renamed[new] = renamed.pop(old)

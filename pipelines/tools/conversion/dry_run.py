@@ -106,9 +106,9 @@ class ConversionPlan(TextReport):
         if self.problem:
             return [*parts, "", "This run would fail:", *self.problem.split("\n")]
         if self.opened:
-            bad = f"{self.opened_bad:,} begin like no {self.kind} file" if self.opened_bad else ""
+            bad = f"{self.opened_bad:,} with an unknown format" if self.opened_bad else ""
             said = f"{quantity(self.opened, 'file')} opened as a sample"
-            parts += ["", f"{said}: {bad or 'all begin as they should'}. The run reads all."]
+            parts += ["", f"{said}: {bad or 'all with a known format'}. The run reads all files."]
         return [*parts, "", "Nothing was written."]
 
 
@@ -209,6 +209,6 @@ def _problem_of_sample(kind: str, opened: int, bad: int) -> str:
     if not opened or bad < opened:
         return ""
     return (
-        f"{quantity(opened, 'file')} opened as a sample: none begins like an {kind} file, so that "
-        "all would be rejected. Convert the files to a format of that kind first."
+        f"{quantity(opened, 'file')} opened as a sample: none has a known {kind} format, so all "
+        "would be rejected. Convert the files to such a format first."
     )

@@ -203,7 +203,7 @@ def test_image_roots_still_works_with_a_warning(subtests):
     expected = ImageSettings(file_roots=["/photos"])
     for make in (ImageSettings.from_arguments, ImageSettings.from_properties):
         with subtests.test(make=make):
-            with pytest.warns(FutureWarning, match="image_roots= is file_roots= now"):
+            with pytest.warns(FutureWarning, match="image_roots= was renamed to file_roots="):
                 assert make({"image_roots": ["/photos"]}) == expected
     both = {"image_roots": ["/photos"], "file_roots": ["/others"]}
     with pytest.warns(FutureWarning), pytest.raises(ConfigError, match="file_roots alone"):
