@@ -31,7 +31,8 @@ def _is_table(value: Any) -> bool:
 
 _feature = Predicate(is_text, "a feature's name")
 _names = Predicate(
-    lambda value: are_texts(value) or is_text(value), "names, or the path of a file with one a line"
+    lambda value: are_texts(value) or is_text(value),
+    "names, or the path of a file with one per line",
 )
 _new_values = Predicate(
     lambda value: _is_table(value) or is_text(value), "values by name, or the path of a CSV of both"
