@@ -3,7 +3,8 @@
     scripts/check_prose.py docs README.md components    # prints file:line: finding; exit status 1
 
 CONTRIBUTING.md has the rules. Ruff's D401 checks that a function's docstring starts with a verb;
-this script checks the words. Pages are checked for words with a standard replacement only.
+this script checks the words, and the packages for vague names of variables. Pages are checked for
+words with a standard replacement only.
 """
 
 import ast
@@ -31,6 +32,9 @@ WORDS = re.compile(
     r"|is had|are had|be had|the like|at hand|goes on|go on|houses?|rooms?)\b",
     re.IGNORECASE,
 )
+# Names that say nothing about the value. Only the packages are checked.
+VAGUE_NAMES = {"found", "lot", "lots", "made", "one", "own", "some", "told"}
+PACKAGES = {"components", "pipelines", "trainer_utils"}
 # The words of a page that have a standard replacement, in any sentence.
 PAGE_WORDS = re.compile(
     r"\b(anew|mend(s|ed|ing)?|told|tells of|beside|of ours|whatever|whoever|whomever|so many"
@@ -73,6 +77,21 @@ def name_findings(tree: ast.Module) -> Iterator[Finding]:
             yield node.lineno, f"{match.group()!r} in the name of a test"
 
 
+def variable_findings(tree: ast.Module) -> Iterator[Finding]:
+    """Yield findings in the names of variables; fields of a class may have any name."""
+    fields = {
+        id(statement.target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+    for node in ast.walk(tree):
+        is_bound = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        if is_bound and node.id in VAGUE_NAMES and id(node) not in fields:
+            yield node.lineno, f"a variable is called {node.id!r}"
+
+
 def comment_findings(source: str) -> Iterator[Finding]:
     """Yield findings in comments."""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -94,7 +113,10 @@ def check_file(path: pathlib.Path) -> list[Finding]:
     if path.suffix == ".md":
         return list(page_findings(source))
     tree = ast.parse(source)
-    return sorted([*docstring_findings(tree), *name_findings(tree), *comment_findings(source)])
+    findings = [*docstring_findings(tree), *name_findings(tree), *comment_findings(source)]
+    if path.parts and path.parts[0] in PACKAGES:
+        findings += variable_findings(tree)
+    return sorted(findings)
 
 
 def main(arguments: list[str]) -> int:

@@ -74,5 +74,5 @@ class NativeComponent(PythonComponent):
 
 def component(function: Callable[..., Any]) -> NativeComponent:
     """Make a kfp component of a function, for our image."""
-    made = dsl.component(function, base_image=default_image(), install_kfp_package=False)
-    return NativeComponent(component_spec=made.component_spec, python_func=made.python_func)
+    built = dsl.component(function, base_image=default_image(), install_kfp_package=False)
+    return NativeComponent(component_spec=built.component_spec, python_func=built.python_func)

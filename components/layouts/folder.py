@@ -200,8 +200,10 @@ def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
     """Return the split in each file's name. Raise an InputError if only some names have one."""
     names = pc.replace_substring_regex(paths, pattern=".*/", replacement="")
     places = np.flatnonzero(np.asarray(pc.match_substring_regex(names, pattern=SPLIT_WORD_PATTERN)))
-    found = {place: split_of_name(decode_path(names[place].as_py())) for place in places.tolist()}
-    named = {place: split for place, split in found.items() if split is not None}
+    split_of_place = {
+        place: split_of_name(decode_path(names[place].as_py())) for place in places.tolist()
+    }
+    named = {place: split for place, split in split_of_place.items() if split is not None}
     if not named:
         return pa.array([inputs.split] * len(paths), pa.string())
     if len(named) < len(paths):
@@ -218,12 +220,12 @@ def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
     return pa.array([named[place] for place in range(len(paths))], pa.string())
 
 
-def _warn_of_empty_classes(inputs: LayoutInputs, found: Mapping[Parts, Role]) -> None:
+def _warn_of_empty_classes(inputs: LayoutInputs, roles: Mapping[Parts, Role]) -> None:
     """Warn of folders without files next to class folders, since they become no class."""
     if is_remote(inputs.base):  # a bucket has no empty folders
         return
     above: dict[Parts, set[str]] = collections.defaultdict(set)
-    for parts, role in found.items():
+    for parts, role in roles.items():
         if role.label is not None:
             above[parts[: parts.index(role.label)]].add(role.label)
     for parts, labels in above.items():
@@ -245,10 +247,10 @@ def _warn_of_empty_classes(inputs: LayoutInputs, found: Mapping[Parts, Role]) ->
 def _unlabelled_splits(roles: Sequence[Role]) -> set[str | None]:
     """Return the splits, other than train, without any class folder."""
     labelled = {role.split for role in roles if role.label is not None}
-    found = {role.split for role in roles} - labelled - {None, "train"}
-    for split in found:
+    unlabelled = {role.split for role in roles} - labelled - {None, "train"}
+    for split in unlabelled:
         logging.warning("the split %r has no class folders: its examples have no label", split)
-    return found
+    return unlabelled
 
 
 def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> None:
@@ -261,22 +263,22 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
     stems: dict[str, list[str]] = {}
     files: dict[str, pa.Array] = {}
     for number, (start, stop) in enumerate(itertools.pairwise(starts.tolist())):
-        some = paths.take(pa.array(order[start : min(stop, start + most)].astype(np.int64)))
+        members = paths.take(pa.array(order[start : min(stop, start + most)].astype(np.int64)))
         label = decode_path(encoded.dictionary[number].as_py())
-        files[label] = some
-        some = pc.replace_substring_regex(some, pattern=".*/", replacement="")
-        some = pc.replace_substring_regex(some, pattern=r"\.[^.]*$", replacement="")
-        stems[label] = [*map(decode_path, bytes_of(some))]
+        files[label] = members
+        members = pc.replace_substring_regex(members, pattern=".*/", replacement="")
+        members = pc.replace_substring_regex(members, pattern=r"\.[^.]*$", replacement="")
+        stems[label] = [*map(decode_path, bytes_of(members))]
 
-    def are_pairs(one: str, other: str, shared: Collection[str]) -> bool:
+    def are_pairs(first: str, other: str, shared: Collection[str]) -> bool:
         """Return whether all files with shared names are an image and its mask."""
-        found = []
-        for label in (one, other):
+        paths_by_label = []
+        for label in (first, other):
             paths_of = dict(
                 zip(stems[label], map(decode_path, bytes_of(files[label])), strict=True)
             )
-            found.append([paths_of[stem] for stem in sorted(shared)[:_MAX_PAIRS]])
-        return all(_is_image_with_mask(inputs, *pair) for pair in zip(*found, strict=True))
+            paths_by_label.append([paths_of[stem] for stem in sorted(shared)[:_MAX_PAIRS]])
+        return all(_is_image_with_mask(inputs, *pair) for pair in zip(*paths_by_label, strict=True))
 
     if (pair := same_stems(stems, are_pairs=are_pairs)) is not None:
         masks = ""
@@ -291,12 +293,12 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
         )
 
 
-def _is_image_with_mask(inputs: LayoutInputs, one: str, other: str) -> bool:
+def _is_image_with_mask(inputs: LayoutInputs, first: str, other: str) -> bool:
     """Return whether two images have the same size, and one may be a label map of the other."""
     from PIL import Image
 
     described = []
-    for path in (one, other):
+    for path in (first, other):
         try:
             with inputs.open(path) as stream, Image.open(stream) as image:
                 described.append((image.size, image.mode in _MASK_MODES, image.format))
@@ -336,12 +338,12 @@ def _is_medium(inputs: LayoutInputs, path: str) -> bool:
 
 def _refuse_plain_list(inputs: LayoutInputs) -> None:
     """Raise an InputError for a plain-text list of files, like ImageNet's, which is not read."""
-    found = (
+    texts = (
         path
         for parts, path in inputs.paths_below_root(endings=_PLAIN_LISTS)
         if len(parts) == 1 and not is_clutter(parts) and inputs.files[path].problem is None
     )
-    for path in itertools.islice(found, _MAX_LISTS):
+    for path in itertools.islice(texts, _MAX_LISTS):
         head = inputs.head(path, _LINE_BYTES)
         words = head.decode("utf-8", "replace").split("\n", 1)[0].split()
         if len(words) < 2 or kind_of_name(words[0]) != inputs.media:

@@ -55,7 +55,7 @@ def match_names(
     assert inputs.name_pattern is not None
     pattern = re.compile(inputs.name_pattern)
     is_for_paths = "/" in inputs.name_pattern
-    found: dict[str, Texts] = {name: [None] * len(paths) for name in pattern.groupindex}
+    texts_by_group: dict[str, Texts] = {name: [None] * len(paths) for name in pattern.groupindex}
     unmatched = []
     for place in np.flatnonzero(is_readable).tolist():
         path = decode_path(paths[place].as_py())
@@ -65,7 +65,7 @@ def match_names(
             unmatched.append(path)
             continue
         for name, text in match.groupdict().items():
-            found[name][place] = text or None
+            texts_by_group[name][place] = text or None
     if unmatched:
         shown = ", ".join(repr(display_path(path)) for path in unmatched[:_MAX_SHOWN])
         raise InputError(
@@ -75,7 +75,7 @@ def match_names(
             f"{how_to_set(ignore=[unmatched[0]])}.",
             path=inputs.base,
         )
-    return found
+    return texts_by_group
 
 
 def splits_of_groups(

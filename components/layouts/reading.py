@@ -31,20 +31,20 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
         ConfigError: `columns` is set for a layout without columns, or `name_pattern` for another
             layout than `folder`, or there is no such layout.
     """
-    found, inputs = locate_layout(dataclasses.replace(inputs, layout=layout), layout)
-    if not found.takes_columns:
-        check_no_columns(inputs, found.name)
-    if inputs.name_pattern is not None and found.name != "folder":
-        rule = f"None for the layout {found.name!r}, which says what each file is"
+    reader, inputs = locate_layout(dataclasses.replace(inputs, layout=layout), layout)
+    if not reader.takes_columns:
+        check_no_columns(inputs, reader.name)
+    if inputs.name_pattern is not None and reader.name != "folder":
+        rule = f"None for the layout {reader.name!r}, which says what each file is"
         advice = f"To read files in folders: {how_to_set(layout='folder')}"
         raise ConfigError.of("name_pattern", inputs.name_pattern, allowed=rule, advice=advice)
-    listing = found.read(inputs)
-    if not listing.found and found.name != "folder":
-        refuse_layout(inputs, found.name, f"files such as {', '.join(found.tree.splitlines())}")
-    if found.name != "folder":
-        refuse_unread_files(inputs, found, listing)
-        warn_of_unread_folders(inputs, found, listing)
-    return listing if found.keeps_sizes else without_reserved(listing)
+    listing = reader.read(inputs)
+    if not listing.found and reader.name != "folder":
+        refuse_layout(inputs, reader.name, f"files such as {', '.join(reader.tree.splitlines())}")
+    if reader.name != "folder":
+        refuse_unread_files(inputs, reader, listing)
+        warn_of_unread_folders(inputs, reader, listing)
+    return listing if reader.keeps_sizes else without_reserved(listing)
 
 
 def name_layout(inputs: LayoutInputs, *, layout: str) -> str:

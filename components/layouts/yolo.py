@@ -129,7 +129,7 @@ def _label_path(path: str, texts: Mapping[str, InputFile]) -> str | None:
     if places:
         parts[places[-1]] = _LABELS
         candidates.insert(0, "/".join(parts))
-    return next((f"{one}.txt" for one in candidates if f"{one}.txt" in texts), None)
+    return next((f"{label}.txt" for label in candidates if f"{label}.txt" in texts), None)
 
 
 def _is_good(file: InputFile) -> bool:
@@ -147,15 +147,18 @@ def _problem(file: InputFile) -> tuple[str, str]:
 
 def _config_files(inputs: LayoutInputs) -> list[str]:
     """Return the YAML files with classes, at the top or in folders directly below it."""
-    found = [
+    candidates = [
         path
         for parts, path in inputs.paths_below_root(endings=_YAML)
         if len(parts) <= 2 and not is_clutter(parts)
     ]
-    return [path for path in found[:_HEADS] if _HAS_NAMES.search(inputs.head(path, _HEAD_BYTES))]
+    return [
+        path for path in candidates[:_HEADS] if _HAS_NAMES.search(inputs.head(path, _HEAD_BYTES))
+    ]
 
 
 def _read_config(inputs: LayoutInputs) -> _Config:
+    """Read class names, splits and folder from the YAML file, or from Darknet's lists of files."""
     paths = _config_files(inputs)
     if not paths:
         lists = _lists_of_darknet(inputs)
@@ -197,10 +200,10 @@ def _read_config(inputs: LayoutInputs) -> _Config:
         )
     splits = {}
     for word, split in _SPLITS.items():
-        given = value.get(word)
-        places = given if isinstance(given, list) else [given]
-        if found := [str(place) for place in places if place]:
-            splits[split] = found
+        entry = value.get(word)
+        places = entry if isinstance(entry, list) else [entry]
+        if named_places := [str(place) for place in places if place]:
+            splits[split] = named_places
     folder = posixpath.dirname(path)
     root = value.get("path")
     if isinstance(root, str) and not root.startswith("/") and ".." not in root.split("/"):
@@ -215,19 +218,19 @@ def _lists_of_darknet(inputs: LayoutInputs) -> dict[str, Sequence[str]]:
 
     Source: "How to train (to detect your custom objects)", github.com/AlexeyAB/darknet.
     """
-    found: dict[str, list[str]] = {}
+    paths_by_split: dict[str, list[str]] = {}
     for parts, path in inputs.paths_below_root(endings=(".data",)):
         if len(parts) == 1 and not is_clutter(parts):
             for line in inputs.read_text(path).splitlines():
                 key, _, value = (part.strip() for part in line.partition("="))
                 if value.endswith(".txt") and (split := canonical_split(key)):
-                    found.setdefault(split, []).append(value)
-    if not found:
+                    paths_by_split.setdefault(split, []).append(value)
+    if not paths_by_split:
         for parts, path in inputs.paths_below_root(endings=(".txt",)):
             split = split_of_name(posixpath.splitext(parts[0])[0]) if len(parts) == 1 else None
             if split is not None and _begins_as_list(inputs, path):
-                found.setdefault(split, []).append(parts[0])
-    return {split: places for split, places in found.items()}
+                paths_by_split.setdefault(split, []).append(parts[0])
+    return {split: places for split, places in paths_by_split.items()}
 
 
 def _begins_as_list(inputs: LayoutInputs, path: str) -> bool:
@@ -252,21 +255,21 @@ def _splits(
     """Return the split of each image: by `data.yaml` or lists, or by the names of its folders."""
     if inputs.split is not None:
         return dict.fromkeys(paths, inputs.split)
-    found: dict[str, str | None] = {}
+    split_of: dict[str, str | None] = {}
     for split, places in config.splits.items():
         for place in places:
             for path in _in_place(inputs, config, place, paths, split, excluded):
-                if found.setdefault(path, split) != split:
+                if split_of.setdefault(path, split) != split:
                     logging.warning(
                         "%r: %r is in the splits %s and %s; it is read in the first",
-                        *(config.path, place, found[path], split),
+                        *(config.path, place, split_of[path], split),
                     )
                     break
-    if not found:
+    if not split_of:
         below = ["/".join(inputs.parts_of(path)) for path in paths]
         splits = splits_of_files(below, source=inputs.root or inputs.base)
         return dict(zip(paths, splits, strict=True))
-    rest = [path for path in paths if path not in found]
+    rest = [path for path in paths if path not in split_of]
     for path in rest:
         detail = f"in no split of {config.path or 'the lists'}"
         excluded.append(ExcludedInput(path, None, None, detail))
@@ -274,7 +277,7 @@ def _splits(
         logging.warning(
             "%d images are in no split of %r: skipped", len(rest), config.path or inputs.base
         )
-    return {path: found[path] for path in paths if path in found}
+    return {path: split_of[path] for path in paths if path in split_of}
 
 
 def _in_place(
@@ -302,9 +305,9 @@ def _in_place(
                     detail = f"listed in {whole}, but there is no such file"
                     excluded.append(ExcludedInput(end, split, "FILE_NOT_FOUND", detail))
                 return listed
-            found = [path for path in paths if path.startswith(f"{whole}/")]
-            if found:
-                return found
+            inside = [path for path in paths if path.startswith(f"{whole}/")]
+            if inside:
+                return inside
     return ()
 
 

@@ -293,6 +293,7 @@ def _converted(
     orientation: int,
     conversions: tuple[str, ...],
 ) -> StoredImage:
+    """Decode an image and encode it again, with the conversions that it needs."""
     side = options.resize_shorter_side
     if side is not None and structure.can_be_scaled:
         scale = side / min(image.size)

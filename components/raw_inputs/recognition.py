@@ -84,32 +84,34 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
         return kind, "as layout or columns say"
     if not is_folder(source):
         return _recognise_file(source)
-    found = _by_kind(source, names)
-    seen = _describe(found, is_all)
-    tables = found.get("table", [])
-    media = {kind: len(found.get(kind, ())) for kind in ("image", "audio")}
-    media["image"] += len(found.get("archive", ()))
+    names_by_kind = _by_kind(source, names)
+    seen = _describe(names_by_kind, is_all)
+    tables = names_by_kind.get("table", [])
+    media = {kind: len(names_by_kind.get(kind, ())) for kind in ("image", "audio")}
+    media["image"] += len(names_by_kind.get("archive", ()))
     media = {kind: number for kind, number in media.items() if number > _NOISE * len(names)}
     if tables and (in_table := kind_in_table(join(source, tables[0]))):
         return in_table, f"{seen}; {tables[0]} names or holds {_NOUNS[in_table]}s"
-    if not media and not tables and (records := found.get("records")):
+    if not media and not tables and (records := names_by_kind.get("records")):
         raise _refused_records(join(source, records[0]))
     stems = {
-        posixpath.splitext(posixpath.basename(n))[0] for kind in media for n in found.get(kind, ())
+        posixpath.splitext(posixpath.basename(n))[0]
+        for kind in media
+        for n in names_by_kind.get(kind, ())
     }
     texts = [
         name  # a text named like an image or clip contains its boxes, caption or transcript
-        for name in found.get("text", ())
+        for name in names_by_kind.get("text", ())
         if posixpath.splitext(posixpath.basename(name))[0] not in stems
     ]
     if len(media) == 1 and len(texts) <= max(media.values()):
         return next(iter(media)), seen
-    if not media and (tables or found.get("text") or found.get("beside")):
+    if not media and (tables or names_by_kind.get("text") or names_by_kind.get("beside")):
         return "text", seen
     # Texts next to images or audio files more often describe these than the other way round.
-    media_kinds = [one for one in ("image", "audio") if found.get(one)]
-    kind = max(media_kinds, key=lambda one: len(found[one]), default="text")
-    if not found.get(kind):
+    media_kinds = [kind for kind in ("image", "audio") if names_by_kind.get(kind)]
+    kind = max(media_kinds, key=lambda kind: len(names_by_kind[kind]), default="text")
+    if not names_by_kind.get(kind):
         shown = ", ".join(repr(name) for name in names[:_MAX_SHOWN])
         raise InputError(
             f"source {source!r}: expected images, texts or audio files, found {seen}, such as "
@@ -117,7 +119,9 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
             "CSV, JSON lines or Parquet.",
             path=source,
         )
-    patterns = _patterns_of(name for one, some in found.items() if one != kind for name in some)
+    patterns = _patterns_of(
+        name for media, names in names_by_kind.items() if media != kind for name in names
+    )
     raise InputError(
         f"source {source!r}: expected images, texts or audio files, found {seen}. Put each kind "
         f"into a folder of its own; or name the kind to read ({', '.join(KINDS)}) and leave out "
@@ -171,12 +175,13 @@ def _kind_by_options(options: Mapping[str, object]) -> str | None:
 
 
 def _recognise_file(source: str) -> tuple[str, str]:
+    """Return the kind of a single file, and the evidence; refuse a file that is not a source."""
     kind = _kind(source) or _sniffed(source)
     if kind == "archive":
         return "image", "an archive"
     if kind == "table":
-        found = kind_in_table(source) or _kind_beside(source) or "text"
-        return found, f"a table of {_NOUNS[found]}s"
+        media_kind = kind_in_table(source) or _kind_beside(source) or "text"
+        return media_kind, f"a table of {_NOUNS[media_kind]}s"
     if kind == "records":
         raise _refused_records(source)
     if kind in ("text", "beside"):
@@ -208,8 +213,8 @@ def _kind_beside(source: str) -> str | None:
     folder = posixpath.splitext(source.removesuffix(".gz"))[0]
     if not canonical_split(posixpath.basename(folder)) or not is_folder(folder):
         return None
-    found = _by_kind(folder, _names_below(folder, {})[0][:_MAX_OPENED])
-    return next((kind for kind in ("image", "audio") if kind in found), None)
+    names_by_kind = _by_kind(folder, _names_below(folder, {})[0][:_MAX_OPENED])
+    return next((kind for kind in ("image", "audio") if kind in names_by_kind), None)
 
 
 def _names_below(base: str, options: Mapping[str, object]) -> tuple[list[str], bool]:
@@ -223,20 +228,20 @@ def _names_below(base: str, options: Mapping[str, object]) -> tuple[list[str], b
         seen = (file for file in walk if not is_clutter(file.path.split("/")))
         files = FileTable.of(itertools.islice(seen, _MAX_FILES + 1))
     is_left_out = junk_mask(files, media="image")
-    if isinstance(ignore, (list, tuple)) and all(isinstance(one, str) for one in ignore):
+    if isinstance(ignore, (list, tuple)) and all(isinstance(item, str) for item in ignore):
         is_left_out |= ignored_mask(files, ignore)
-    found = [path for path in files.select_only(~is_left_out) if not is_clutter(path.split("/"))]
-    return found[:_MAX_FILES], len(files) <= _MAX_FILES
+    paths = [path for path in files.select_only(~is_left_out) if not is_clutter(path.split("/"))]
+    return paths[:_MAX_FILES], len(files) <= _MAX_FILES
 
 
 def _patterns_of(names: Iterable[str]) -> list[str]:
     """Return patterns that match these names: by ending, or by name without one."""
     bases = map(posixpath.basename, names)
-    return sorted({f"*{e}" if (e := posixpath.splitext(one)[1]) else one for one in bases})
+    return sorted({f"*{e}" if (e := posixpath.splitext(path)[1]) else path for path in bases})
 
 
 def _by_kind(base: str, names: Iterable[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = collections.defaultdict(list)
+    names_by_kind: dict[str, list[str]] = collections.defaultdict(list)
     opened = 0
     for name in names:
         kind = _kind(name)
@@ -245,8 +250,8 @@ def _by_kind(base: str, names: Iterable[str]) -> dict[str, list[str]]:
             kind = "beside"
         if kind is None and opened < _MAX_OPENED:
             kind, opened = _sniffed(join(base, name)), opened + 1
-        found[kind or "other"].append(name)
-    return found
+        names_by_kind[kind or "other"].append(name)
+    return names_by_kind
 
 
 def _kind(name: str) -> str | None:
@@ -265,8 +270,12 @@ def _sniffed(path: str) -> str:
     return kind_of_bytes(head) or ("records" if begins_with_frame(head) else "other")
 
 
-def _describe(found: Mapping[str, list[str]], is_all: bool) -> str:
-    parts = [quantity(len(found[kind]), noun) for kind, noun in _NOUNS.items() if kind in found]
+def _describe(names_by_kind: Mapping[str, list[str]], is_all: bool) -> str:
+    parts = [
+        quantity(len(names_by_kind[kind]), noun)
+        for kind, noun in _NOUNS.items()
+        if kind in names_by_kind
+    ]
     return f"{'' if is_all else 'at least '}{', '.join(parts)}"
 
 
@@ -304,6 +313,7 @@ def _kind_of_column(name: str, values: Sequence[Any]) -> str | None:
 
 
 def _rows(path: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the first rows of a table, by column name."""
     kind = SUFFIXES.get(posixpath.splitext(path.lower())[1])
     if kind is None:  # a compressed table contains texts
         return

@@ -70,8 +70,8 @@ class FileRecords:
     @property
     def _files(self) -> "_FileReader":
         """The reader of this process: threads and locks do not survive a fork."""
-        own: _FileReader | None = vars(self).get("_own_files")
-        if own is None or own.process != os.getpid():
+        files: _FileReader | None = vars(self).get("_own_files")
+        if files is None or files.process != os.getpid():
             settings = self.settings
             reader = BlobReader(
                 self.base,
@@ -79,17 +79,17 @@ class FileRecords:
                 follow_links=settings.follow_links,
                 row_groups=RowGroups(_ROW_GROUP_BYTES),
             )
-            own = vars(self)["_own_files"] = _FileReader(reader, is_remote=self.is_remote)
-        return own
+            files = vars(self)["_own_files"] = _FileReader(reader, is_remote=self.is_remote)
+        return files
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def release(self) -> None:
         """Free this process's threads and the files in memory; a later read gets them again."""
-        own: _FileReader | None = vars(self).pop("_own_files", None)
-        if own is not None and own.process == os.getpid():
-            own.cancel()
+        files: _FileReader | None = vars(self).pop("_own_files", None)
+        if files is not None and files.process == os.getpid():
+            files.cancel()
 
     def _entries(self, split: str, numbers: Sequence[int]) -> list[Entry]:
         rows = self.order[split][np.asarray(numbers, np.int64)]
@@ -122,18 +122,18 @@ class FileRecords:
             ConfigError: a file differs from the features of the dataset.
             MachineError: the machine failed.
         """
-        found: list[list[bytes] | RejectedRecordError] = []
+        results: list[list[bytes] | RejectedRecordError] = []
         for entry, encoded in self._encode(split, numbers):
             if isinstance(encoded, RejectedInputError):
                 problem = RejectedRecordError(self._path(entry), encoded.code, encoded.detail)
-                found.append(problem)
+                results.append(problem)
                 continue
             media, parts = encoded
             for name in checks.keys() & self.assumed.keys() & media.keys():
                 path = self._path(entry)
                 self.assumed[name].check(media[name], checks[name], name=name, path=path)
-            found.append(parts)
-        return found
+            results.append(parts)
+        return results
 
     def media_of(self, split: str, numbers: Sequence[int]) -> list[Mapping[str, Stored]]:
         """Return the stored files of records by feature, without rejected ones."""

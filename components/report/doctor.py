@@ -95,6 +95,7 @@ def _manifest(facts: DatasetFacts) -> Check:
 
 
 def _shards(facts: DatasetFacts, what: str, split: SplitFacts, workers: int) -> Check:
+    """Check the number and sizes of a split's shards for a number of workers."""
     if split.records == 0 or not split.shards:
         cure = "Leave the split out, or convert again with --splits train=8,eval=2."
         return Check(what, "warn", "has no records", cure)

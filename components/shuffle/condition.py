@@ -122,6 +122,7 @@ class _Evaluation:
         self._count = len(next(iter(columns.values())).counts) if columns else 0
 
     def value(self, node: ast.expr) -> Any:
+        """Evaluate a node of the condition for all records; refuse any other syntax."""
         match node:
             case ast.Name(id=name) | ast.Call(ast.Name("feature"), [ast.Constant(str(name))], []):
                 return self._feature(name)
@@ -200,33 +201,33 @@ class _Evaluation:
         return [array.cast(kind) if pa.types.is_null(array.type) else array for array in arrays]
 
     def _compare(self, left: ast.expr, test: ast.cmpop, right: ast.expr) -> Bools:
-        one, other = self._named(left, right), self._named(right, left)
+        value, other = self._named(left, right), self._named(right, left)
         if type(test) in _ORDER:
-            return _filled(_ORDER[type(test)](*self._arrays(one, other)))
+            return _filled(_ORDER[type(test)](*self._arrays(value, other)))
         if isinstance(test, ast.In | ast.NotIn):
-            found = self._inside(one, other, right)
+            is_equal = self._inside(value, other, right)
         elif isinstance(test, ast.Eq | ast.NotEq):
-            found = self._equal(one, other)
+            is_equal = self._equal(value, other)
         else:
             self._refuse(test)
-        return ~found if isinstance(test, ast.NotIn | ast.NotEq) else found
+        return ~is_equal if isinstance(test, ast.NotIn | ast.NotEq) else is_equal
 
-    def _equal(self, one: Any, other: Any) -> Bools:
-        first, second = self._arrays(one, other)
+    def _equal(self, value: Any, other: Any) -> Bools:
+        first, second = self._arrays(value, other)
         both_missing: Bools = _filled(first.is_null()) & _filled(second.is_null())
         return _filled(pc.equal(first, second)) | both_missing
 
-    def _inside(self, one: Any, among: Any, node: ast.expr) -> Bools:
+    def _inside(self, value: Any, among: Any, node: ast.expr) -> Bools:
         """Evaluate `in`: for a list, a substring, or the values of a feature."""
         if isinstance(among, list):
             none = np.zeros(self._count, np.bool_)
-            return np.asarray(np.any([none, *(self._equal(one, each) for each in among)], axis=0))
-        if not isinstance(among, _Values) or isinstance(one, _Values | pa.Array | np.ndarray):
+            return np.asarray(np.any([none, *(self._equal(value, each) for each in among)], axis=0))
+        if not isinstance(among, _Values) or isinstance(value, _Values | pa.Array | np.ndarray):
             self._refuse(node)
         owners = np.repeat(np.arange(len(among.counts)), among.counts)
-        hits = _filled(pc.equal(among.flat, pa.scalar(one))) if len(among.flat) else owners > 0
+        hits = _filled(pc.equal(among.flat, pa.scalar(value))) if len(among.flat) else owners > 0
         if _is_text(among.flat):
-            within = _filled(pc.match_substring(among.flat, one))
+            within = _filled(pc.match_substring(among.flat, value))
             hits = np.where(among.counts[owners] == 1, within, hits)
         return np.bincount(owners[hits], minlength=len(among.counts)) > 0
 
@@ -260,9 +261,9 @@ class _Evaluation:
         of_single = np.bincount(owners, characters, len(value.counts)).astype(np.int64)
         return pa.array(np.where(value.counts == 1, of_single, value.counts))
 
-    def _arithmetic(self, operate: Callable[[Any, Any], Any], one: Any, other: Any) -> pa.Array:
+    def _arithmetic(self, operate: Callable[[Any, Any], Any], value: Any, other: Any) -> pa.Array:
         """Apply an operator as Python does; null if a side is missing or the divisor is 0."""
-        arrays = self._arrays(one, other)
+        arrays = self._arrays(value, other)
         if any(map(_is_text, arrays)):
             raise TypeError("arithmetic with a string")
         missing = np.any([_filled(array.is_null()) for array in arrays], axis=0)
@@ -273,14 +274,14 @@ class _Evaluation:
             return pa.array(operate(left, right), mask=missing, from_pandas=False)
 
     def _refuse(self, node: ast.AST) -> NoReturn:
-        found = ast.get_source_segment(self._text.strip(), node) or type(node).__name__
-        advice = f"{found!r} is not allowed in it"
+        source = ast.get_source_segment(self._text.strip(), node) or type(node).__name__
+        advice = f"{source!r} is not allowed in it"
         raise ConfigError.of("where", self._text, allowed=_ALLOWED, advice=advice)
 
 
-def _filled(found: Any) -> Bools:
+def _filled(array: Any) -> Bools:
     """Replace null with false."""
-    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+    return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _is_text(array: pa.Array) -> bool:

@@ -128,10 +128,10 @@ class RecordPositions:
 
     @functools.cached_property
     def _ranges_of_paths(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        indices_by_path: dict[str, list[int]] = {}
         for index, part in enumerate(self._ranges):
-            found.setdefault(part.path, []).append(index)
-        return found
+            indices_by_path.setdefault(part.path, []).append(index)
+        return indices_by_path
 
     def places_of(
         self, positions: npt.NDArray[np.int64]
@@ -142,5 +142,5 @@ class RecordPositions:
 
     def locate(self, positions: npt.NDArray[np.int64]) -> list[RecordName]:
         """Return the file path and record index for each position."""
-        places = zip(*(one.tolist() for one in self.places_of(positions)), strict=True)
+        places = zip(*(array.tolist() for array in self.places_of(positions)), strict=True)
         return [RecordName(self._ranges[index].path, number) for index, number in places]

@@ -115,8 +115,8 @@ def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
     opens = torch.ones_like(segment_ids, dtype=torch.bool)
     opens[:, 1:] = segment_ids[:, 1:] != segment_ids[:, :-1]
     begins = opens.flatten().nonzero().flatten()
-    found = torch.cat([begins, begins.new_tensor([segment_ids.numel()])]).to(torch.int32)
-    return found, int(found.diff().max()) if len(begins) else 0
+    bounds = torch.cat([begins, begins.new_tensor([segment_ids.numel()])]).to(torch.int32)
+    return bounds, int(bounds.diff().max()) if len(begins) else 0
 
 
 class TorchDataset:
@@ -207,6 +207,7 @@ class TorchDataset:
         return max((epoch + 1 if repeat is False else int(repeat)) * steps - self.first_step, 0)
 
     def __getitem__(self, index: int) -> Any:
+        """Return the batch of a step, arranged for the trainer."""
         if not 0 <= index < self._num_steps:
             raise IndexError(index)
         step = self.first_step + index
@@ -339,8 +340,8 @@ def _num_loader_processes() -> int:
     """Return the number of processes of the loader that this process belongs to, or 1."""
     import torch.utils.data  # type: ignore[import-not-found]
 
-    found = torch.utils.data.get_worker_info()
-    return 1 if found is None else int(found.num_workers)
+    info = torch.utils.data.get_worker_info()
+    return 1 if info is None else int(info.num_workers)
 
 
 def starvation_check(stats: TorchStats, parallel: str) -> StarvationCheck:
@@ -407,11 +408,11 @@ class _StepGroups:
         if len(steps) < 2 or not is_regular:
             return self._input.batch(epoch, first)
         try:
-            made = self._input.batches(epoch, steps)
+            batches = self._input.batches(epoch, steps)
         except Exception:  # maybe for a later step's record; it is raised at that step
             return self._input.batch(epoch, first)
         begin = step - first
-        self._made = {begin + one: batch for one, batch in zip(steps, made, strict=True)}
+        self._made = {begin + step: batch for step, batch in zip(steps, batches, strict=True)}
         return self._made.pop(step)
 
 

@@ -248,7 +248,7 @@ class _Converter:
 def _decoded(value: Any) -> Any:
     """Return bytes as a `str`, an array of bytes as nested lists of them, and others unchanged."""
     if isinstance(value, np.ndarray) and value.dtype == object:
-        return [_decoded(one) for one in value]
+        return [_decoded(item) for item in value]
     if not isinstance(value, bytes):
         return value
     try:

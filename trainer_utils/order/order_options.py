@@ -44,8 +44,10 @@ def _are_weights(value: Any) -> bool:
     return (
         isinstance(value, Collection)
         and len(value) > 0
-        and all(isinstance(one, numbers.Real) and not isinstance(one, bool) for one in value)
-        and all(0 < float(one) < math.inf for one in value)
+        and all(
+            isinstance(number, numbers.Real) and not isinstance(number, bool) for number in value
+        )
+        and all(0 < float(number) < math.inf for number in value)
     )
 
 

@@ -173,11 +173,11 @@ class BatchIterator(Batches):
         if not -count <= operator.index(number) < count:
             raise IndexError(f"record {number}: expected a number from {-count} to {count - 1}")
         position = np.array([number % count], np.int64)
-        found = self._examples.decode(None, position, None).batches[0]
+        example = self._examples.decode(None, position, None).batches[0]
         (name,) = RecordPositions(self.order.ranges).locate(position)
         if name in self.unreadable:  # another one replaces it in batches
             raise CorruptShardError(self.unreadable[name], path=name.path, record=name.number)
-        return self.encoded(found)
+        return self.encoded(example)
 
     def _view(self, **changes: Any) -> "Self":
         """Return an input with some settings changed that shares the open files of this one."""
@@ -196,8 +196,8 @@ class BatchIterator(Batches):
     @property
     def num_classes(self) -> int | None:
         """Number of the label's classes, or None if neither settings nor dataset define it."""
-        found = numbers_of_classes(self.sources, self.options.label or "label")
-        said = found.pop() if len(found) == 1 else None
+        numbers = numbers_of_classes(self.sources, self.options.label or "label")
+        said = numbers.pop() if len(numbers) == 1 else None
         return self.options.labels.num_classes or said or None
 
     def end(self, step: int) -> None:
@@ -227,8 +227,8 @@ class BatchIterator(Batches):
         repeat, first = self.options.repeat, self.next_epoch
         epochs: Iterable[int] = [first] if repeat is False else range(first, int(repeat))
         epochs = itertools.count(first) if repeat is True else epochs
-        made = self.made_ahead(epochs if self.input_steps else ())
-        for epoch, step, batch in self.counters.waits.measure(made):
+        batches = self.made_ahead(epochs if self.input_steps else ())
+        for epoch, step, batch in self.counters.waits.measure(batches):
             number = epoch * self.input_steps + step
             if step == self.input_steps - 1:  # now, as the caller may stop after the last
                 self.end(number)
@@ -255,13 +255,13 @@ class BatchIterator(Batches):
 
         def make(group: tuple[int, range]) -> list[tuple[int, int, Batch]]:
             epoch, steps = group
-            made = zip(steps, self.batches(epoch, steps), strict=True)
-            return [(epoch, step, batch) for step, batch in made]
+            batches = zip(steps, self.batches(epoch, steps), strict=True)
+            return [(epoch, step, batch) for step, batch in batches]
 
         ahead = max(self.options.prefetch, self.options.processes)
         most = max(1, ahead // at_once)
-        made = prefetch_map(make, groups, threads=self.max_concurrency, most=most)
-        return itertools.chain.from_iterable(made if ahead else map(make, groups))
+        groups_made = prefetch_map(make, groups, threads=self.max_concurrency, most=most)
+        return itertools.chain.from_iterable(groups_made if ahead else map(make, groups))
 
     def report_empty(self, *, divided: int = 0) -> None:
         """Warn if some replicas get no row of the last batch: see `BatchLayout`."""

@@ -117,10 +117,10 @@ def arrange(options: "InputOptions", tensors: dict[str, Any]) -> Any:
     """
     mask, label, weight = options.mask_feature, options.label, options.labels.sample_weight
     if MADE in tensors:
-        made = tensors[MADE]
+        result = tensors[MADE]
         if mask is None:
-            return made
-        return (*(made if isinstance(made, tuple) else (made,)), tensors[mask])
+            return result
+        return (*(result if isinstance(result, tuple) else (result,)), tensors[mask])
     single = options.features if isinstance(options.features, str) else None
     asked = [single] if single is not None else options.features or ()
     for name in (*asked, label, weight):
@@ -164,12 +164,12 @@ def call_hook(hook: Any, tensors: dict[str, Any], keep: str | None = None) -> di
     if hook is None:
         return tensors
     taken: Any = tensors.get(MADE, dict(tensors))  # the callback may modify its copy of the dict
-    made = hook(*taken) if isinstance(taken, tuple) else hook(taken)
-    if made is None:
+    result = hook(*taken) if isinstance(taken, tuple) else hook(taken)
+    if result is None:
         raise ConfigError("callback: expected a function that returns its result, got None")
-    if isinstance(made, Mapping):
-        return dict(made) if keep is None else {keep: tensors[keep], **made}
-    return {MADE: made} if keep is None else {keep: tensors[keep], MADE: made}
+    if isinstance(result, Mapping):
+        return dict(result) if keep is None else {keep: tensors[keep], **result}
+    return {MADE: result} if keep is None else {keep: tensors[keep], MADE: result}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,10 +204,10 @@ class LabelEncoding:
             raise ConfigError.of("label", label, allowed=rule)
         num_classes = options.labels.num_classes
         if num_classes is None:
-            found = numbers_of_classes(sources, label) or {0}
-            num_classes = max(found)
-            if len(found) > 1 or not num_classes:
-                said = " and ".join(str(one or "nothing") for one in sorted(found))
+            numbers = numbers_of_classes(sources, label) or {0}
+            num_classes = max(numbers)
+            if len(numbers) > 1 or not num_classes:
+                said = " and ".join(str(kind or "nothing") for kind in sorted(numbers))
                 rule = f"the number of classes of {label!r}, since the datasets say {said}"
                 raise ConfigError.of("num_classes", None, allowed=rule)
         return cls(label, num_classes, options.labels.smoothing)

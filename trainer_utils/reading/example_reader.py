@@ -181,12 +181,12 @@ class RecordExamples:
                 raise
             except Exception as error:
                 is_batched = sizes is not None
-                found = self._error_of_record(
+                located = self._error_of_record(
                     error, decoder, reader, rows, keys, is_batched=is_batched
                 )
-                found = _with_cure_of_sample(found, self._sources)
-                _check_decode_error(found)
-                reader.leave_out(found)
+                located = _with_cure_of_sample(located, self._sources)
+                _check_decode_error(located)
+                reader.leave_out(located)
 
     def _keys_of(self, rows: Rows, epoch: int) -> Keys:
         """Return a random number for each record, from its bytes, the seed and the epoch."""
@@ -272,11 +272,11 @@ class PackExamples:
         except ConfigError:
             raise
         except Exception as error:
-            found = _with_cure_of_sample(error, self._sources)
-            _check_decode_error(found)
-            if found is error:
+            improved = _with_cure_of_sample(error, self._sources)
+            _check_decode_error(improved)
+            if improved is error:
                 raise
-            raise found from error
+            raise improved from error
 
 
 def open_examples(spec: InputSpec) -> ExampleReader:
@@ -300,7 +300,7 @@ def _names_record(error: Exception) -> bool:
 
 def _with_cure_of_sample(error: Exception, sources: Sequence[Source]) -> Exception:
     """Return the error with the right cure if its dataset was described by a sample of records."""
-    sampled = [one.dataset for one in sources if one.dataset.sampled is not None]
+    sampled = [source.dataset for source in sources if source.dataset.sampled is not None]
     if not sampled or not isinstance(error, DatasetError) or CHANGED_DATASET not in str(error):
         return error
     path = error.path or ""
@@ -311,6 +311,6 @@ def _with_cure_of_sample(error: Exception, sources: Sequence[Source]) -> Excepti
         f"of its records: tfx-shards balance {dataset.uri} OUT"
     )
     message = str(error).replace(CHANGED_DATASET, cure)
-    found = type(error)(message, path=error.path, record=error.record, offset=error.offset)
-    found.__cause__ = error
-    return found
+    improved = type(error)(message, path=error.path, record=error.record, offset=error.offset)
+    improved.__cause__ = error
+    return improved

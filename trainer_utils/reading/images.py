@@ -199,15 +199,15 @@ def _random_boxes(
     begin = (uniforms[..., 2:][chosen] * (whole - extent + 1)).astype(np.int64)
     limits = np.rint(whole[:, ::-1] * (1 / aspect[0], aspect[1])).astype(np.int64)
     middle = np.clip(limits, 1, whole)
-    found = fits.any(axis=1)[:, np.newaxis]
-    return np.where(found, begin, (whole - middle) // 2), np.where(found, extent, middle)
+    has_fit = fits.any(axis=1)[:, np.newaxis]
+    return np.where(has_fit, begin, (whole - middle) // 2), np.where(has_fit, extent, middle)
 
 
 class Normalization:
     """Normalization (value - mean) / deviation to floats.
 
     Args:
-        given: a name in `NORMALIZATIONS`, or `(mean, deviation)`.
+        normalize: a name in `NORMALIZATIONS`, or `(mean, deviation)`.
         channels: the number of channels.
         dtype: the name of the resulting float type.
 
@@ -215,11 +215,11 @@ class Normalization:
         ConfigError: the numbers do not fit the channels, or the type needs a missing library.
     """
 
-    def __init__(self, given: Any, *, channels: int, dtype: str) -> None:
-        pair: Any = NORMALIZATIONS[given] if isinstance(given, str) else given
+    def __init__(self, normalize: Any, *, channels: int, dtype: str) -> None:
+        pair: Any = NORMALIZATIONS[normalize] if isinstance(normalize, str) else normalize
         mean, deviation = (np.asarray(part, np.float64).reshape(-1) for part in pair)
         if {mean.size, deviation.size} - {1, channels}:
-            raise ConfigError.of("normalize", given, allowed=f"numbers for {channels} channels")
+            raise ConfigError.of("normalize", normalize, allowed=f"numbers for {channels} channels")
         try:
             self.dtype = numpy_dtype(dtype)
         except ImportError as error:
@@ -294,16 +294,16 @@ def decode_jpeg_part(
         if part is not None:
             return part
     needed = (top + rows + _MARGIN) * ratio
-    given = _cut_to(data, needed) if needed < height else data
-    if given is not data:
+    jpeg = _cut_to(data, needed) if needed < height else data
+    if jpeg is not data:
         height = needed
     try:
         pixels: Pixels = simplejpeg.decode_jpeg(
-            given,
+            jpeg,
             _COLOURS[channels],
             min_height=-(-height // ratio) if ratio > 1 else 0,
             min_width=-(-width // ratio) if ratio > 1 else 0,
-            strict=given is data,
+            strict=jpeg is data,
         )
     except ValueError:
         return None
@@ -356,14 +356,14 @@ def decode_image(data: Data, *, channels: int, keeps_values: bool = False, bits:
         kind = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
         flags = kind | cv2.IMREAD_IGNORE_ORIENTATION
         flags |= cv2.IMREAD_ANYDEPTH if bits == 16 else 0
-        found: Any = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-        if found is None:  # OpenCV also returns None when memory runs out
+        opencv_pixels: Any = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+        if opencv_pixels is None:  # OpenCV also returns None when memory runs out
             with _opened(data) as image:
                 image.load()
             raise ValueError("a PNG that is damaged or not whole")
         if channels == 3:
-            cv2.cvtColor(found, cv2.COLOR_BGR2RGB, found)
-        decoded: Array = np.asarray(found).reshape(*found.shape[:2], channels)
+            cv2.cvtColor(opencv_pixels, cv2.COLOR_BGR2RGB, opencv_pixels)
+        decoded: Array = np.asarray(opencv_pixels).reshape(*opencv_pixels.shape[:2], channels)
         return decoded
     with _opened(data) as image:
         if image.format == "JPEG" and channels == 1:
@@ -477,8 +477,8 @@ class ImageDecoder:
             Exception: a decoder's error.
         """
         began = perf_counter_ns()
-        found = [self._size(image) for image in images]
-        sizes, are_plain = [size for size, _ in found], [is_plain for _, is_plain in found]
+        headers = [self._size(image) for image in images]
+        sizes, are_plain = [size for size, _ in headers], [is_plain for _, is_plain in headers]
         plans = plan_images(self._options, sizes, keys, scales=not self._label_map)
         for (height, width), plan, is_jpeg in zip(sizes, plans, are_plain, strict=True):
             ratio = plan.ratio if is_jpeg else 1  # a JPEG is decoded at the reduced scale
@@ -496,6 +496,7 @@ class ImageDecoder:
         spent = [(0, 0)] * len(images)  # nanoseconds of decoding and of augmenting
 
         def work(row: int) -> None:
+            """Decode one image, change its pixels, and write it to its row of the batch."""
             started, augmenting = perf_counter_ns(), 0
             part = self._part(images[row], sizes[row], plans[row], are_plain[row])
             pixels = self._fitted(part, plans[row], batch[row])
@@ -513,7 +514,7 @@ class ImageDecoder:
 
         with _opencv_threads.one():
             run_in_threads(work, len(images))
-        decode, augment = (sum(one[n] for one in spent) for n in (0, 1))
+        decode, augment = (sum(times[n] for times in spent) for n in (0, 1))
         self._counters.add(decode=decode + planned - began, augment=augment)
         return batch
 
@@ -537,6 +538,7 @@ class ImageDecoder:
     def _decoded_part(
         self, image: Image, size: tuple[int, int], plan: ImagePlan, is_plain: bool
     ) -> Array:
+        """Return the planned part of an image with the required number of channels."""
         import cv2
 
         if isinstance(image, np.ndarray):

@@ -31,6 +31,7 @@ def describe_input(name: str, spec: InputSpec, conversion: InputConversion | Non
 
 
 def _lines(name: str, spec: InputSpec) -> Iterator[str]:
+    """Yield the lines of the description: size, features, order and position."""
     layout, options, start = spec.order.layout, spec.options, spec.order.start
     unit = "pack" if options.pack is not None else "record"
     records, steps = _count(layout.num_records, unit), _count(spec.order.steps_per_epoch, "step")

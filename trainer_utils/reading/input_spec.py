@@ -195,9 +195,11 @@ def _allowed(sources: Sequence[Source], options: InputOptions) -> Mapping[str, F
     Features that were inferred from a sample of the records may be incomplete. Features that the
     caller names are read from all records anyway.
     """
-    if options.features is not None or all(one.dataset.sampled is None for one in sources):
+    if options.features is not None or all(source.dataset.sampled is None for source in sources):
         return None
-    return {name: one for source in sources for name, one in source.dataset.features.items()}
+    return {
+        name: feature for source in sources for name, feature in source.dataset.features.items()
+    }
 
 
 def _warn_without_images(spec: InputSpec) -> None:

@@ -308,8 +308,8 @@ class RecordReader:
                 part = self.ranges[int(self._positions.places_of(np.array([place]))[0][0])]
                 place += part.skip + part.take - record[1] if is_behind else 1
                 place %= self._num_records
-                found = self._locate(np.array([place]))
-                record = int(found[0][0]), int(found[1][0])
+                located = self._locate(np.array([place]))
+                record = int(located[0][0]), int(located[1][0])
             shards[row], numbers[row] = record
         return shards, numbers
 
@@ -333,30 +333,30 @@ class RecordReader:
         """Return records, including raw inputs, or None if some cannot be read."""
         is_raw = raw.mask(shards)
         began = perf_counter_ns()
-        found = raw.read(shards[is_raw], numbers[is_raw])
-        sizes = found.ends - found.begins
+        raw_rows = raw.read(shards[is_raw], numbers[is_raw])
+        sizes = raw_rows.ends - raw_rows.begins
         self.counters.add(
             read=perf_counter_ns() - began,
-            records=len(sizes) - len(found.errors),
-            raw_records=len(sizes) - len(found.errors),
+            records=len(sizes) - len(raw_rows.errors),
+            raw_records=len(sizes) - len(raw_rows.errors),
             record_bytes=int(sizes.sum()) + len(sizes) * (HEADER_BYTES + FOOTER_BYTES),
         )
         for row, error in zip(
-            np.flatnonzero(is_raw)[found.bad].tolist(), found.errors, strict=True
+            np.flatnonzero(is_raw)[raw_rows.bad].tolist(), raw_rows.errors, strict=True
         ):
             self._note(int(shards[row]), int(numbers[row]), error)
-        if found.errors:
+        if raw_rows.errors:
             return None
         if is_raw.all():
-            return Rows(found.data, found.begins, found.ends, name)
+            return Rows(raw_rows.data, raw_rows.begins, raw_rows.ends, name)
         others = self._read_shards(shards[~is_raw], numbers[~is_raw])
         if others is None:
             return None
-        data = np.concatenate([found.data, np.frombuffer(others.data, np.uint8)])
+        data = np.concatenate([raw_rows.data, np.frombuffer(others.data, np.uint8)])
         begins, ends = np.empty((2, len(shards)), np.int64)
-        begins[is_raw], ends[is_raw] = found.begins, found.ends
-        begins[~is_raw] = others.begins + len(found.data)
-        ends[~is_raw] = others.ends + len(found.data)
+        begins[is_raw], ends[is_raw] = raw_rows.begins, raw_rows.ends
+        begins[~is_raw] = others.begins + len(raw_rows.data)
+        ends[~is_raw] = others.ends + len(raw_rows.data)
         return Rows(data, begins, ends, name)
 
     def _read_shards(self, shards: Positions, numbers: Positions) -> Rows | None:

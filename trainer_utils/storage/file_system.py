@@ -219,8 +219,8 @@ def _retry_seconds() -> float:
     try:
         return float(os.environ.get(RETRY_VARIABLE) or _RETRY_SECONDS)
     except ValueError as error:
-        given = os.environ[RETRY_VARIABLE]
-        raise ConfigError.of(RETRY_VARIABLE, given, allowed="a number of seconds") from error
+        text = os.environ[RETRY_VARIABLE]
+        raise ConfigError.of(RETRY_VARIABLE, text, allowed="a number of seconds") from error
 
 
 def _is_passing(error: BaseException) -> bool:
@@ -279,9 +279,9 @@ def machine_error(
     )
 
 
-def changed_size(expected: int, found: int) -> FileRefusedError:
+def changed_size(expected: int, actual: int) -> FileRefusedError:
     """Return the error for a file that was listed with another size."""
-    detail = f"expected {expected} bytes as it was listed, got {found}"
+    detail = f"expected {expected} bytes as it was listed, got {actual}"
     return FileRefusedError("CHANGED_FILE", detail)
 
 
@@ -436,19 +436,19 @@ class FileSystem(Protocol):
 
     def find(self, base: str, name: str, *, follow_links: bool = False) -> InputFile:
         """Return one file of a folder as `walk` lists it."""
-        found = self.info(join(base, name))
-        return InputFile(name, found.size or 0, found.version)
+        info = self.info(join(base, name))
+        return InputFile(name, info.size or 0, info.version)
 
     def find_in_folder(self, folder: str, names: Sequence[str]) -> dict[str, InputFile]:
         """Return the existing files among `names` in one folder by name, as `walk` lists them."""
         try:
-            found = {each.name: each for each in self.list_folder(folder) if not each.is_folder}
+            entries = {each.name: each for each in self.list_folder(folder) if not each.is_folder}
         except (FileNotFoundError, NotADirectoryError):
             return {}
         return {
-            name: InputFile(name, found[name].size or 0, found[name].version)
+            name: InputFile(name, entries[name].size or 0, entries[name].version)
             for name in names
-            if name in found
+            if name in entries
         }
 
     def create(self, path: str) -> BinaryIO:

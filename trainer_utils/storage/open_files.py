@@ -136,6 +136,7 @@ class _Scratch:
         close(self._descriptor)  # `os` may be gone as Python ends
 
     def copy(self, addresses: Positions, lengths: Positions) -> tuple[bytes, int]:
+        """Copy ranges of mapped memory; return their bytes, and the number of ranges copied."""
         ends = np.cumsum(lengths)
         total, count = int(ends[-1]) if len(ends) else 0, len(ends)
         if total > self.size:

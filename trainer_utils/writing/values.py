@@ -170,14 +170,14 @@ def _is_nested(part: Any) -> bool:
 def _one_kind(values: Sequence[Any]) -> tuple[str | None, tuple[Scalar, ...]]:
     """Return the kind and the stored values of a list. Integers among floats become floats."""
     scalars = [*map(_scalar, values)]
-    found = tuple(scalar for scalar in scalars if scalar is not None)
-    kinds = {*map(_kind, found)}
+    present = tuple(scalar for scalar in scalars if scalar is not None)
+    kinds = {*map(_kind, present)}
     if kinds == {"int", "float"}:
-        found, kinds = tuple(map(float, found)), {"float"}
-    if len(found) < len(scalars) or len(kinds) > 1:
+        present, kinds = tuple(map(float, present)), {"float"}
+    if len(present) < len(scalars) or len(kinds) > 1:
         odd = next(v for v, s in zip(values, scalars, strict=True) if s is None or len(kinds) > 1)
         raise InputError(f"expected a list of numbers, or of strings, got {_shown(odd)} in one")
-    return (kinds.pop() if kinds else None), found
+    return (kinds.pop() if kinds else None), present
 
 
 def _scalar(value: Any) -> Scalar | None:
@@ -284,13 +284,13 @@ class FeatureRecord:
                     self._add(self._facts.lists, name, inner, step)
                 lists[name] = steps
             elif value is not None and value.kind is not None:
-                own = value.values
+                plain_values = value.values
                 if value.kind == "int" and kind == "float":
-                    own = tuple(map(float, own))
-                self._add(self._facts.features, name, kind, own)
+                    plain_values = tuple(map(float, plain_values))
+                self._add(self._facts.features, name, kind, plain_values)
                 # Single bytes are not copied: an image is a part of its record as given.
-                is_one = len(own) == 1 and isinstance(own[0], bytes)
-                values[name] = own[0] if is_one else own
+                is_one = len(plain_values) == 1 and isinstance(plain_values[0], bytes)
+                values[name] = plain_values[0] if is_one else plain_values
         self._facts.records += 1
         return values, lists
 

@@ -62,6 +62,7 @@ class _DamagedExamplesError(Exception):
 def _convert_in(
     conversion: Conversion, root: str, *, restart: bool, verify: bool
 ) -> tuple[dict[str, str], bool]:
+    """Run the steps that earlier runs have not finished; see `convert_in`."""
     folder, beam = join(root, "artifacts"), conversion.beam_pipeline_args
     settings = conversion.settings
     balancing = BalancerSettings(**conversion.balancer)
@@ -73,10 +74,10 @@ def _convert_in(
             planned_key = planned.key()
             own_key = _digest(planned_key, settings.max_reject_fraction)
             key = _digest(planned_key, settings.max_reject_fraction, balancing)
-            made = record.whole_outputs(key, own_key, name, verify=verify)
-            if made.keys() >= {name, BALANCED[0], *EXPORTED}:
-                return made, True
-            examples = None if restart else made.get(name)
+            outputs = record.whole_outputs(key, own_key, name, verify=verify)
+            if outputs.keys() >= {name, BALANCED[0], *EXPORTED}:
+                return outputs, True
+            examples = None if restart else outputs.get(name)
             just_written = examples is None
             if examples is not None:
                 manifest = read_manifest(examples)
@@ -109,7 +110,7 @@ def _convert_in(
                 raise
             except CorruptShardError as error:
                 record.note_damage(examples)
-                if made.get(name) == examples:
+                if outputs.get(name) == examples:
                     raise _DamagedExamplesError(str(error)) from error
                 raise
             except KeyboardInterrupt as error:
