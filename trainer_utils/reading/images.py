@@ -208,7 +208,7 @@ def decode_image(data: Data, *, channels: int, keeps_values: bool = False, bits:
         if opencv_pixels is None:  # OpenCV also returns None when memory runs out
             with _opened(data) as image:
                 image.load()
-            raise ValueError("a PNG that is damaged or not whole")
+            raise ValueError("a PNG that is damaged or incomplete")
         if channels == 3:
             cv2.cvtColor(opencv_pixels, cv2.COLOR_BGR2RGB, opencv_pixels)
         decoded: Array = np.asarray(opencv_pixels).reshape(*opencv_pixels.shape[:2], channels)
