@@ -22,7 +22,7 @@ from components.inputs.rejects import RejectedInputError
 from trainer_utils import storage
 from trainer_utils.core.errors import InputError
 from trainer_utils.format.tfrecord import extend_crc32c
-from trainer_utils.storage.file_system import decode_path, encode_path
+from trainer_utils.storage.paths import decode_path, encode_path
 
 _CHUNK = 1 << 15  # files that are Python objects at the same time
 _PATH = pa.large_binary()

@@ -45,7 +45,7 @@ from trainer_utils.core.errors import InputError
 from trainer_utils.format import split_of_name
 from trainer_utils.format.split_words import SPLIT_WORD_PATTERN
 from trainer_utils.storage import display_path, is_remote, join, list_folder
-from trainer_utils.storage.file_system import decode_path, encode_path
+from trainer_utils.storage.paths import decode_path, encode_path
 
 _TEXT = pa.large_binary()
 _MASK_MODES = ("1", "L", "P", "I", "I;16")  # Pillow's modes with one channel

@@ -34,7 +34,7 @@ from trainer_utils.format import canonical_split
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.format.tfrecord import begins_with_frame
 from trainer_utils.storage import exists, is_folder, open_for_reading, walk_files
-from trainer_utils.storage.file_system import join
+from trainer_utils.storage.paths import join
 
 KINDS = ("image", "text", "audio")
 

@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 
 from trainer_utils.core.errors import ConfigError, did_you_mean
 from trainer_utils.format.example_columns import Column
-from trainer_utils.storage.file_system import encode_path, is_host_error
+from trainer_utils.storage.host_errors import is_host_error
+from trainer_utils.storage.paths import encode_path
 
 _MAX_CHARACTERS = 4096
 _ALLOWED = "a condition on features such as \"label != 'unknown' and height >= 64\""
