@@ -296,7 +296,7 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
 
 
 class _Image(NamedTuple):
-    """What the header of an image says."""
+    """The properties of an image that its header has."""
 
     size: tuple[int, int]
     has_one_channel: bool
