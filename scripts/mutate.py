@@ -141,7 +141,7 @@ MUTATIONS = [
         "tests/trainer_utils/storage/test_files.py",
     ),
     Mutation(
-        "trainer_utils/storage/file_system.py",
+        "trainer_utils/storage/host_errors.py",
         "            error.filename = path",
         "            pass",
         "tests/trainer_utils/storage/test_files.py",

@@ -36,7 +36,7 @@ from components.auditing.image_copies import (
 )
 from components.media.image_opening import in_eight_bits, open_by_format
 from trainer_utils.format.media_formats import format_of, image_size
-from trainer_utils.storage.file_system import is_host_error
+from trainer_utils.storage.host_errors import is_host_error
 
 __all__ = [
     "IMAGE_SKETCH",

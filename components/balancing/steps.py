@@ -29,7 +29,7 @@ from trainer_utils.core.errors import DatasetError
 from trainer_utils.core.json_text import JsonObject
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, Feature, Manifest, combine_checksums
-from trainer_utils.storage.file_system import join
+from trainer_utils.storage.paths import join
 from trainer_utils.writing.shards import verify_shard
 from trainer_utils.writing.working_folder import working_folder
 

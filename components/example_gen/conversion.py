@@ -51,7 +51,7 @@ from trainer_utils.format.example import decode_example
 from trainer_utils.format.tensors import TensorSpec, decode_tensor
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import exists, is_folder, list_names, remove_file, write_text
-from trainer_utils.storage.file_system import join
+from trainer_utils.storage.paths import join
 from trainer_utils.writing.working_folder import working_folder
 
 _Plan = TypeVar("_Plan", bound=Plan)

@@ -67,7 +67,8 @@ from trainer_utils.dataset import Dataset
 from trainer_utils.format import Shard
 from trainer_utils.format.input_listing import InputListing
 from trainer_utils.format.media_formats import FORMATS
-from trainer_utils.storage.file_system import decode_path, display_path, problem_of
+from trainer_utils.storage.host_errors import problem_of
+from trainer_utils.storage.paths import decode_path, display_path
 
 _DECODED_BYTE_SECONDS = 1 / 25e6  # of one core
 # Memory of a process: it holds the largest image, and as much again while it is rotated or resized.

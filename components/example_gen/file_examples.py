@@ -26,7 +26,7 @@ from trainer_utils.core.decoding import decode
 from trainer_utils.core.json_text import JsonObject
 from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 
 
 class StoredBytes(NamedTuple):

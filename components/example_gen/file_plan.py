@@ -42,7 +42,7 @@ from components.runtime.tasks import Task
 from components.tables.column_roles import make_vocabularies
 from trainer_utils.format.hashing import keyed_digests, remainders
 from trainer_utils.format.naming import check_feature_names
-from trainer_utils.storage.file_system import decode_path, encode_path
+from trainer_utils.storage.paths import decode_path, encode_path
 
 Sums = npt.NDArray[np.uint64]
 

@@ -54,7 +54,7 @@ from trainer_utils.storage import (
     retry_transient,
     write_atomically,
 )
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
 from trainer_utils.writing.working_folder import working_folder
 

@@ -42,7 +42,8 @@ from trainer_utils.storage import (
     local_path,
     walk_groups,
 )
-from trainer_utils.storage.file_system import LINK_LOOP, LINKED_FOLDER, OUTSIDE, encode_path
+from trainer_utils.storage.file_system import LINK_LOOP, LINKED_FOLDER, OUTSIDE
+from trainer_utils.storage.paths import encode_path
 
 _MAX_LINKS = 5  # in a message
 _WILDCARDS = frozenset("*?[")

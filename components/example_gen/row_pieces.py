@@ -53,7 +53,8 @@ from trainer_utils.format.index import name_crc
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import frame_footers, frame_headers
-from trainer_utils.storage.file_system import encode_path, is_host_error, join
+from trainer_utils.storage.host_errors import is_host_error
+from trainer_utils.storage.paths import encode_path, join
 
 TOKENS = "tokens"
 """The feature that a tokenizer adds."""

@@ -36,7 +36,7 @@ from components.tables.pieces import BadRow, Piece
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.format import keyed_hashes
 from trainer_utils.format.hashing import keyed_digests
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 
 _DIGEST_BYTES = 16
 _ROWS_AT_ONCE = 1 << 24  # rows whose digests are compared at a time; each takes some 60 bytes

@@ -376,6 +376,7 @@ class AudioSettings(MediaSettings):
     layout: str = setting("auto", _layout_of("audio"))
     encoding: str = setting("utf-8", _encoding)
     audio: AudioOptions = group(AudioOptions)
+    names: LayoutNames = group(LayoutNames, only=("csv_path",))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from trainer_utils.core import settings
 from trainer_utils.core.errors import ConfigError, did_you_mean
 from trainer_utils.format import keyed_hash
 from trainer_utils.format.naming import check_split_name
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 
 OWN_NAME = "filename"  # hashed by default, if no column is named
 

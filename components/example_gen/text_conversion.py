@@ -42,7 +42,8 @@ from trainer_utils.format import Shard
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import combine_crc32c, extend_crc32c
 from trainer_utils.storage import open_for_reading
-from trainer_utils.storage.file_system import join, raise_host_error
+from trainer_utils.storage.host_errors import raise_host_error
+from trainer_utils.storage.paths import join
 from trainer_utils.writing.shards import verify_shard
 from trainer_utils.writing.working_folder import working_folder
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from components.inputs.arrow_columns import BINARY, array_of, to_python_values
 from trainer_utils.core.errors import InputError
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 
 _CHUNK = 1 << 14  # entries that are Python objects at the same time
 _TYPES = {"int": pa.int64(), "float": pa.float64(), "string": BINARY, "label": BINARY}

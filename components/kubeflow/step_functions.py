@@ -193,6 +193,7 @@ def audio_example_gen(
     encoding: str = "utf-8",
     sample_rate: int = 0,
     channels: int = 0,
+    csv_path: str = "",
 ) -> None:
     """Convert audio files, in folders or tables, to a sharded, verified dataset.
 

@@ -39,7 +39,7 @@ from trainer_utils.core.errors import InputError
 from trainer_utils.core.json_text import Json, JsonObject
 from trainer_utils.format import canonical_split
 from trainer_utils.storage import display_path, retry_transient
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 
 _KEYS = ("images", "annotations", "categories")
 _FOLDER, _INSTANCES, _CAPTIONS = "annotations", "instances_", "captions_"

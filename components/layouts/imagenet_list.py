@@ -19,7 +19,7 @@ from trainer_utils.core.errors import InputError
 from trainer_utils.format import split_of_name
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import InputFile
-from trainer_utils.storage.file_system import decode_path
+from trainer_utils.storage.paths import decode_path
 
 _ENDINGS = (".txt", ".lst", ".list")
 _HEAD_BYTES = 16 << 10

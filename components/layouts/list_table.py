@@ -429,6 +429,13 @@ def _of_retinanet(path: str, rows: Sequence[_Row], media: str) -> ListTable | No
     return ListTable(path, columns, tuple(line for line, _ in rows))
 
 
+def _are_edges(corners: Sequence[float]) -> bool:
+    """Return whether coordinates along an axis are of two corners in order, or of four corners."""
+    is_in_order = len(corners) == 4 or (len(corners) == 2 and corners[0] < corners[1])
+    is_in_image = all(0 <= corner <= 1 for corner in corners)  # False for NaN
+    return is_in_order and is_in_image and min(corners) < max(corners)
+
+
 def _of_boxes(path: str, rows: Sequence[_Row]) -> ListTable:
     """Group the boxes of each image, in the order of the images' first rows.
 
@@ -436,19 +443,15 @@ def _of_boxes(path: str, rows: Sequence[_Row]) -> ListTable:
     """
     images: dict[str, tuple[int, str, list[tuple[Scalar, ...]]]] = {}
     for line, (split, uri, label, *corners) in rows:
-        first, own_split, boxes = images.setdefault(uri, (line, split, []))
-        if split.lower() != own_split.lower():
-            got = f"{own_split!r} (line {first}) and {split!r} (line {line})"
+        first_line, first_split, boxes = images.setdefault(uri, (line, split, []))
+        if split.lower() != first_split.lower():
+            got = f"{first_split!r} (line {first_line}) and {split!r} (line {line})"
             raise InputError.at(path, expected=f"one split for {uri!r}", got=got)
         xs = [float(value) for value in corners[::2] if value]
         ys = [float(value) for value in corners[1::2] if value]
         if not xs and not ys:
             continue  # an image without objects
-        is_box = bool(label) and len(xs) == len(ys) and len(xs) in (2, 4)
-        for edges in (xs, ys):
-            is_box = is_box and all(0 <= edge <= 1 for edge in edges) and min(edges) < max(edges)
-            is_box = is_box and (len(edges) == 4 or edges[0] < edges[1])
-        if not is_box:
+        if not label or len(xs) != len(ys) or not (_are_edges(xs) and _are_edges(ys)):
             rule = "a label and two or four corners in [0, 1]"
             got = f"{','.join([label, *corners])!r} (line {line})"
             raise InputError.at(path, expected=rule, got=got)

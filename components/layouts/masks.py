@@ -20,7 +20,7 @@ from trainer_utils.format import canonical_split, splits_of_paths
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.format.split_words import words_of
 from trainer_utils.storage import InputFile, display_path
-from trainer_utils.storage.file_system import decode_path
+from trainer_utils.storage.paths import decode_path
 
 _IMAGES = frozenset(
     (

@@ -25,9 +25,10 @@ from components.layouts.file_kinds import kind_of_bytes
 from components.layouts.junk import is_clutter
 from components.layouts.registry import Layout
 from trainer_utils.core.errors import InputError
+from trainer_utils.format import split_of_name
 from trainer_utils.format.media_formats import EXTENSIONS, is_other_image, packing_of
 from trainer_utils.storage import display_path, is_remote
-from trainer_utils.storage.file_system import decode_path, encode_path
+from trainer_utils.storage.paths import decode_path, encode_path
 
 # Image and audio formats that are not supported: such files are rejected one by one.
 _OTHER_MEDIA = {
@@ -204,17 +205,19 @@ def _how_to_unpack(inputs: LayoutInputs, paths: Sequence[str]) -> str:
 
 
 def _how_to_read_list(inputs: LayoutInputs, paths: Sequence[str]) -> str:
-    """Return advice to read the only table in a subfolder as the list of files, or ""."""
+    """Return advice to read a table in a subfolder, or one in each split's folder, as lists."""
     tables = [path for path in paths if path.lower().endswith(_LIST_ENDINGS)]
-    if len(tables) != 1 or len(inputs.parts_of(tables[0])) == 1:
-        return ""
-    (table,) = tables
+    parts = [inputs.parts_of(path) for path in tables]
     noun = _NOUNS[inputs.media]
-    if inputs.media == "image":
-        return f"If {display_path(table)!r} lists the {noun}: {how_to_set(csv_path=table)}. "
-    top = f"{inputs.base.rstrip('/')}/"
-    command = shlex.join(["mv", f"{top}{display_path(table)}", top])
-    return f"If it lists the {noun}, move it to the top: {command}. "
+    if len(tables) == 1 and len(parts[0]) > 1:
+        csv_path = "/".join(parts[0])
+        return f"If {display_path(tables[0])!r} lists the {noun}: {how_to_set(csv_path=csv_path)}. "
+    names = {part[-1] for part in parts}
+    are_in_splits = all(len(part) == 2 and split_of_name(part[0]) for part in parts)
+    if len(tables) > 1 and len(names) == 1 and are_in_splits:
+        csv_path = f"{{split}}/{names.pop()}"
+        return f"If these tables list the {noun}: {how_to_set(csv_path=csv_path)}. "
+    return ""
 
 
 def _readers(inputs: LayoutInputs, paths: Sequence[str]) -> str:

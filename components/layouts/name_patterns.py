@@ -21,7 +21,7 @@ from components.layouts.list_table import typed_values
 from trainer_utils.core.errors import InputError
 from trainer_utils.format import split_of_name
 from trainer_utils.storage import display_path
-from trainer_utils.storage.file_system import decode_path
+from trainer_utils.storage.paths import decode_path
 
 Texts = list[str | None]
 

@@ -34,7 +34,7 @@ from trainer_utils.format import canonical_split
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.format.tfrecord import begins_with_frame
 from trainer_utils.storage import exists, is_folder, open_for_reading, walk_files
-from trainer_utils.storage.file_system import join
+from trainer_utils.storage.paths import join
 
 KINDS = ("image", "text", "audio")
 
@@ -42,6 +42,7 @@ _LAYOUTS = {
     **dict.fromkeys(("voc", "coco", "segmentation", "tar"), "image"),
     **dict.fromkeys(("lines", "json"), "text"),
 }
+_LIST = "csv_path"  # a setting of lists of images or audio files
 _MAX_FILES = 100_000  # names to read
 _MAX_OPENED = 64
 _MAX_SHOWN = 3  # names in a message
@@ -55,14 +56,16 @@ _KIND_BY_ENDING = {
 }
 _NOUNS = {
     "image": "image",
-    "audio": "sound",
+    "audio": "audio file",
     "archive": "archive",
     "table": "table",
     "text": "text",
     "beside": "JSON or XML file",
+    "nested": "table in subfolders",
     "records": "file of TFRecords",
     "other": "other file",
 }
+_PLURALS = {"records": "files of TFRecords", "nested": "tables in subfolders"}
 _NOISE = 0.05  # a kind with at most this share of the files is ignored as stray files
 _NAMES = {"image_uri": "image", "image": "image", "audio_uri": "audio", "audio": "audio"}
 
@@ -78,7 +81,7 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
         InputError: the input is missing or empty, or its kind is ambiguous.
     """
     if lists_once() and (kind := _only_kind(source, options)) is not None:
-        return kind, f"only files of {_NOUNS[kind]}s"
+        return kind, f"only {_NOUNS[kind]}s"
     names, is_all = check_source(source, options)
     if kind := _kind_by_options(options):
         return kind, "as layout or columns say"
@@ -86,6 +89,9 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
         return _recognise_file(source)
     names_by_kind = _by_kind(source, names)
     seen = _describe(names_by_kind, is_all)
+    if _LIST in options:
+        is_audio = len(names_by_kind.get("audio", ())) > len(names_by_kind.get("image", ()))
+        return "audio" if is_audio else "image", f"{seen}; {_LIST} names a list of files"
     tables = names_by_kind.get("table", [])
     media = {kind: len(names_by_kind.get(kind, ())) for kind in ("image", "audio")}
     media["image"] += len(names_by_kind.get("archive", ()))
@@ -106,7 +112,7 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
     ]
     if len(media) == 1 and len(texts) <= max(media.values()):
         return next(iter(media)), seen
-    if not media and (tables or names_by_kind.get("text") or names_by_kind.get("beside")):
+    if not media and (tables or any(map(names_by_kind.get, ("text", "beside", "nested")))):
         return "text", seen
     # Texts next to images or audio files more often describe these than the other way round.
     media_kinds = [kind for kind in ("image", "audio") if names_by_kind.get(kind)]
@@ -169,7 +175,7 @@ def _kind_by_options(options: Mapping[str, object]) -> str | None:
     for kind in ("image", "audio"):
         if kind in kinds:
             return kind
-    if any(name in options for name in settings_of(LayoutNames)):
+    if any(name in options for name in settings_of(LayoutNames) if name != _LIST):
         return "image"
     return _LAYOUTS.get(str(options.get("layout")))
 
@@ -247,7 +253,7 @@ def _by_kind(base: str, names: Iterable[str]) -> dict[str, list[str]]:
         kind = _kind(name)
         folders = name.split("/")[:-1]  # tables count at the top, or in folders named after splits
         if kind == "table" and folders and (len(folders) > 1 or not canonical_split(folders[0])):
-            kind = "beside"
+            kind = "nested"
         if kind is None and opened < _MAX_OPENED:
             kind, opened = _sniffed(join(base, name)), opened + 1
         names_by_kind[kind or "other"].append(name)
@@ -272,7 +278,7 @@ def _sniffed(path: str) -> str:
 
 def _describe(names_by_kind: Mapping[str, list[str]], is_all: bool) -> str:
     parts = [
-        quantity(len(names_by_kind[kind]), noun)
+        quantity(len(names_by_kind[kind]), noun, _PLURALS.get(kind, ""))
         for kind, noun in _NOUNS.items()
         if kind in names_by_kind
     ]

@@ -32,7 +32,7 @@ from trainer_utils.format import Feature
 from trainer_utils.format.example import encode_example
 from trainer_utils.format.input_listing import InputListing
 from trainer_utils.storage import display_path, is_remote, join, retry_transient
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 
 _REMOTE_THREADS, _LOCAL_THREADS = 64, 4
 _ROW_GROUP_BYTES = 512 << 20  # of Parquet, whose rows are read in random order

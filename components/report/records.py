@@ -39,7 +39,7 @@ from trainer_utils.format import Feature, RecordIndex, resolve_slices
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.media_formats import FORMATS, encode_png, format_of, image_size
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.storage.file_system import encode_path, is_remote
+from trainer_utils.storage.paths import encode_path, is_remote
 
 _SUFFIXES = {known.name: known.extensions[0] for known in FORMATS} | {"RAW": ".png"}
 _REQUEST_BYTES = 1 << 20  # a store returns this as fast as a single record

@@ -23,7 +23,7 @@ from PIL import Image
 from components.media.image_opening import in_eight_bits
 from components.report.records import Example, ExampleReader, Value
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.storage.file_system import is_host_error
+from trainer_utils.storage.host_errors import is_host_error
 
 _BINS = 24
 _MAX_TEXTS, _MAX_SOUNDS, _MAX_NAMES = 6, 8, 3

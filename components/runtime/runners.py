@@ -171,8 +171,8 @@ def map_tasks(
     except BaseException as error:
         with contextlib.suppress(Exception):  # the original error is more useful
             there = set(storage.list_names(folder, may_lack=True))
-            done = sum(task.name in there for task in tasks)
-            setattr(error, FINISHED_WORK, f"{done:,} of {len(tasks):,} {noun}")
+            if done := sum(task.name in there for task in tasks):
+                setattr(error, FINISHED_WORK, f"{done:,} of {len(tasks):,} {noun}")
         raise
 
 

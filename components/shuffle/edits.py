@@ -34,7 +34,7 @@ from trainer_utils.format.tfrecord import (
     frame_parts,
 )
 from trainer_utils.storage import read_bytes, write_text
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 
 LABEL = "label"
 _UNDECODED = "surrogateescape"  # how `os.fsdecode` decodes file names that are not UTF-8

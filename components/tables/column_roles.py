@@ -16,7 +16,7 @@ from trainer_utils.core.errors import ConfigError, InputError, did_you_mean
 from trainer_utils.core.printable import printable
 from trainer_utils.format import canonical_split
 from trainer_utils.format.naming import vocabulary_file
-from trainer_utils.storage.file_system import display_path, encode_path
+from trainer_utils.storage.paths import display_path, encode_path
 
 SPLIT_NAMES = ("split", "ml_use")
 MAYBE_SPLIT = "set"  # a split column only if each of its values names a split

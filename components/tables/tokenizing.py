@@ -19,7 +19,7 @@ import pyarrow as pa
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.storage import exists, read_bytes
-from trainer_utils.storage.file_system import is_host_error
+from trainer_utils.storage.host_errors import is_host_error
 
 _TEXTS_AT_ONCE = 1024  # limits memory: their tokens are Python integers for a moment
 _ALLOWED = (

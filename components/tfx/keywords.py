@@ -136,6 +136,7 @@ class AudioExampleGenKeywords(TypedDict, total=False):
     encoding: str | Runtime
     sample_rate: int | Runtime | None
     channels: int | Runtime | None
+    csv_path: str | os.PathLike[str] | Runtime | None
 
 
 class ShardBalancerKeywords(TypedDict, total=False):

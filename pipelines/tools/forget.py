@@ -54,7 +54,7 @@ from trainer_utils.storage.cache_folder import (
     default_cache_dir,
     shard_version,
 )
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 from trainer_utils.writing.uploading import upload_dataset
 from trainer_utils.writing.working_folder import working_folder
 

@@ -245,7 +245,7 @@ class LossLog:
                 ]
                 rows = np.concatenate(arrays)
             except (TypeError, ValueError) as error:
-                raise ConfigError.of("losses", losses, allowed="a number a row") from error
+                raise ConfigError.of("losses", losses, allowed="one number per row") from error
             least, most = expected or (len(rows), len(rows))
             if rows.ndim != 1 or not least <= len(rows) <= most:
                 rule = f"the shape (rows,), one for each of the {least} rows of step {step}"

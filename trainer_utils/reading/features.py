@@ -35,7 +35,8 @@ from trainer_utils.reading.elements import (
     splits_of,
     stack,
 )
-from trainer_utils.reading.images import ImageDecoder, Keys, are_mirrored
+from trainer_utils.reading.image_plans import Keys, are_mirrored
+from trainer_utils.reading.images import ImageDecoder
 from trainer_utils.reading.input_stats import StageCounters
 from trainer_utils.reading.record_reader import Rows
 from trainer_utils.storage import is_host_error

@@ -128,16 +128,17 @@ def mix_parts(sources: Sequence[Source], weights: Weights | None) -> list[MixPar
     schedule = WeightSchedule.of(weights)
 
     def part_of(name: str, source: Source) -> MixPart:
+        """Return a part of the mixture, after its older version if the schedule names one."""
         after = None
         if name in schedule.older:
             if isinstance(source, PackedSource):
                 rule = f"None with part {name!r}, which has an older version, since packs have none"
                 raise ConfigError.of("pack", source.packs.options, allowed=rule)
-            old, place, split = schedule.older[name]
+            older_name, place, split = schedule.older[name]
             (older,) = filtered_sources(
-                [_one_source(old, place, split)], InputOptions(where=source.where)
+                [_one_source(older_name, place, split)], InputOptions(where=source.where)
             )
-            after = old, part_of(old, older)
+            after = older_name, part_of(older_name, older)
         if after is not None and isinstance(source.dataset, RawDataset):
             rule = f"a converted dataset for part {name!r}, which has an older version"
             raise ConfigError.of("uri", source.dataset.uri, allowed=rule)

@@ -67,6 +67,7 @@ class RawReader:
         cls, sources: Sequence[Source], shards: Sequence[ShardFile], options: "InputOptions"
     ) -> "RawReader | None":
         """Return the reader for these sources, or None if no source is raw."""
+        # By identity, since the shards of two raw inputs may be equal.
         raw = {
             id(shard): (source.dataset.raw, split)
             for source in sources

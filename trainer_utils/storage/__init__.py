@@ -21,31 +21,28 @@ from typing import BinaryIO
 
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.core.json_text import text_of
-from trainer_utils.storage.file_system import (
-    OBJECT_SCHEMES,
-    FileGroup,
+from trainer_utils.storage.file_system import FileGroup, FileSystem, FolderEntry, InputFile
+from trainer_utils.storage.host_errors import (
     FileRefusedError,
-    FileSystem,
-    FolderEntry,
-    InputFile,
     MachineError,
+    is_host_error,
+    machine_error,
+    naming_file,
+    problem_of,
+    raise_host_error,
+)
+from trainer_utils.storage.local import LOCAL, begin_sync, sync_files, sync_folder
+from trainer_utils.storage.paths import (
+    OBJECT_SCHEMES,
     display_path,
     encode_path,
-    is_host_error,
     is_object_store,
     is_remote,
     join,
     local_path,
-    machine_error,
-    naming_file,
     path_of,
-    problem_of,
-    raise_host_error,
-    retry_pauses,
-    retry_transient,
-    retrying_for_minutes,
 )
-from trainer_utils.storage.local import LOCAL, begin_sync, sync_files, sync_folder
+from trainer_utils.storage.retrying import retry_pauses, retry_transient, retrying_for_minutes
 
 _COPIED_BYTES = 8 << 20  # per read
 _LISTED_AT_ONCE = 32  # folders of a store

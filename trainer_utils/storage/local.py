@@ -25,19 +25,20 @@ from trainer_utils.storage.file_system import (
     LINKED_FOLDER,
     OUTSIDE,
     FileGroup,
-    FileRefusedError,
     FileSystem,
     FolderEntry,
     InputFile,
+)
+from trainer_utils.storage.host_errors import (
+    FileRefusedError,
     changed_size,
     is_host_error,
-    is_remote,
-    join,
     naming_file,
     problem_of,
     raise_host_error,
-    retry_transient,
 )
+from trainer_utils.storage.paths import is_remote, join
+from trainer_utils.storage.retrying import retry_transient
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -16,14 +16,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from trainer_utils.core.errors import ConfigError
-from trainer_utils.storage.file_system import (
-    FileRefusedError,
-    FileSystem,
-    FolderEntry,
-    InputFile,
-    MachineError,
-    changed_size,
-)
+from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile
+from trainer_utils.storage.host_errors import FileRefusedError, MachineError, changed_size
 from trainer_utils.storage.store_process import ForkedStore, StoreProcess
 from trainer_utils.storage.store_settings import VARIABLES, open_store
 

@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.storage.file_system import MachineError, machine_error, retry_transient
+from trainer_utils.storage.host_errors import MachineError, machine_error
+from trainer_utils.storage.retrying import retry_transient
 
 _MAX_RANGES = 1024  # IOV_MAX: the maximum number of ranges per call
 _MAX_SPARE = 64 << 20  # bytes of memory that a thread keeps for its next copy

@@ -15,17 +15,10 @@ import fsspec
 from fsspec.core import url_to_fs
 
 from trainer_utils.core.errors import ConfigError
-from trainer_utils.storage.file_system import (
-    FileRefusedError,
-    FileSystem,
-    FolderEntry,
-    InputFile,
-    MachineError,
-    changed_size,
-    is_object_store,
-    local_path,
-    retry_transient,
-)
+from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile
+from trainer_utils.storage.host_errors import FileRefusedError, MachineError, changed_size
+from trainer_utils.storage.paths import is_object_store, local_path
+from trainer_utils.storage.retrying import retry_transient
 from trainer_utils.storage.store_settings import CONNECT_SECONDS, REQUEST_SECONDS
 
 # Extras of this distribution, by scheme.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_utils.core.errors import ConfigError
-from trainer_utils.storage.file_system import OBJECT_SCHEMES
+from trainer_utils.storage.paths import OBJECT_SCHEMES
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

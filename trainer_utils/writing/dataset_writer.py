@@ -113,7 +113,7 @@ class WriterSettings(Settings):
 
 
 class DatasetWriter:
-    """Writes one dataset, example by example, with bounded memory.
+    """A writer of one dataset, example by example, with bounded memory.
 
     The same examples in the same order give the same bytes. Several threads may write.
 

@@ -192,7 +192,7 @@ def _scalar(value: Any) -> Scalar | None:
     if isinstance(value, (float, np.floating)):
         real = float(value)
         if _MAX_FLOAT < abs(real) < float("inf"):
-            raise InputError(f"expected a float of 32 bits, got {real}, which is too large")
+            raise InputError(f"expected a 32-bit float, got {real}, which is too large")
         return real
     if isinstance(value, str):
         try:
@@ -218,7 +218,7 @@ def _image(value: Any) -> bytes:
     if hasattr(value, "getbands") and hasattr(value, "convert"):  # a PIL image
         mode = value.mode
         if mode.startswith(("I", "F")):
-            raise InputError(f"expected an image of 8 bits a channel, got mode {mode!r}")
+            raise InputError(f"expected an image with 8 bits per channel, got mode {mode!r}")
         if mode not in ("L", "RGB", "RGBA"):
             has_alpha = mode in ("LA", "La", "PA", "RGBa") or "transparency" in value.info
             value = value.convert("L" if mode == "1" else "RGBA" if has_alpha else "RGB")
