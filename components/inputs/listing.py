@@ -37,7 +37,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _REMOTE_THREADS = 16
-_MAX_BISECTIONS = 64
+_MIN_BISECTIONS, _FILES_PER_BISECTION = 64, 16  # before a dictionary of all paths is built
 _EXTENSION_BYTES = 16  # longer endings of a name are not extensions
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN_SCHEMES = ("file", "gs", "hdfs", "s3")
@@ -109,10 +109,11 @@ class FileTable(Mapping[str, storage.InputFile]):
     def _place_of(self, path: str) -> int | None:
         """Return the index of a path, or None.
 
-        The first lookups bisect. Later ones use a dictionary of all paths, since building it for a
-        million paths takes a second and 150 MB.
+        The first lookups bisect. Later ones use a dictionary of all paths, which takes a second and
+        150 MB for a million paths: as long as so many bisections as there are lookups before it.
         """
-        if "_places" in vars(self) or self._questions >= _MAX_BISECTIONS:
+        most = max(_MIN_BISECTIONS, len(self) // _FILES_PER_BISECTION)
+        if "_places" in vars(self) or self._questions >= most:
             return self._places.get(path)
         self._questions += 1
         key, paths = encode_path(path), self.paths

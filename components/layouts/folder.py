@@ -5,8 +5,11 @@ Hidden files and operating system files are skipped and counted.
 
 import collections
 import dataclasses
+import functools
+import heapq
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -270,15 +273,14 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
         members = pc.replace_substring_regex(members, pattern=r"\.[^.]*$", replacement="")
         stems[label] = [*map(decode_path, bytes_of(members))]
 
+    @functools.cache
+    def image_of(label: str, stem: str) -> _Image | None:
+        return _image(inputs, decode_path(files[label][stems[label].index(stem)].as_py()))
+
     def are_pairs(first: str, other: str, shared: Collection[str]) -> bool:
         """Return whether all files with shared names are an image and its mask."""
-        paths_by_label = []
-        for label in (first, other):
-            paths_of = dict(
-                zip(stems[label], map(decode_path, bytes_of(files[label])), strict=True)
-            )
-            paths_by_label.append([paths_of[stem] for stem in sorted(shared)[:_MAX_PAIRS]])
-        return all(_is_image_with_mask(inputs, *pair) for pair in zip(*paths_by_label, strict=True))
+        compared = heapq.nsmallest(_MAX_PAIRS, shared)
+        return all(_may_be_mask(image_of(first, stem), image_of(other, stem)) for stem in compared)
 
     if (pair := same_stems(stems, are_pairs=are_pairs)) is not None:
         masks = ""
@@ -293,19 +295,30 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
         )
 
 
-def _is_image_with_mask(inputs: LayoutInputs, first: str, other: str) -> bool:
-    """Return whether two images have the same size, and one may be a label map of the other."""
+class _Image(NamedTuple):
+    """The properties of an image that its header has."""
+
+    size: tuple[int, int]
+    has_one_channel: bool
+    format: str | None
+
+
+def _image(inputs: LayoutInputs, path: str) -> _Image | None:
+    """Read the header of an image; None if it is damaged, which is reported when it is read."""
     from PIL import Image
 
-    described = []
-    for path in (first, other):
-        try:
-            with inputs.open(path) as stream, Image.open(stream) as image:
-                described.append((image.size, image.mode in _MASK_MODES, image.format))
-        except OSError:  # a damaged image is rejected when it is read
-            return False
-    (size, is_mask, kind), (other_size, is_other_mask, other_kind) = described
-    return size == other_size and (is_mask != is_other_mask or kind != other_kind)
+    try:
+        with inputs.open(path) as stream, Image.open(stream) as image:
+            return _Image(image.size, image.mode in _MASK_MODES, image.format)
+    except OSError:
+        return None
+
+
+def _may_be_mask(first: _Image | None, other: _Image | None) -> bool:
+    """Return whether two images have the same size, and one may be a label map of the other."""
+    if first is None or other is None or first.size != other.size:
+        return False
+    return first.has_one_channel != other.has_one_channel or first.format != other.format
 
 
 def _listed_labels(inputs: LayoutInputs, flat: pa.Array) -> tuple[list[bytes], list[bytes]]:

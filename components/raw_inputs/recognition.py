@@ -61,10 +61,11 @@ _NOUNS = {
     "table": "table",
     "text": "text",
     "beside": "JSON or XML file",
-    "nested": "table in folders",
+    "nested": "table in subfolders",
     "records": "file of TFRecords",
     "other": "other file",
 }
+_PLURALS = {"records": "files of TFRecords", "nested": "tables in subfolders"}
 _NOISE = 0.05  # a kind with at most this share of the files is ignored as stray files
 _NAMES = {"image_uri": "image", "image": "image", "audio_uri": "audio", "audio": "audio"}
 
@@ -277,7 +278,7 @@ def _sniffed(path: str) -> str:
 
 def _describe(names_by_kind: Mapping[str, list[str]], is_all: bool) -> str:
     parts = [
-        quantity(len(names_by_kind[kind]), noun)
+        quantity(len(names_by_kind[kind]), noun, _PLURALS.get(kind, ""))
         for kind, noun in _NOUNS.items()
         if kind in names_by_kind
     ]
