@@ -109,8 +109,8 @@ class FileTable(Mapping[str, storage.InputFile]):
     def _place_of(self, path: str) -> int | None:
         """Return the index of a path, or None.
 
-        The first lookups bisect. Later ones use a dictionary of all paths, since building it for a
-        million paths takes a second and 150 MB.
+        The first lookups bisect. Later ones use a dictionary of all paths, which takes a second and
+        150 MB for a million paths, about the time of the bisections before it.
         """
         most = max(_MIN_BISECTIONS, len(self) // _FILES_PER_BISECTION)
         if "_places" in vars(self) or self._questions >= most:
