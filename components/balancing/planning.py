@@ -175,18 +175,11 @@ def plan_split(
     numbered = [*zip(firsts, counts, shards, strict=False)]
     ends = np.cumsum([survey.index.framed_bytes for survey in surveys], dtype=np.int64)
     scatters: list[Task[parts.Part]] = []
-    if len(shard_tasks) == 1 and len(shard_tasks[0].cuts) <= 2:
+    if len(shard_tasks) == 1 and len(shard_tasks[0].cuts) <= 2:  # all records fit into memory
         whole = functools.partial(parts.write_whole, split=split, shards=numbered)
         tasks = [Task(f"whole-{split}", whole, layout.num_records, int(ends[-1:].sum()))]
     else:
-        # Group neighbouring shards until they fill a run: small files would make small runs.
-        runs: dict[int, list[tuple[int, int, InputShard]]] = collections.defaultdict(list)
-        for shard, end in zip(numbered, ends.tolist(), strict=True):
-            runs[end // run_bytes].append(shard)
-        for number, run_shards in enumerate(runs.values()):
-            part = functools.partial(parts.scatter, split=split, number=number, shards=run_shards)
-            size = sum(input_shard.shard.bytes for *_, input_shard in run_shards)
-            scatters.append(Task(f"scatter-{split}-{number:06d}", part, 0, size))
+        scatters = _scatter_tasks(split, numbered, ends, run_bytes)
         tasks = [
             Task(
                 f"gather-{split}-{number:06d}",
@@ -202,7 +195,45 @@ def plan_split(
         run_bytes=run_bytes,
         block_bytes=settings.block_bytes,
     )
-    divisions = [
+    return SplitPlan(
+        split=split,
+        shards=tuple(shards),
+        counts=tuple(np.diff(layout.bounds).tolist()),
+        tasks=tuple(tasks),
+        scatters=tuple(scatters),
+        divisions=_division_tasks(split, shuffle) if scatters else (),
+        shuffle=shuffle,
+    )
+
+
+def _scatter_tasks(
+    split: str, shards: Sequence[tuple[int, int, InputShard]], ends: Ints, run_bytes: int
+) -> list[Task[parts.Part]]:
+    """Return the tasks that scatter input shards into sorted runs.
+
+    Args:
+        split: the name of the split.
+        shards: the first record, the number of records, and the input shard itself, for each.
+        ends: `(shards,) int64`, the end of each shard in the framed bytes of all.
+        run_bytes: the bytes of a run.
+    """
+    # Group neighbouring shards until they fill a run: small files would make small runs.
+    runs: dict[int, list[tuple[int, int, InputShard]]] = collections.defaultdict(list)
+    for shard, end in zip(shards, ends.tolist(), strict=True):
+        runs[end // run_bytes].append(shard)
+    tasks: list[Task[parts.Part]] = []
+    for number, run_shards in enumerate(runs.values()):
+        part = functools.partial(parts.scatter, split=split, number=number, shards=run_shards)
+        size = sum(input_shard.shard.bytes for *_, input_shard in run_shards)
+        tasks.append(Task(f"scatter-{split}-{number:06d}", part, 0, size))
+    return tasks
+
+
+def _division_tasks(
+    split: str, shuffle: ExternalShuffle
+) -> tuple[tuple[Task[parts.Part], ...], ...]:
+    """Return the tasks that divide runs further, by level."""
+    return tuple(
         tuple(
             Task(
                 f"divide-{split}-{level}-{index:06d}",
@@ -210,16 +241,7 @@ def plan_split(
             )
             for level, index in groups
         )
-        for groups in (shuffle.divisions if scatters else ())
-    ]
-    return SplitPlan(
-        split=split,
-        shards=tuple(shards),
-        counts=tuple(np.diff(layout.bounds).tolist()),
-        tasks=tuple(tasks),
-        scatters=tuple(scatters),
-        divisions=tuple(divisions),
-        shuffle=shuffle,
+        for groups in shuffle.divisions
     )
 
 

@@ -199,15 +199,25 @@ def locate(
         if root not in selected:
             _refuse_unlisted(base, selected)
         located.append(ResolvedPattern(name, pattern, root, selected, *skipped))
+    roots = _list_roots(file_roots, is_listed=lists_roots, follow_links=follow_links)
+    return LocatedInputs(base, tuple(located), roots, span, version)
+
+
+def _list_roots(
+    file_roots: Sequence[str], *, is_listed: bool, follow_links: bool
+) -> tuple[ImageRoot, ...]:
+    """Return the additional folders with their files, or none if these are not to be listed.
+
+    Raises:
+        InputError: a root is not a folder.
+    """
     for folder in file_roots:
         if not is_folder(folder):
             raise InputError(f"file_roots: expected folders, found none at {folder!r}")
-    listed = file_roots if lists_roots else ()
-    roots = [
+    return tuple(
         ImageRoot(folder, _list("file_roots", folder, folder, follow_links=follow_links))
-        for folder in listed
-    ]
-    return LocatedInputs(base, tuple(located), tuple(roots), span, version)
+        for folder in (file_roots if is_listed else ())
+    )
 
 
 def _select(files: FileTable, wanted: Sequence[str]) -> FileTable:

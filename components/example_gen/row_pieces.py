@@ -172,22 +172,13 @@ def _inspect_piece(
     records, columns = rows.records, rows.columns
     arrays = {_RECORD: pa.array(records, pa.int64())}
     if rules.deduplicate:
-        texts_of_rows = zip(*(columns[name].to_pylist() for name in texts), strict=True)
-        values = texts_of_rows if texts else [()] * len(records)
-        digests = [hashlib.blake2b(repr(v).encode(), digest_size=16).digest() for v in values]
-        arrays[_DIGEST] = pa.array(digests, pa.binary(16))
+        arrays[_DIGEST] = _digests_of_texts([columns[name] for name in texts], len(records))
     arrays |= of_chats
     arrays |= {_PREFIX + name: array for name, array in columns.items()}
     write_batches(_path(folder, number), folder, [pa.RecordBatch.from_pydict(arrays)])
     kinds = ("string", "text", "json", "label")
     said = {name for name, kind in options.columns.items() if kind in kinds}
     may_be_numbers = {*rows.texts}.difference(texts, said)
-    labels = {}
-    for name in of_words:
-        array = columns[name]
-        array = array.flatten() if pa.types.is_list(array.type) else array
-        is_empty = pa.types.is_null(array.type)
-        labels[name] = [] if is_empty else pc.unique(as_strings(array).drop_null()).to_pylist()
     return PieceReport(
         found=rows.found,
         kept=len(records),
@@ -199,11 +190,28 @@ def _inspect_piece(
             name: column_facts(array, records, are_texts=name in may_be_numbers)
             for name, array in columns.items()
         },
-        labels=labels,
+        labels={name: _distinct_words(columns[name]) for name in of_words},
         sums=rows.sums,
         chats=sorted(rows.chats),
         class_names=dict(rows.class_names),
     )
+
+
+def _digests_of_texts(columns: Sequence[pa.Array], num_rows: int) -> pa.Array:
+    """Return a digest of the texts of each row; rows with equal digests are duplicates."""
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    values = rows if columns else [()] * num_rows
+    digests = [hashlib.blake2b(repr(v).encode(), digest_size=16).digest() for v in values]
+    return pa.array(digests, pa.binary(16))
+
+
+def _distinct_words(column: pa.Array) -> list[str]:
+    """Return the different values of a column of labels or splits, or of lists of these."""
+    array = column.flatten() if pa.types.is_list(column.type) else column
+    if pa.types.is_null(array.type):
+        return []
+    words: list[str] = pc.unique(as_strings(array).drop_null()).to_pylist()
+    return words
 
 
 def _chats_in_texts(rows: Rows, names: Collection[str]) -> Iterator[str]:

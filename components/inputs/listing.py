@@ -110,7 +110,7 @@ class FileTable(Mapping[str, storage.InputFile]):
         """Return the index of a path, or None.
 
         The first lookups bisect. Later ones use a dictionary of all paths, which takes a second and
-        150 MB for a million paths: as long as so many bisections as there are lookups before it.
+        150 MB for a million paths, about the time of the bisections before it.
         """
         most = max(_MIN_BISECTIONS, len(self) // _FILES_PER_BISECTION)
         if "_places" in vars(self) or self._questions >= most:

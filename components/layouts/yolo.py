@@ -161,13 +161,7 @@ def _read_config(inputs: LayoutInputs) -> _Config:
     """Read class names, splits and folder from the YAML file, or from Darknet's lists of files."""
     paths = _config_files(inputs)
     if not paths:
-        lists = _lists_of_darknet(inputs)
-        for parts, path in inputs.paths_below_root(endings=_NAMES):
-            if parts[-1] in _NAMES and len(parts) <= 2:
-                lines = [line.strip() for line in inputs.read_text(path).splitlines()]
-                classes = _checked([line for line in lines if line], path)
-                return _Config(names=classes, splits=lists, path=path)
-        return _Config(splits=lists)
+        return _config_of_darknet(inputs)
     if len(paths) > 1:
         got = ", ".join(paths)
         raise InputError.at(
@@ -185,19 +179,7 @@ def _read_config(inputs: LayoutInputs) -> _Config:
         raise InputError.at(path, expected="a mapping", got=f"{value!a:.80}")
     if "kpt_shape" in value:
         raise _refused(path, "keypoints (`kpt_shape`), which are not read")
-    names = value.get("names")
-    if isinstance(names, dict):
-        try:
-            by_class = {int(number): str(name) for number, name in names.items()}
-        except (TypeError, ValueError) as error:
-            raise InputError.at(
-                path, expected="class names by number", got=f"{names!a:.80}"
-            ) from error
-        names = [by_class.get(n, str(n)) for n in range(max(by_class, default=-1) + 1)]
-    if names is not None and not isinstance(names, list):
-        raise InputError.at(
-            path, expected="class names as a list, or by number", got=f"{names!a:.80}"
-        )
+    names = _class_names(value.get("names"), path)
     splits = {}
     for word, split in _SPLITS.items():
         entry = value.get(word)
@@ -209,8 +191,37 @@ def _read_config(inputs: LayoutInputs) -> _Config:
     if isinstance(root, str) and not root.startswith("/") and ".." not in root.split("/"):
         folder = posixpath.normpath(posixpath.join(folder, root)).removeprefix("./")
         folder = "" if folder == "." else folder
-    checked = None if names is None else _checked([str(name) for name in names], path)
-    return _Config(checked, splits, folder, path)
+    return _Config(names, splits, folder, path)
+
+
+def _config_of_darknet(inputs: LayoutInputs) -> _Config:
+    """Return the class names and lists of files of Darknet's files, as far as they exist."""
+    lists = _lists_of_darknet(inputs)
+    for parts, path in inputs.paths_below_root(endings=_NAMES):
+        if parts[-1] in _NAMES and len(parts) <= 2:
+            lines = [line.strip() for line in inputs.read_text(path).splitlines()]
+            classes = _checked([line for line in lines if line], path)
+            return _Config(names=classes, splits=lists, path=path)
+    return _Config(splits=lists)
+
+
+def _class_names(names: Any, path: str) -> Sequence[str] | None:
+    """Return the class names of a list, or of a mapping by number; None without any."""
+    if isinstance(names, dict):
+        try:
+            by_class = {int(number): str(name) for number, name in names.items()}
+        except (TypeError, ValueError) as error:
+            raise InputError.at(
+                path, expected="class names by number", got=f"{names!a:.80}"
+            ) from error
+        names = [by_class.get(n, str(n)) for n in range(max(by_class, default=-1) + 1)]
+    if names is None:
+        return None
+    if not isinstance(names, list):
+        raise InputError.at(
+            path, expected="class names as a list, or by number", got=f"{names!a:.80}"
+        )
+    return _checked([str(name) for name in names], path)
 
 
 def _lists_of_darknet(inputs: LayoutInputs) -> dict[str, Sequence[str]]:

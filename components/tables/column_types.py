@@ -247,27 +247,21 @@ def decide_column(
         InputError: a value is not of the given kind, or of the kind that most values have.
     """
     column_facts = [fact for _, fact in facts]
-    values, numbers = (
-        sum(fact.values for fact in column_facts),
-        sum(fact.numbers for fact in column_facts),
-    )
+    values = sum(fact.values for fact in column_facts)
+    numbers = sum(fact.numbers for fact in column_facts)
     if not values:
         return None
     missing = sum(fact.missing for fact in column_facts)
     is_list = any(fact.lists for fact in column_facts)
-    # Strings that look like lists are lists only if all of them do.
-    if (
-        is_list
-        and all(f.are_texts for f in column_facts)
-        and any(f.lists < f.values for f in column_facts)
-    ):
+    are_strings = all(fact.are_texts for fact in column_facts)
+    if is_list and are_strings and any(fact.lists < fact.values for fact in column_facts):
+        # Strings that look like lists are lists only if all of them do.
         is_list, numbers = False, 0
     declared = "string" if declared == "json" else declared
-    kind = (
-        "string"
-        if is_text
-        else declared or _kind_by_values(column_facts, values - missing, numbers)
-    )
+    if is_text:
+        kind: str | None = "string"
+    else:
+        kind = declared or _kind_by_values(column_facts, values - missing, numbers)
     if kind in (None, "string", "text", "label"):
         for piece, fact in facts:
             if "not_finite" in fact.first:
