@@ -288,7 +288,9 @@ def check_feature(
     feature = features.get(name)
     if feature is None and knows_all:
         _refuse_feature(setting, name, features)
-    if feature is not None and (feature.is_image or feature.tensor is not None):
+    if feature is None:
+        return
+    if feature.is_image or feature.tensor is not None or feature.tokens is not None:
         raise ConfigError.of(setting, name, allowed="a feature of numbers or strings")
 
 

@@ -14,9 +14,10 @@ import trainer_utils
 from components import steps
 from components.balancing.settings import BalancerSettings
 from pipelines.tools.ledger import RunLedger
-from trainer_utils import ConfigError, CorruptShardError, PackOptions
+from trainer_utils import ConfigError, CorruptShardError, DatasetError, PackOptions
 from trainer_utils.format import Feature
 from trainer_utils.format.example import encode_example
+from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.ledger.recorder import InputRecorder
 from trainer_utils.order.recipe import Part, Recipe
 from trainer_utils.reading import filtering, record_reader
@@ -244,6 +245,16 @@ def test_weights_and_recipes_mix_filtered_datasets(places):
         trainer_utils.iterate(inputs, "train", weights=[1, 2], where="id == 2", **settings)
 
 
+@pytest.mark.parametrize("where", [None, WHERE])
+def test_record_is_found_by_its_name(places, where):
+    train = trainer_utils.iterate(places[0], "train[50:]+train[:50]", where=where)
+    assert plain(train.record(str(KEPT[3])))["id"] == KEPT[3]
+    with pytest.raises(DatasetError, match="record '999'"):
+        train.record("999")
+    with pytest.raises(DatasetError, match="Pass the number"):
+        train.record("cat")
+
+
 def test_packs_are_of_filtered_documents(places):
     settings = {"batch_size": 4, "pack": PackOptions(length=16), "seed": 2}
     view = trainer_utils.iterate(places[0], "train", **settings).filter(where=WHERE)
@@ -310,6 +321,20 @@ def test_missing_values_and_lists_are_as_for_balancing(places):
     ):
         found = ids(trainer_utils.iterate(places[0], "train", where=where, shuffle=False))
         assert found == [n for n in range(sum(SIZES)) if expected(n)], where
+
+
+def test_encoded_tokens_are_lists_of_numbers(tmp_path, write_dataset):
+    spec = TokenSpec.of(vocabulary_size=100, tokenizer="00").to_json()
+    tokens = Feature(type="string", extra={"encoding": "tokens", "tokens": spec})
+    documents = [np.arange(n % 7, dtype="<u2").tobytes() for n in range(50)]
+    rows = ({"id": [n], "tokens": [data]} for n, data in enumerate(documents))
+    features = {"id": Feature(type="int"), "tokens": tokens}
+    uri = write_dataset(tmp_path / "d", {"train": [rows]}, features)
+    for where, least in (("len(tokens) > 4", 5), ("3 in tokens", 4)):
+        found = ids(trainer_utils.iterate(uri, "train", where=where, shuffle=False))
+        assert found == [n for n in range(50) if n % 7 >= least]
+        with pytest.raises(ConfigError, match="a feature of numbers or strings"):
+            steps.balance([uri], str(tmp_path / "b"), BalancerSettings(where=where))
 
 
 def test_damaged_record_is_an_error_or_left_out(places, tmp_path, write_dataset, caplog):

@@ -3,10 +3,10 @@
     bits = RecordBits.of(np.array([True, False, True]))
     len(bits), bits.count, bits.mask()          # 3, 2, [True, False, True]
     blocks = SelectedBlocks([bits], firsts=np.array([0]))
-    blocks.select(np.array([1]))                # [2]: the second selected record is number 2
+    blocks.select(np.array([1]), files=np.array([0]))      # [2]: the second one is number 2
 
 Source: rank and select by a directory of counts (Jacobson, "Space-efficient static trees and
-graphs", 1989), here with the count before each block of 256 records: 1.3 bits for a record.
+graphs", 1989), here with the count before each block of 64 records: two bits for a record.
 """
 
 import functools
@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-_BLOCK_BYTES = 32
+_BLOCK_BYTES = 8
 _BLOCK = 8 * _BLOCK_BYTES  # records of a block
 _ORDER: Literal["little"] = "little"  # of the bits in a byte
 
@@ -92,19 +92,24 @@ class SelectedBlocks:
         file_of = np.repeat(np.arange(len(counts)), counts)
         file_firsts = np.append(before, 0)[self._first_blocks] if len(before) else before
         self._places = firsts[file_of] + before - file_firsts[file_of]
-        self._numbers = (np.arange(len(self._bits)) - self._first_blocks[file_of]) * _BLOCK
 
-    def select(self, places: Positions) -> Positions:
-        """Return the number of a record in its file, for each place in the list of all files."""
+    def select(self, places: Positions, *, files: Positions) -> Positions:
+        """Return the number of a record in its file, for each place in the list of all files.
+
+        Args:
+            places: `(n,) int64`, places in the list of the selected records of all files.
+            files: `(n,) int64`, the file of each.
+        """
         blocks = np.searchsorted(self._places, places, side="right") - 1
         ranks = places - self._places[blocks]
         rows = self._bits[blocks]
-        counts = _COUNTS[rows].cumsum(axis=1, dtype=np.int64)
+        counts = _COUNTS[rows].cumsum(axis=1, dtype=np.uint8)
         byte = (counts <= ranks[:, np.newaxis]).sum(axis=1)
         every = np.arange(len(rows))
         here = rows[every, byte]
         ranks = ranks - (counts[every, byte] - _COUNTS[here])
-        numbers: Positions = self._numbers[blocks] + 8 * byte + _SELECT[here, ranks]
+        within = 8 * byte + _SELECT[here, ranks]
+        numbers: Positions = (blocks - self._first_blocks[files]) * _BLOCK + within
         return numbers
 
     def place(self, file: int, number: int) -> int | None:

@@ -163,6 +163,7 @@ class RecordPositions:
         self._skips = np.array([part.skip for part in ranges], np.int64)
         self._selected = np.array([part.kept is not None for part in ranges], np.bool_)
         kept = [part.kept for part in ranges if part.kept is not None]
+        self._selection_of = np.cumsum(self._selected) - 1  # the index in `kept`
         self._blocks = SelectedBlocks(kept, self._starts[self._selected]) if kept else None
 
     def positions_of(self, name: RecordName) -> list[int]:
@@ -175,7 +176,7 @@ class RecordPositions:
             within = name.number - part.skip
             position = within + int(self._starts[index])
             if self._blocks is not None and part.kept is not None:
-                place = self._blocks.place(int(self._selected[:index].sum()), within)
+                place = self._blocks.place(int(self._selection_of[index]), within)
                 if place is None:
                     continue
                 position = place
@@ -197,7 +198,8 @@ class RecordPositions:
         within = positions - self._starts[indices]
         if self._blocks is not None:
             rows = np.flatnonzero(self._selected[indices])
-            within[rows] = self._blocks.select(positions[rows])
+            files = self._selection_of[indices[rows]]
+            within[rows] = self._blocks.select(positions[rows], files=files)
         return indices, within + self._skips[indices]
 
     def end_of(self, index: int) -> int:

@@ -99,8 +99,8 @@ class InputDataset(tf.data.Dataset):  # type: ignore[misc]
         """Number of records that `record` returns, over all workers."""
         return self.input_pipeline.num_records
 
-    def record(self, number: int) -> Batch:
-        """Return a record as numpy arrays by its number in the order of storage.
+    def record(self, number: int | str) -> Batch:
+        """Return a record as numpy arrays by its name, or its number in the order of storage.
 
         See `iterate(…).record`.
         """

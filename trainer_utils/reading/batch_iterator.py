@@ -31,6 +31,7 @@ from trainer_utils.reading.filtering import (
 from trainer_utils.reading.input_spec import InputSpec
 from trainer_utils.reading.opening import open_input
 from trainer_utils.reading.packing import packed_sources
+from trainer_utils.reading.record_names import find_position
 from trainer_utils.reading.views import callback_of_map, features_of_selection
 from trainer_utils.runtime.threads import prefetch_map
 
@@ -187,19 +188,23 @@ class BatchIterator(Batches):
         """Number of records that `record` returns, over all ranks; with `pack`, packs."""
         return sum(source.num_records for source in self.sources)
 
-    def record(self, number: int) -> Batch:
-        """Return a record by its number in the order of storage, not of training.
+    def record(self, number: int | str) -> Batch:
+        """Return a record by its name, or by its number in the order of storage, not of training.
 
         It is decoded as in a batch, but has no dimension for the batch. It passes no callbacks and
         no `map`, and no random augmentation.
 
         Args:
-            number: the number among `num_records`, from 0; negative ones count from the end.
+            number: the number among `num_records`, from 0; negative ones count from the end. Or the
+                `filename`, `id` or `record_id` of a record; the first one with it is returned.
 
         Raises:
             IndexError: there are fewer records.
+            DatasetError: no record has the name.
             CorruptShardError: the record is damaged, also with `on_corrupt="skip"`.
         """
+        if isinstance(number, str):
+            number = find_position(number, self.sources, self.order.ranges, self.options)
         count = self.num_records
         if not -count <= operator.index(number) < count:
             raise IndexError(f"record {number}: expected a number from {-count} to {count - 1}")

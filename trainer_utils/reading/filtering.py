@@ -130,6 +130,11 @@ def filtered_sources(sources: Sequence[Source], options: InputOptions) -> list[S
     return filtered
 
 
+def matching_records(source: Source, where: str, options: InputOptions) -> npt.NDArray[np.bool_]:
+    """Return which records of a source meet a condition, `(records,) bool`, in one pass."""
+    return _Scan(source, parse_condition(where), {}, options).run().mask
+
+
 def _filtered(source: Source, condition: Condition, options: InputOptions) -> Source:
     vocabularies = {
         name: [*source.dataset.vocabularies[name]]

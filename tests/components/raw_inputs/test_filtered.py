@@ -8,7 +8,7 @@ import pytest
 from components.inputs.blob_reader import BlobReader
 from tests.components.raw_inputs.raw_runs import assert_equal, assert_same_batches, convert
 from tests.make import jpeg, write_files
-from trainer_utils import ConfigError, iterate
+from trainer_utils import ConfigError, DatasetError, iterate
 
 ROWS = 40
 SETTINGS = {"batch_size": 5, "shuffle": "global", "image_size": (8, 8), "seed": 2}
@@ -54,6 +54,19 @@ def test_listed_features_need_no_files(places, files_read, tmp_path, where, read
     iterate(str(places[0]), "train", cache=tmp_path, **SETTINGS)
     sampled = len(files_read) - opening  # to find out the features
     assert (opening > sampled) == reads
+
+
+def test_record_is_found_by_its_name(places, files_read):
+    for place in map(str, places):
+        train = iterate(place, "train", **SETTINGS)
+        names = [train.record(number)["filename"].decode() for number in (0, 7, -1)]
+        del files_read[:]
+        for name in names:
+            assert train.record(name)["filename"] == name.encode()
+        assert len(files_read) in (0, 3)  # of raw inputs
+        filtered = train.filter(where="label != 'a'")
+        with pytest.raises(DatasetError, match="a/03"):
+            filtered.record("a/03.jpg")
 
 
 def test_token_of_filtered_inputs_resumes_on_the_conversion(places):

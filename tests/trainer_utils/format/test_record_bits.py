@@ -30,7 +30,7 @@ def test_select_finds_the_records_of_several_files():
         [RecordBits.of(np.array([False, True])), RecordBits.of(np.array([True, True]))],
         np.array([0, 5]),
     )
-    assert blocks.select(np.array([0, 5, 6])).tolist() == [1, 0, 1]
+    assert blocks.select(np.array([0, 5, 6]), files=np.array([0, 1, 1])).tolist() == [1, 0, 1]
     assert [blocks.place(0, 0), blocks.place(0, 1), blocks.place(1, 1)] == [None, 0, 6]
 
 
