@@ -18,7 +18,6 @@ from components.balancing.partition import assign_positions_by_class, equal_byte
 from components.balancing.parts import OBJECT_BYTES, JobContext, ShardSurvey, survey_shard
 from components.balancing.settings import BalancerSettings
 from components.runtime.tasks import Task
-from components.shuffle.condition import parse_condition
 from components.shuffle.edits import (
     LABEL,
     EditCounts,
@@ -36,6 +35,7 @@ from trainer_utils.core import text_output
 from trainer_utils.core.json_text import JsonObject
 from trainer_utils.core.settings import check_names
 from trainer_utils.format import ShardName, shard_bounds
+from trainer_utils.format.condition import parse_condition
 from trainer_utils.format.input_listing import InputListing
 from trainer_utils.format.naming import LABEL_FEATURES
 from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, compact

@@ -13,9 +13,9 @@ from components.runtime.component_settings import (
     is_text,
     shard_counts,
 )
-from components.shuffle.condition import parse_condition
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.core.settings import NumberRule, Predicate, one_of, setting
+from trainer_utils.format.condition import parse_condition
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 
 _RUNNER_BYTES = 32 << 20  # memory of Beam and the planner; measured: 20 to 30 MiB

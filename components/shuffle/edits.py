@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 from absl import logging
 
-from components.shuffle.condition import parse_condition
 from trainer_utils.core.errors import ConfigError, DatasetError, did_you_mean
 from trainer_utils.core.json_text import JsonObject
 from trainer_utils.format import Feature, RecordBlock
+from trainer_utils.format.condition import parse_condition
 from trainer_utils.format.example import decode_example, encode_example, read_fields, varint
 from trainer_utils.format.example_columns import Column, parse_examples
 from trainer_utils.format.naming import NAME_FEATURES

@@ -26,6 +26,7 @@ from trainer_utils.ledger.recorder import read_ledger
 from trainer_utils.options import InputOptions
 from trainer_utils.order import InputOrder
 from trainer_utils.order.packing import DocumentPart, PackIndex
+from trainer_utils.reading.filtering import filtered_sources
 from trainer_utils.reading.opening import mix_parts
 from trainer_utils.reading.packing import PackedSource, packed_sources
 from trainer_utils.storage import path_of
@@ -299,7 +300,9 @@ class RunLedger:
     def _order(self, segment: Segment) -> InputOrder:
         """Open the datasets of a segment and return its order."""
         sources = [self._source(place, split) for place, split in self._placed(segment)]
-        sources = packed_sources(sources, InputOptions(pack=segment.settings.get("pack")))
+        then = segment.settings
+        options = InputOptions(pack=then.get("pack"), where=then.get("where"))
+        sources = packed_sources(filtered_sources(sources, options), options)
         self._packs |= {s.ranges[0].path: s.packs for s in sources if isinstance(s, PackedSource)}
         order = segment.order(
             [part for source in sources for part in source.ranges],

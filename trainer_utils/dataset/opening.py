@@ -371,12 +371,12 @@ def record_keys(dataset: Dataset, ranges: Sequence[FileRange]) -> npt.NDArray[np
     """
     shards = {shard.path: shard for shard in dataset.shard_files}
     keys_of_shards = [np.zeros(0, np.uint64)]
-    for path, skip, take in ranges:
-        index = index_with_checksums(shards[path])
+    for part in ranges:
+        index = index_with_checksums(shards[part.path])
         sums = (index.payload_crcs, index.name_crcs, index.lengths)
         payloads, names, lengths = (np.asarray(column).astype(np.uint64) for column in sums)
         keys = payloads << np.uint64(32) | names ^ lengths
-        keys_of_shards.append(keys[skip : skip + take])
+        keys_of_shards.append(keys[part.numbers])
     return np.concatenate(keys_of_shards)
 
 

@@ -64,6 +64,13 @@ class RawRecords(Protocol):
     def is_remote(self) -> bool:
         """Whether reading a record takes a request."""
 
+    @property
+    def listed_features(self) -> Collection[str]:
+        """Features whose values are known without reading a file."""
+
+    def listed(self, split: str, numbers: Sequence[int]) -> Sequence[Sequence[bytes]]:
+        """Return serialized examples that only have the listed features, each in parts."""
+
     def read(
         self, split: str, numbers: Sequence[int], checks: Mapping[str, Collection[str]]
     ) -> "Sequence[Sequence[bytes] | RejectedRecordError]":

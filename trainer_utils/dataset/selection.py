@@ -37,12 +37,18 @@ class Source:
         split: the slices of the part.
         split_names: the splits of the slices.
         ranges: the ranges of files that hold its records, in order.
+        where: the condition that its records meet, or None for all records of its slices.
+        kept_bytes: the mean size of the records that meet it, if that is known.
+        unfiltered: the source of all records of its slices, or None if this is it.
     """
 
     dataset: Dataset
     split: str
     split_names: tuple[str, ...]
     ranges: Sequence[FileRange]
+    where: str | None = None
+    kept_bytes: float | None = None
+    unfiltered: "Source | None" = None
 
     @property
     def place(self) -> Place:
@@ -58,6 +64,8 @@ class Source:
     @functools.cached_property
     def mean_bytes(self) -> float:
         """Mean size of a serialized record, in bytes."""
+        if self.kept_bytes is not None:
+            return self.kept_bytes
         shards = self.dataset.shard_files
         if gzipped := [shard for shard in shards if shard.is_gzip and shard.records]:
             return content_bytes(gzipped[0].path) / gzipped[0].num_records
@@ -149,7 +157,7 @@ def mean_bytes(sources: Sequence[Source]) -> float:
 
 def digest_of(sources: Sequence[Source]) -> str:
     """Return a digest of the selected records, independent of the datasets' locations."""
-    read = [(source.dataset.digest, source.split) for source in sources]
+    read = [(source.dataset.digest, _selection(source)) for source in sources]
     return hashlib.blake2b(repr(read).encode(), digest_size=8).hexdigest()
 
 
@@ -159,7 +167,12 @@ def listing_of(sources: Sequence[Source]) -> InputListing | None:
     listings = [listing for listing in known if listing is not None]
     if len(listings) < len(sources):
         return None
-    return merge_listings(listings, [source.split for source in sources])
+    return merge_listings(listings, [_selection(source) for source in sources])
+
+
+def _selection(source: Source) -> str:
+    """Return the slices and the condition of a source, for digests."""
+    return source.split if source.where is None else f"{source.split} where {source.where}"
 
 
 def merged_features(

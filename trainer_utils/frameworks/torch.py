@@ -269,6 +269,13 @@ class TorchDataset:
         """Return a view that reads some features only: see `iterate(…).select`."""
         return self._view(self._input.select(*names))
 
+    def filter(self, *, where: str) -> "TorchDataset":
+        """Return a view of the records that meet a condition: see `iterate(…).filter`."""
+        source = self._input.filter(where=where)
+        view = self._view(source)
+        view.set_epoch(source.input_start.epoch)
+        return view
+
     def resumed_at(self, state: InputState) -> "TorchDataset":
         """Return a view that begins at a token; raise ConfigError if it is of other data."""
         view = self._view(self._input.resumed_at(state))

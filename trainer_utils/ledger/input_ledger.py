@@ -104,8 +104,9 @@ def settings_of_order(options: OrderOptions) -> JsonObject:
     settings = {name: getattr(options, name) for name in _ORDER_SETTINGS.split()}
     if options.weights is not None:
         settings["weights"] = WeightSchedule.of(options.weights)
-    if options.pack is not None:
-        settings["pack"] = options.pack
+    for name in ("pack", "where"):
+        if (value := getattr(options, name)) is not None:
+            settings[name] = value
     plain: JsonObject = json.loads(json.dumps(settings, default=dataclasses.asdict))
     return plain
 

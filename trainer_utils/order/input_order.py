@@ -185,6 +185,7 @@ class InputOrder:
             digest=self._token_digest,
             mix=self._mix_until(epoch, within) if self._stages else None,
             inputs=self._inputs,
+            where=self.options.where,
         )
 
     def _mix_until(self, epoch: int, step: int) -> MixState:

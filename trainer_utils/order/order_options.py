@@ -21,6 +21,7 @@ from trainer_utils.core.settings import (
     setting,
     settings_or_dict,
 )
+from trainer_utils.format.condition import parse_condition
 from trainer_utils.order.batch_layout import REMAINDERS
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.packing import PackOptions
@@ -49,6 +50,10 @@ def _are_weights(value: Any) -> bool:
         )
         and all(0 < float(number) < math.inf for number in value)
     )
+
+
+def _condition(name: str, value: Any) -> str:
+    return parse_condition(value).text.strip()
 
 
 @documents_settings
@@ -87,6 +92,12 @@ class OrderOptions(Settings):
         'which `mask` marks. `"balance"`: make the last two batches equally large. '
         "None: the last batch is smaller; with fewer records than replicas, some replicas get an "
         "empty one. With single examples, fewer are dropped than there are workers.",
+    )
+    where: str | None = setting(
+        None,
+        _condition,
+        "a condition on features, such as `label == 'cat' and height > 100`: only records that "
+        "meet it are read, as if there were no others. See docs/reading.md.",
     )
     weights: Weights | None = setting(
         None,

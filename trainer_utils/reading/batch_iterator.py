@@ -22,8 +22,15 @@ from trainer_utils.reading.batches import Batches
 from trainer_utils.reading.elements import Batch
 from trainer_utils.reading.example_reader import open_examples
 from trainer_utils.reading.features import is_audio
+from trainer_utils.reading.filtering import (
+    check_filter,
+    filtered_sources,
+    joined_conditions,
+    unfiltered,
+)
 from trainer_utils.reading.input_spec import InputSpec
 from trainer_utils.reading.opening import open_input
+from trainer_utils.reading.packing import packed_sources
 from trainer_utils.reading.views import callback_of_map, features_of_selection
 from trainer_utils.runtime.threads import prefetch_map
 
@@ -151,6 +158,30 @@ class BatchIterator(Batches):
         """
         return self._view(features=features_of_selection(self.spec, names))
 
+    def filter(self, *, where: str) -> "Self":
+        """Return a view of this input that reads only records that meet a condition.
+
+        They are chosen before the order is planned, so batches, steps, shuffling and tokens are as
+        if the dataset had no other records. One pass over the records finds them, which parses
+        only the features of the condition; the result is kept in the cache folder. The view begins
+        at the start of its first epoch. Its tokens are valid for inputs of the same condition.
+
+        Args:
+            where: the condition, as in the setting `where`: `"label == 'cat' and height > 100"`. It
+                is of stored values: callbacks and `map` change nothing. A condition of the input
+                holds as well.
+
+        Raises:
+            ConfigError: the condition is invalid, or no record meets it; or the input begins at a
+                `state`.
+        """
+        check_filter(self.options, where)
+        options = self.options.replace(where=joined_conditions(self.options.where, where))
+        sources = filtered_sources([unfiltered(source) for source in self.sources], options)
+        view = self._view_of(self.spec.with_options(options, packed_sources(sources, options)))
+        view.next_epoch = view.input_start.epoch
+        return view
+
     @property
     def num_records(self) -> int:
         """Number of records that `record` returns, over all ranks; with `pack`, packs."""
@@ -181,10 +212,13 @@ class BatchIterator(Batches):
 
     def _view(self, **changes: Any) -> "Self":
         """Return an input with some settings changed that shares the open files of this one."""
+        return self._view_of(self.spec.with_options(self.options.replace(**changes)))
+
+    def _view_of(self, spec: InputSpec) -> "Self":
+        """Return an input of another spec of the same datasets, which shares their open files."""
         view = type(self).__new__(type(self))
         vars(view).update(vars(self))
         view._origin = self._origin or self  # which exports the metrics of its views
-        spec = self.spec.with_options(self.options.replace(**changes))
         view._use(spec, self._examples.with_spec(spec))
         return view
 

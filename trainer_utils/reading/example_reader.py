@@ -146,7 +146,10 @@ class RecordExamples:
         # A reader of raw inputs checks the facts of the features that are read.
         checks_others = self._reader.reads_raw and spec.features.keys() != self._features.keys()
         if not checks_others and self.conversion is None:
-            return RecordExamples(spec, spec.decoder, reader=self._reader)
+            reader = self._reader
+            if spec.sources is not self._sources:
+                reader = reader.with_ranges(spec.order.ranges)
+            return RecordExamples(spec, spec.decoder, reader=reader)
         reader = RecordReader(spec.sources, spec.options, spec.order.ranges, spec.counters)
         reader.unreadable = self._reader.unreadable
         return RecordExamples(spec, spec.decoder, reader=reader)
@@ -248,8 +251,8 @@ class PackExamples:
         self.reads_in_order = self._packs.reads_in_order
 
     def with_spec(self, spec: InputSpec) -> "ExampleReader":
-        """Return this reader, since the settings of views change nothing in packs."""
-        return self
+        """Return a reader of other packs, or this one if only settings differ."""
+        return self if spec.sources is self._sources else PackExamples(spec)
 
     def begin_epoch(self, epoch: int) -> None:
         """Do nothing, since packs are of one dataset."""

@@ -298,8 +298,8 @@ class ConvertedReader(RecordReader):
         def ranges_of(part: FileRange) -> Sequence[FileRange]:
             if part.path not in splits:
                 return [part]
-            wanted = SplitRange(splits[part.path], part.skip, part.skip + part.take)
-            return converted.file_ranges(wanted)
+            wanted = SplitRange(splits[part.path], part.skip, part.stop)
+            return part.divided(converted.file_ranges(wanted))
 
         replaced = [
             dataclasses.replace(

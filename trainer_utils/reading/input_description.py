@@ -12,7 +12,10 @@ from trainer_utils.reading.input_conversion import InputConversion
 from trainer_utils.reading.input_spec import InputSpec
 
 # Settings of the order that are shown only if they differ from their defaults.
-_SHOWN_IF_SET = ("repeat", "remainder", "weights", "pack", "echoing", "reshuffle_each_iteration")
+_SHOWN_IF_SET = (
+    *("where", "repeat", "remainder", "weights", "pack", "echoing"),
+    "reshuffle_each_iteration",
+)
 
 
 def describe_input(name: str, spec: InputSpec, conversion: InputConversion | None) -> str:

@@ -110,14 +110,20 @@ class InputSpec:
         _check_memory(spec)
         return spec
 
-    def with_options(self, options: InputOptions) -> "InputSpec":
+    def with_options(
+        self, options: InputOptions, sources: Sequence[Source] | None = None
+    ) -> "InputSpec":
         """Return the spec of the same worker for other settings; errors as in `of`.
 
         It adds to the same counters.
+
+        Args:
+            options: the settings.
+            sources: the splits to read, packed if the options ask for it. None: the same ones.
         """
         layout = self.order.layout
         return InputSpec.of(
-            self.sources,
+            self.sources if sources is None else sources,
             options,
             worker=self.worker,
             num_workers=layout.num_workers,

@@ -29,6 +29,7 @@ from trainer_utils.order.input_plan import InputPlan, plan_workers
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.recipe import Recipe
 from trainer_utils.order.resume_token import InputsState
+from trainer_utils.reading.filtering import filtered_sources
 from trainer_utils.reading.packing import PackedSource, packed_sources
 from trainer_utils.storage import exists, is_remote, read_text
 
@@ -134,7 +135,10 @@ def mix_parts(sources: Sequence[Source], weights: Weights | None) -> list[MixPar
                 rule = f"None with part {name!r}, which has an older version, since packs have none"
                 raise ConfigError.of("pack", source.packs.options, allowed=rule)
             older_name, place, split = schedule.older[name]
-            after = older_name, part_of(older_name, _one_source(older_name, place, split))
+            (older,) = filtered_sources(
+                [_one_source(older_name, place, split)], InputOptions(where=source.where)
+            )
+            after = older_name, part_of(older_name, older)
         if after is not None and isinstance(source.dataset, RawDataset):
             rule = f"a converted dataset for part {name!r}, which has an older version"
             raise ConfigError.of("uri", source.dataset.uri, allowed=rule)
@@ -219,12 +223,14 @@ def open_input(
             conversion=options.conversion,
             cache_folder=options.cache_folder,
         )
+        opened = filtered_sources(opened, options)
         return _packed(opened, options), _with_absolute_paths(options)
     for name, value in (("split", split), ("weights", options.weights)):
         if value is not None:
             raise ConfigError.of(name, value, allowed="None with a recipe, whose parts have them")
     sources = [_one_source(part.name, part.uri, part.split, options) for part in recipe.parts]
     options = _with_absolute_paths(options.replace(weights=recipe.weights))
+    sources = filtered_sources(sources, options)
     return _packed(sources, options), options
 
 

@@ -113,7 +113,9 @@ def _lengths(source: Source, feature: Feature, options: "InputOptions") -> npt.N
     if source.dataset.manifest is None:  # without one, changes go unnoticed
         return _scan(source, feature, name, options)
     kept = KeptFiles("lengths", options.cache_folder)
-    key = source.dataset.digest, source.split, name
+    key: tuple[str, ...] = source.dataset.digest, source.split, name
+    if source.where is not None:
+        key = *key, source.where
     path = kept.find(key)
     data = b"" if path is None else read_bytes(path)
     size = _ITEM_BYTES * source.num_records
