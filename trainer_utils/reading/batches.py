@@ -44,6 +44,7 @@ from trainer_utils.reading.input_spec import InputSpec
 from trainer_utils.reading.input_stats import InputStats, StageCounters
 from trainer_utils.reading.processes import BatchProcesses
 from trainer_utils.reading.step_window import StepWindow
+from trainer_utils.reading.views import MappedBatches
 from trainer_utils.runtime.single_flight import SingleFlightCache
 
 _logger = logging.getLogger(__name__)
@@ -261,7 +262,8 @@ class Batches:
 
     def arranged(self, batch: Batch) -> Any:
         """Return a batch or example for the trainer: dict, array, (x, y) or (x, y, weight)."""
-        return arrange(self.options, dict(batch))
+        is_mapped = isinstance(self.spec.after, MappedBatches)
+        return arrange(self.options, dict(batch), takes_others=is_mapped)
 
     def begin_epoch(self, epoch: int) -> None:
         """Read the shards from now on if raw inputs are converted by the start of an epoch.

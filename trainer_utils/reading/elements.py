@@ -106,8 +106,11 @@ def ragged(column: Column, dtype: Any, start: int, stop: int) -> Ragged:
     return Ragged(values, splits - splits[0])
 
 
-def arrange(options: "InputOptions", tensors: dict[str, Any]) -> Any:
+def arrange(options: "InputOptions", tensors: dict[str, Any], *, takes_others: bool = False) -> Any:
     """Arrange tensors for the trainer: features, with label and weights if asked for.
+
+    With `takes_others`, features that `options.features` lists may be missing, and others are
+    passed on, since the function of a `map` view may rename them.
 
     The result of a callback that returned no dict is returned unchanged, with the mask appended if
     there is one.
@@ -122,7 +125,8 @@ def arrange(options: "InputOptions", tensors: dict[str, Any]) -> Any:
             return result
         return (*(result if isinstance(result, tuple) else (result,)), tensors[mask])
     single = options.features if isinstance(options.features, str) else None
-    asked = [single] if single is not None else options.features or ()
+    listed = None if takes_others else options.features
+    asked = [single] if single is not None else listed or ()
     for name in (*asked, label, weight):
         if name is not None and name not in tensors:
             rule = f"what the callbacks leave: {', '.join(tensors)}"
@@ -135,7 +139,7 @@ def arrange(options: "InputOptions", tensors: dict[str, Any]) -> Any:
         weights = [weights[0] * tensors[mask] if weights else tensors[mask]]
     if single is not None:
         inputs: Any = tensors[single]
-    elif options.features is not None:
+    elif listed is not None:
         inputs = {name: tensors[name] for name in asked}
     else:
         inputs = {name: values for name, values in tensors.items() if name not in (label, weight)}
