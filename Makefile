@@ -129,7 +129,8 @@ FRAMEWORKS := .venv-frameworks
 test-frameworks: $(FRAMEWORKS)/.ready  ## the inputs of PyTorch, JAX and Keras with these themselves, without TensorFlow; Python 3.12, some 6 GB
 	@$(FRAMEWORKS)/bin/python -m compileall -q -j 0 $(SOURCES)
 	run() { KERAS_BACKEND=$$1 $(FRAMEWORKS)/bin/python -m pytest "$${@:2}" $(ARGS); }
-	run jax tests/trainer_utils/frameworks/test_{jax,keras,raw_inputs,same_batches,state,tutorial}.py
+	run jax tests/trainer_utils/frameworks/test_{jax,keras,raw_inputs,same_batches,state,tutorial}.py \
+	  tests/trainer_utils/test_{filter,views}.py
 	run torch tests/trainer_utils/frameworks/test_{keras,other_loaders,ranks,readme,torch,torch_loader,torch_page,trainers}.py tests/benchmarks/test_feed_gpu.py
 
 # The engines are those of the Beam that is installed. Maven takes its settings from ~/.m2, Go from its
@@ -191,7 +192,7 @@ $(STORES):
 
 lint: $(READY)  ## ruff check, ruff format --check, wording, mypy, and who may import whom
 	@$(BIN)/ruff check .
-	$(BIN)/python scripts/check_prose.py benchmarks components pipelines scripts tests trainer_utils
+	$(BIN)/python scripts/check_prose.py *.md benchmarks components docs pipelines scripts tests trainer_utils
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/generate_settings.py --check
 	$(BIN)/mypy

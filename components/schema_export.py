@@ -48,9 +48,13 @@ class Executor(base_executor.BaseExecutor):
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         uris = uris_of(input_dict)
-        made = {n: artifact_utils.get_single_instance(one) for n, one in output_dict.items() if one}
-        artifact = made["datum_schema"]
-        dataset = made.get("datum_dataset", artifact)
+        artifacts = {
+            n: artifact_utils.get_single_instance(group)
+            for n, group in output_dict.items()
+            if group
+        }
+        artifact = artifacts["datum_schema"]
+        dataset = artifacts.get("datum_dataset", artifact)
         exported = steps.export_schema(
             uris["examples"],
             dataset.uri,

@@ -55,32 +55,34 @@ class Executor(LocalFirstBeamExecutor):
             exec_properties: the fields of `BalancerSettings`, `num_shards` as JSON.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
-        given = input_dict["examples"]
+        examples_artifacts = input_dict["examples"]
         artifact = artifact_utils.get_single_instance(output_dict["balanced_examples"])
         settings = BalancerSettings.from_properties(exec_properties)
         runner = self._runner("balancing.parts")
         with kept_from_launcher(artifact.uri), runner:
-            made = steps.balance(
-                [examples.uri for examples in given],
+            result = steps.balance(
+                [examples.uri for examples in examples_artifacts],
                 artifact.uri,
                 settings,
-                before_transform=[one.uri for one in input_dict.get("before_transform", ())],
-                transform_graphs=[one.uri for one in input_dict.get("transform_graph", ())],
+                before_transform=[
+                    dataset.uri for dataset in input_dict.get("before_transform", ())
+                ],
+                transform_graphs=[graph.uri for graph in input_dict.get("transform_graph", ())],
                 runner=runner,
             )
-        set_properties(artifact, made.properties)
-        _keep_properties(given, artifact)
+        set_properties(artifact, result.properties)
+        _keep_properties(examples_artifacts, artifact)
 
 
-def _keep_properties(given: Sequence[types.Artifact], artifact: types.Artifact) -> None:
+def _keep_properties(artifacts: Sequence[types.Artifact], artifact: types.Artifact) -> None:
     """Copy span and version to the output if all inputs have the same."""
     for name in _KEPT_PROPERTIES:
         values = {
             examples.get_int_custom_property(name)
-            for examples in given
+            for examples in artifacts
             if examples.has_custom_property(name)
         }
-        if len(values) == 1 and all(examples.has_custom_property(name) for examples in given):
+        if len(values) == 1 and all(examples.has_custom_property(name) for examples in artifacts):
             artifact.set_int_custom_property(name, values.pop())
 
 
@@ -93,11 +95,15 @@ class EditsDriver(PropertiesDriver):
 
     def resolve(self, exec_properties: ExecProperties, output: str = "") -> ExecProperties:  # noqa: D102
         settings = BalancerSettings.from_properties(exec_properties)
-        found = fingerprint_of_files(
+        fingerprint = fingerprint_of_files(
             {"exclude": settings.exclude, "relabel": settings.relabel},
             [open_dataset(uri, inspect=False).digest for uri in settings.add],
         )
-        return exec_properties if found is None else {**exec_properties, FINGERPRINT: found}
+        return (
+            exec_properties
+            if fingerprint is None
+            else {**exec_properties, FINGERPRINT: fingerprint}
+        )
 
 
 class ShardBalancerSpec(types.ComponentSpec):
@@ -136,8 +142,8 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
         """Create the component. `help(ShardBalancer)` describes every argument."""
         given: Any = examples
         if isinstance(examples, (list, tuple)) and examples:
-            for one in examples:
-                check_channel("examples", one, ShardBalancerSpec.INPUTS["examples"])
+            for channel in examples:
+                check_channel("examples", channel, ShardBalancerSpec.INPUTS["examples"])
             given = channel_utils.union(examples)
         else:
             check_channel("examples", examples, ShardBalancerSpec.INPUTS["examples"])

@@ -198,7 +198,7 @@ def convert(
             manifest = conversion.make_manifest(producer, plan, written)
             features = conversion.described_features(written, uri)
             located = conversion.located
-            told = (
+            step_settings = (
                 describe(located)
                 if describe
                 else _lineage_settings(conversion.selection, settings, located)
@@ -209,7 +209,9 @@ def convert(
                 features,
                 vocabularies=plan.vocabularies,
                 rejects=rejects,
-                origin=make_origin(producer, told, output="examples", inputs=conversion.parents),
+                origin=make_origin(
+                    producer, step_settings, output="examples", inputs=conversion.parents
+                ),
                 inputs=written.inputs,
                 listing=written.listing,
             )
@@ -222,7 +224,7 @@ def _lineage_settings(
 ) -> ExecProperties:
     """Return settings and inputs in the form of TFX's execution properties."""
     partition = selection.partition
-    patterns = [{"name": one.name, "pattern": one.pattern} for one in located.patterns]
+    patterns = [{"name": pattern.name, "pattern": pattern.pattern} for pattern in located.patterns]
     output: dict[str, Any] = {}
     if partition is not None:
         splits = [{"name": name, "hash_buckets": share} for name, share in partition.buckets]
@@ -279,13 +281,13 @@ def balance(
     _check_settings(settings, BalancerSettings)
     if isinstance(examples, (str, os.PathLike)) or not isinstance(examples, Sequence):
         raise ConfigError.of("examples", examples, allowed="a list of uris of datasets")
-    given, uri = [path_of("examples", one) for one in examples], _output(uri)
-    uris = [*given, *settings.add]
+    sources, uri = [path_of("examples", dataset) for dataset in examples], _output(uri)
+    uris = [*sources, *settings.add]
     check_apart(uris, uri)
     inputs = open_inputs(
         uris,
-        before_transform=[path_of("before_transform", one) for one in before_transform],
-        transform_graphs=[path_of("transform_graphs", one) for one in transform_graphs],
+        before_transform=[path_of("before_transform", dataset) for dataset in before_transform],
+        transform_graphs=[path_of("transform_graphs", graph) for graph in transform_graphs],
     )
     settings.check_splits(list(inputs.shards))
     with run_in(uri, restarts=restart), retrying_for_minutes():
@@ -312,9 +314,9 @@ def balance(
             origin=origin,
             listing=listing_after(inputs, settings),
         )
-    told = properties_of_dataset(manifest, vocabularies, gzip=settings.gzip)
+    properties = properties_of_dataset(manifest, vocabularies, gzip=settings.gzip)
     return DatasetResult(
-        manifest, vocabularies, {**told, "input_fingerprint": manifest.input_fingerprint}
+        manifest, vocabularies, {**properties, "input_fingerprint": manifest.input_fingerprint}
     )
 
 

@@ -89,33 +89,33 @@ class TensorFlowAccessor:
             beam |= {"region": region, "extra_package": tfrecorder_wheel}
             options["beam_pipeline_args"] = _flags({**beam, **(dataflow_options or {})})
         options["compression"] = compression or "none"
-        made = convert(self._frame, output_dir, **options)
-        has_images = made.kind == "image"
+        result = convert(self._frame, output_dir, **options)
+        has_images = result.kind == "image"
         return {
             "job_id": runner,
             "metrics": {
-                "rows": made.found,
-                "good_images": made.written if has_images else None,
-                "bad_images": made.rejected if has_images else None,
+                "rows": result.found,
+                "good_images": result.written if has_images else None,
+                "bad_images": result.rejected if has_images else None,
             },
-            "tfrecord_dir": os.path.abspath(made.uri),
+            "tfrecord_dir": os.path.abspath(result.uri),
         }
 
 
 def _kind_of(name: str, kind: Any) -> str:
     if isinstance(kind, str):
         return _KINDS.get(kind, kind)
-    found = getattr(kind, "__name__", type(kind).__name__)
-    if found not in _KINDS:
+    type_name = getattr(kind, "__name__", type(kind).__name__)
+    if type_name not in _KINDS:
         raise ConfigError.of(f"schema_map[{name!r}]", kind, allowed=f"one of {', '.join(_KINDS)}")
-    return _KINDS[found]
+    return _KINDS[type_name]
 
 
 def _flags(options: Mapping[str, Any]) -> list[str]:
     """Return options by name as flags of Beam."""
     flags = []
     for name, value in options.items():
-        for one in value if isinstance(value, (list, tuple)) else [value]:
-            if one is not None and one is not False:
-                flags.append(f"--{name}" if one is True else f"--{name}={one}")
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            if item is not None and item is not False:
+                flags.append(f"--{name}" if item is True else f"--{name}={item}")
     return flags

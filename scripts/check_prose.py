@@ -1,9 +1,10 @@
-"""Report unidiomatic wording in docstrings, comments and test names.
+"""Report unidiomatic wording in docstrings, comments, test names and pages of Markdown.
 
-    scripts/check_prose.py trainer_utils components    # prints file:line: finding; exit status 1
+    scripts/check_prose.py docs README.md components    # prints file:line: finding; exit status 1
 
 CONTRIBUTING.md has the rules. Ruff's D401 checks that a function's docstring starts with a verb;
-this script checks the words.
+this script checks the words, and the packages for vague names of variables. Pages are checked for
+words with a standard replacement only.
 """
 
 import ast
@@ -30,6 +31,21 @@ WORDS = re.compile(
     r"|as (it|they) (lies|lie|is|are|stands|stand)|twins?|others'|sounds?|hence|thereby"
     r"|is had|are had|be had|the like|at hand|goes on|go on|houses?|rooms?)\b",
     re.IGNORECASE,
+)
+# Names that say nothing about the value. Only the packages are checked.
+VAGUE_NAMES = {"found", "lot", "lots", "made", "one", "own", "some", "told"}
+PACKAGES = {"components", "pipelines", "trainer_utils"}
+# The words of a page that have a standard replacement, in any sentence.
+PAGE_WORDS = re.compile(
+    r"\b(anew|mend(s|ed|ing)?|told|tells of|beside|of ours|whatever|whoever|whomever|so many"
+    r"|so much|twins?|others'|sounds?|hence|thereby|is had|are had|be had|the like|at hand|goes on"
+    r"|go on|houses?|one's own|as (it|they) (lies|lie|stands))\b",
+    re.IGNORECASE,
+)
+# Parts of a page that are not prose: fenced blocks, comments, code, and targets of links.
+_NOT_PROSE = re.compile(
+    r"^(?P<indent> *)```.*?^(?P=indent)```|<!--.*?-->|`[^`\n]*`|\]\([^)\n]*\)",
+    re.DOTALL | re.MULTILINE,
 )
 MAX_NAME = 60  # characters of a test's name
 _DIRECTIVE = re.compile(r"#\s*(noqa|type:|fmt:|pragma|ruff:|mypy:)")
@@ -61,6 +77,21 @@ def name_findings(tree: ast.Module) -> Iterator[Finding]:
             yield node.lineno, f"{match.group()!r} in the name of a test"
 
 
+def variable_findings(tree: ast.Module) -> Iterator[Finding]:
+    """Yield findings in the names of variables; fields of a class may have any name."""
+    fields = {
+        id(statement.target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+    for node in ast.walk(tree):
+        is_bound = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        if is_bound and node.id in VAGUE_NAMES and id(node) not in fields:
+            yield node.lineno, f"a variable is called {node.id!r}"
+
+
 def comment_findings(source: str) -> Iterator[Finding]:
     """Yield findings in comments."""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -69,18 +100,31 @@ def comment_findings(source: str) -> Iterator[Finding]:
                 yield token.start[0], f"{match.group()!r} in a comment"
 
 
+def page_findings(text: str) -> Iterator[Finding]:
+    """Yield findings in the prose of a page of Markdown."""
+    prose = _NOT_PROSE.sub(lambda match: "\n" * match.group().count("\n"), text)
+    for match in PAGE_WORDS.finditer(prose):
+        yield prose[: match.start()].count("\n") + 1, f"{match.group()!r} in a page"
+
+
 def check_file(path: pathlib.Path) -> list[Finding]:
-    """Return the findings in one Python file, by line."""
+    """Return the findings in one Python file or page of Markdown, by line."""
     source = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return list(page_findings(source))
     tree = ast.parse(source)
-    return sorted([*docstring_findings(tree), *name_findings(tree), *comment_findings(source)])
+    findings = [*docstring_findings(tree), *name_findings(tree), *comment_findings(source)]
+    if path.parts and path.parts[0] in PACKAGES:
+        findings += variable_findings(tree)
+    return sorted(findings)
 
 
 def main(arguments: list[str]) -> int:
     """Check files and folders; return the number of findings, at most 1 as an exit status."""
     count = 0
     for argument in map(pathlib.Path, arguments or ["."]):
-        for path in sorted(argument.rglob("*.py")) if argument.is_dir() else [argument]:
+        files = sorted([*argument.rglob("*.py"), *argument.rglob("*.md")])
+        for path in files if argument.is_dir() else [argument]:
             for line, finding in check_file(path):
                 print(f"{path}:{line}: {finding}")
                 count += 1

@@ -95,16 +95,21 @@ MUTATIONS = [
     *_of(
         FORMAT,
         "manifest",
-        ("if self.found != self.written + self.rejected + self.skipped:", "if False:"),
         (
-            "            if size == found:\n",
-            "            if size == found or (size and found):\n",
+            "            if size == actual:\n",
+            "            if size == actual or (size and actual):\n",
         ),
         ("sorted(expected.keys() | sizes.keys())", "sorted(expected)"),
         ("sorted(expected.keys() | sizes.keys())", "sorted(sizes)"),
         ("        if version not in _VERSIONS:\n", "        if False:\n"),
         ("if is_checked and not is_whole:", "if False:"),
-        ("if digest is not None and digest != found:", "if False:"),
+        ("if digest is not None and digest != actual:", "if False:"),
+    ),
+    *_of(
+        FORMAT,
+        "accounting",
+        ("if self.found != self.written + self.rejected + self.skipped:", "if False:"),
+        tests=f"tests/{FORMAT}/test_manifest.py",
     ),
     *_of(
         FORMAT,
@@ -123,12 +128,17 @@ MUTATIONS = [
     # The distribution of records among workers.
     *_of(
         ORDER,
-        "layout",
+        "epoch_order",
         ("identity = epoch.to_bytes", "identity = (0).to_bytes"),
         ('+ number.to_bytes(8, "little")', '+ (0).to_bytes(8, "little")'),
         ("+ epoch * self._layout.num_dropped", "+ 0 * self._layout.num_dropped"),
         ('searchsorted(before, within, side="right")', "searchsorted(before, within)"),
         ("np.arange(begin + first, begin + stop) %", "np.arange(begin, begin + stop - first) %"),
+        tests="tests/trainer_utils/order/test_order.py tests/order/test_vectors.py",
+    ),
+    *_of(
+        ORDER,
+        "batch_layout",
         ("return (rest - rest // 2, rest // 2)", "return (rest // 2, rest // 2)"),
         ("return worker * size // workers, (worker", "return worker * (size // workers), (worker"),
         tests="tests/trainer_utils/order/test_order.py tests/order/test_vectors.py",
@@ -141,7 +151,7 @@ MUTATIONS = [
         "tests/trainer_utils/storage/test_files.py",
     ),
     Mutation(
-        "trainer_utils/storage/file_system.py",
+        "trainer_utils/storage/host_errors.py",
         "            error.filename = path",
         "            pass",
         "tests/trainer_utils/storage/test_files.py",
@@ -168,10 +178,15 @@ MUTATIONS = [
     ),
     *_of(
         "components/runtime",
-        "workspace",
+        "dataset_folder",
         ("return not isinstance(error, BlockingIOError)", "return True"),
-        ('(run := _run_at(uri)).get("run") != own.name', "(run := None)"),
-        ('not run or run.get("run") == own.name', "True"),
+        tests="tests/components/runtime/test_workspace.py",
+    ),
+    *_of(
+        "components/runtime",
+        "workspace",
+        ("if recorded is None or recorded.run != run.name:", "if recorded is None:"),
+        ("recorded is None or recorded.run == run.name)", "True)"),
     ),
     # The checks of verify.
     *[
@@ -183,7 +198,7 @@ MUTATIONS = [
             ("manifest.check_text(path, files.read_bytes(path), path=where)", "pass"),
             ("        if records != accounting.written:\n", "        if False:\n"),
             ("elif not is_sealed(files.read_text(path)):", "elif False:"),
-            ("if len(found) == len(said) and (wrong", "if False and (wrong"),
+            ("if len(actual) == len(said) and (wrong", "if False and (wrong"),
         )
     ],
 ]

@@ -39,6 +39,7 @@ FLAGS = {
     "rows": ("--rows each", "each"),
     "label_separator": ("--label-separator '|'", "|"),
     "find_files": ("--find-files stem", "stem"),
+    "name_pattern": ("--name-pattern '(?P<label>.+)_[0-9]+'", "(?P<label>.+)_[0-9]+"),
     "list_encoding": ("--list-encoding latin-1", "latin-1"),
     "box_format": ("--box-format xyxy", "xyxy"),
     "box_frame": ("--box-frame displayed", "displayed"),

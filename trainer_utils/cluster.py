@@ -65,12 +65,14 @@ def set_tf_config(environment: Environment | None = None, *, port: int = PORT) -
     Raises:
         ConfigError: as in `cluster_from_environment`.
     """
-    found = cluster_from_environment(os.environ if environment is None else environment, port=port)
-    if found is None or len(found.workers) == 1:
+    cluster = cluster_from_environment(
+        os.environ if environment is None else environment, port=port
+    )
+    if cluster is None or len(cluster.workers) == 1:
         return None
-    if found.source != "TF_CONFIG":
-        os.environ["TF_CONFIG"] = found.tf_config
-    return found
+    if cluster.source != "TF_CONFIG":
+        os.environ["TF_CONFIG"] = cluster.tf_config
+    return cluster
 
 
 def cluster_from_environment(environment: Environment, *, port: int = PORT) -> Cluster | None:
@@ -156,13 +158,13 @@ def main(arguments: Sequence[str]) -> None:
     try:
         if not arguments:
             raise ConfigError("usage: python -m trainer_utils.cluster PROGRAM [ARGUMENT...]")
-        found = set_tf_config()
+        cluster = set_tf_config()
     except ConfigError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
-    if found is not None:
-        at = f"{found.index} of {len(found.workers)}, by {found.source}"
-        print(f"Worker {at}: {found.workers[found.index]}", file=sys.stderr, flush=True)
+    if cluster is not None:
+        at = f"{cluster.index} of {len(cluster.workers)}, by {cluster.source}"
+        print(f"Worker {at}: {cluster.workers[cluster.index]}", file=sys.stderr, flush=True)
     os.execvp(arguments[0], list(arguments))
 
 

@@ -34,22 +34,24 @@ def audit_dataset(
         DatasetError: a uri is not a dataset, or a record is damaged.
         ConfigError: no dataset has the label.
     """
-    datasets = [open_dataset(one, reads_all=True) for one in (uri, against) if one is not None]
+    datasets = [
+        open_dataset(place, reads_all=True) for place in (uri, against) if place is not None
+    ]
     _check_label(label, datasets)
-    total = sum(shard.bytes for one in datasets for shard in one.shard_files)
+    total = sum(shard.bytes for dataset in datasets for shard in dataset.shard_files)
     by_kind: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
     with contextlib.ExitStack() as stack:
-        scans = [stack.enter_context(Scan(one, label)) for one in datasets]
+        scans = [stack.enter_context(Scan(dataset, label)) for dataset in datasets]
         for scan in scans:
             scan.read_all(advance=lambda done: advance(done, total))
-        for one in find_all(*scans):
-            by_kind[one.kind].append(one)
+        for finding in find_all(*scans):
+            by_kind[finding.kind].append(finding)
     return Audit(
         uri=datasets[0].uri,
         against=datasets[1].uri if against is not None else None,
         records=datasets[0].records,
-        counts={kind: len(found) for kind, found in by_kind.items() if found},
-        findings=[one for found in by_kind.values() for one in found[:most]],
+        counts={kind: len(findings) for kind, findings in by_kind.items() if findings},
+        findings=[finding for findings in by_kind.values() for finding in findings[:most]],
     )
 
 

@@ -35,18 +35,20 @@ Numbers = npt.NDArray[np.int64]
 
 def find_all(scan: Scan, before: Scan | None = None) -> list[Finding]:
     """Return all findings in the order of the dataset; `before` scans an earlier dataset."""
-    found = itertools.chain(
+    findings = itertools.chain(
         _find_copies(scan),
         _find_missing_classes(scan),
         _find_shifts(scan, before),
         _find_odd_images(scan),
     )
 
-    def place(one: Finding) -> tuple[object, ...]:
-        first = (one.records[0].split, one.records[0].number) if one.records else ("", 0)
-        return first, one.splits, one.detail
+    def place(finding: Finding) -> tuple[object, ...]:
+        first = (
+            (finding.records[0].split, finding.records[0].number) if finding.records else ("", 0)
+        )
+        return first, finding.splits, finding.detail
 
-    return sorted(found, key=place)
+    return sorted(findings, key=place)
 
 
 def _find_copies(scan: Scan) -> Iterator[Finding]:
@@ -114,18 +116,18 @@ def _find_missing_classes(scan: Scan) -> Iterator[Finding]:
         return  # measured numbers rather than classes, which repeat
     for split, of_split in zip(scan.splits, counts, strict=True):
         for name in sorted({*everywhere} - {*of_split}):
-            others = [one for one, has in zip(scan.splits, counts, strict=True) if name in has]
+            others = [other for other, has in zip(scan.splits, counts, strict=True) if name in has]
             detail = f"class {name!r} is only in {', '.join(others)}"
             yield Finding(kind="missing_class", splits=(split,), detail=detail)
 
 
 def _labels_by_split(scan: Scan) -> list[dict[str, int]]:
-    found: list[dict[str, int]] = []
+    labels_by_split: list[dict[str, int]] = []
     for split in range(len(scan.splits)):
         labels = scan.rows["label"][scan.rows["split"] == split]
         counts = np.bincount(labels[labels >= 0], minlength=len(scan.labels)).tolist()
-        found.append({name: n for name, n in zip(scan.labels, counts, strict=True) if n})
-    return found
+        labels_by_split.append({name: n for name, n in zip(scan.labels, counts, strict=True) if n})
+    return labels_by_split
 
 
 def _find_shifts(scan: Scan, before: Scan | None) -> Iterator[Finding]:
@@ -210,9 +212,10 @@ def _find_odd_images(scan: Scan) -> Iterator[Finding]:
             yield _finding(scan, kind, np.array([number]), detail)
 
 
-def distance_of_numbers(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
+def distance_of_numbers(values: npt.ArrayLike, other_values: npt.ArrayLike) -> float:
     """Return the largest difference of the distribution functions; 0 if not significant."""
-    first, second = (np.sort(np.asarray(values, np.float64)) for values in (one, other))
+    sides = (values, other_values)
+    first, second = (np.sort(np.asarray(side, np.float64)) for side in sides)
     if not len(first) or not len(second):
         return 0.0
     points = np.concatenate([first, second])
@@ -222,19 +225,19 @@ def distance_of_numbers(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
     return distance if distance > max(by_chance, _MIN_SHIFT) else 0.0
 
 
-def total_variation(one: Mapping[str, int], other: Mapping[str, int]) -> float:
+def total_variation(first: Mapping[str, int], other: Mapping[str, int]) -> float:
     """Return half the sum of absolute differences of shares, in [0, 1]; 0 without counts."""
-    table = _table(one, other)
+    table = _table(first, other)
     totals = table.sum(axis=1, keepdims=True)
     return float(np.abs(np.diff(table / totals, axis=0)).sum() / 2) if totals.all() else 0.0
 
 
-def distance_of_counts(one: Mapping[str, int], other: Mapping[str, int]) -> float:
+def distance_of_counts(first: Mapping[str, int], other: Mapping[str, int]) -> float:
     """Return the total variation, in [0, 1]; 0 if small or not significant at 0.001."""
-    distance = total_variation(one, other)
+    distance = total_variation(first, other)
     if distance < _MIN_SHIFT:
         return 0.0
-    table = _table(one, other)
+    table = _table(first, other)
     totals = table.sum(axis=1, keepdims=True)
     expected = totals * table.sum(axis=0) / table.sum()
     rare = expected.min(axis=0) < _MIN_EXPECTED
@@ -250,7 +253,7 @@ def distance_of_counts(one: Mapping[str, int], other: Mapping[str, int]) -> floa
     return distance if float(squares.sum()) > by_chance else 0.0
 
 
-def _table(one: Mapping[str, int], other: Mapping[str, int]) -> npt.NDArray[np.float64]:
+def _table(first: Mapping[str, int], other: Mapping[str, int]) -> npt.NDArray[np.float64]:
     """Return the counts of both by name, `(2, names)`."""
-    names = sorted({*one, *other})
-    return np.array([[counts.get(name, 0) for name in names] for counts in (one, other)], float)
+    names = sorted({*first, *other})
+    return np.array([[counts.get(name, 0) for name in names] for counts in (first, other)], float)

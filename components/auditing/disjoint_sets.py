@@ -32,8 +32,8 @@ class DisjointSets:
 
     def unite(self, pairs: npt.NDArray[Any]) -> None:
         """Unite the sets of each of `(pairs, 2)` numbers."""
-        for one, other in pairs[pairs[:, 0] != pairs[:, 1]].tolist():
-            first, second = sorted((self.find(one), self.find(other)))
+        for member, other in pairs[pairs[:, 0] != pairs[:, 1]].tolist():
+            first, second = sorted((self.find(member), self.find(other)))
             self._parents[second] = first
 
     def groups(self) -> npt.NDArray[np.int32]:

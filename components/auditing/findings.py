@@ -63,7 +63,7 @@ class Finding:
 
     def __str__(self) -> str:
         """Return the finding as a sentence, with a few records."""
-        named = [f"{one.split}: {one.name}" for one in self.records[:_SHOWN_RECORDS]]
+        named = [f"{record.split}: {record.name}" for record in self.records[:_SHOWN_RECORDS]]
         more = ", …" if self.count > _SHOWN_RECORDS else ""
         return f"{self.detail} ({', '.join(named)}{more})" if named else self.detail
 
@@ -106,8 +106,8 @@ class Audit(TextReport):
         failing = self.failing(check_kinds("fail_on", fail_on))
         if not failing:
             return
-        listed = [one for one in self.findings if one.kind in failing]
-        examples = "; ".join(f"{one.kind}: {one}" for one in listed[:3])
+        listed = [finding for finding in self.findings if finding.kind in failing]
+        examples = "; ".join(f"{finding.kind}: {finding}" for finding in listed[:3])
         counts = ", ".join(f"{count:,} {kind}" for kind, count in failing.items())
         raise DatasetError(
             f"dataset {self.uri!r}: expected no {', '.join(fail_on)}, got {counts}: {examples}. "
@@ -126,5 +126,7 @@ class Audit(TextReport):
             return [*parts, "nothing found"]
         rows = [[kind, f"{count:,}", KINDS[kind]] for kind, count in self.counts.items()]
         parts += ["", make_table(["kind", "findings", "what it is"], rows)]
-        shown = [[one.kind, ", ".join(one.splits), str(one)] for one in self.findings]
+        shown = [
+            [finding.kind, ", ".join(finding.splits), str(finding)] for finding in self.findings
+        ]
         return [*parts, "", make_table(["kind", "splits", "what was found"], shown)]

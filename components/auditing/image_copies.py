@@ -86,8 +86,8 @@ def group_similar_images(sketches: Any) -> npt.NDArray[np.int32]:
     count = len(thumbnails)
     sets, hashes = DisjointSets(count), np.empty((count, _VIEWS), np.uint64)
     for start in range(0, count, _HASHED_AT_ONCE):
-        some = slice(start, start + _HASHED_AT_ONCE)
-        hashes[some] = _hash_views(thumbnails[some])
+        chunk = slice(start, start + _HASHED_AT_ONCE)
+        hashes[chunk] = _hash_views(thumbnails[chunk])
     flat = hashes.reshape(-1)
     key_bits = _MIN_KEY_BITS
     while len(flat) > _KEYS_OF_LEAST << (key_bits - _MIN_KEY_BITS):
@@ -153,10 +153,10 @@ def _sorted_keys(
     found_keys, found_views = [], []
     step = _IMAGES_OF_PART * _VIEWS
     for start in range(0, len(hashes), step):
-        some = hashes[start : start + step]
-        keys = np.zeros(len(some), np.uint64)
+        block = hashes[start : start + step]
+        keys = np.zeros(len(block), np.uint64)
         for place, shift in enumerate(shifts):
-            keys |= (some >> np.uint64(shift) & np.uint64(1)) << np.uint64(place)
+            keys |= (block >> np.uint64(shift) & np.uint64(1)) << np.uint64(place)
         chosen = np.flatnonzero(keys % np.uint64(parts) == part)
         found_keys.append(keys[chosen])
         found_views.append(chosen + start)
@@ -169,12 +169,12 @@ def _sorted_keys(
 
 def _likely_pairs(hashes: Hashes, keys: Hashes, views: Numbers) -> Iterator[Numbers]:
     """Yield pairs of views of equal keys whose hashes agree but for some bits, `(pairs, 2)`."""
-    own = hashes[views]
+    view_hashes = hashes[views]
     for distance in range(1, min(_NEIGHBOURS, len(keys) - 1) + 1):
         same = np.flatnonzero(keys[:-distance] == keys[distance:])
         if not len(same):  # then no further ones are
             return
-        unlike = own[same] ^ own[same + distance]
+        unlike = view_hashes[same] ^ view_hashes[same + distance]
         likely = same[_count_bits(unlike) <= _MAX_UNLIKE_BITS]
         yield np.stack([views[likely], views[likely + distance]], axis=1)
 
@@ -194,10 +194,10 @@ def _count_bits(values: Hashes) -> npt.NDArray[np.uint8]:
 
 def _are_copies(thumbnails: Thumbnails, pairs: Numbers) -> npt.NDArray[np.bool_]:
     """Return which pairs of views, `(pairs, 2)`, show the same."""
-    one, other = (_grids(thumbnails, pairs[:, column]) for column in (0, 1))
-    squares = np.minimum(_spread(one), _spread(other))
+    first, other = (_grids(thumbnails, pairs[:, column]) for column in (0, 1))
+    squares = np.minimum(_spread(first), _spread(other))
     most = _LEVELS * _NOISE_LEVELS + _SHARE_OF_CONTRAST * np.sqrt(squares)
-    unlike = ((one - other) ** 2).sum(axis=1) / one.shape[1]
+    unlike = ((first - other) ** 2).sum(axis=1) / first.shape[1]
     return np.asarray(unlike <= most**2)
 
 

@@ -9,7 +9,7 @@ from components.runtime.artifact_properties import SPLIT_NAMES, Properties
 def properties_of_audit(audit: Audit) -> Properties:
     """Return findings by kind and, like ExampleValidator, whether each split has no findings."""
     blessed = {
-        split: int(all(split not in one.splits for one in audit.findings))
+        split: int(all(split not in finding.splits for finding in audit.findings))
         for split in audit.records
     }
     return {

@@ -107,8 +107,11 @@ class Scan(TextSketches):
         return RecordName(split=split, number=place, name=name or f"{split} {place}", label=label)
 
     def _row_of(self, split: int, record: bytes) -> npt.NDArray[np.void]:
+        """Return the row of a record: its label, the digest of its content, and its look."""
         decoded: dict[str, Any] = {**decode_example(record)}
-        values = {name: found for name, found in decoded.items() if found}
+        values = {
+            name: feature_values for name, feature_values in decoded.items() if feature_values
+        }
         row = np.zeros((), ROW)
         row["split"], row["label"], row["name"] = split, self._label_of(values), len(self._names)
         self._names += (name_of(values) or b"").replace(b"\n", b" ") + b"\n"
@@ -196,9 +199,9 @@ class Scan(TextSketches):
 
 def _digest(values: Mapping[str, Sequence[Any]]) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
-    for name, found in sorted(values.items()):
-        digest.update(f"{len(name)} {name} {len(found)} ".encode())
-        for value in found:
+    for name, feature_values in sorted(values.items()):
+        digest.update(f"{len(name)} {name} {len(feature_values)} ".encode())
+        for value in feature_values:
             data = value if isinstance(value, memoryview) else repr(value).encode()
             digest.update(len(data).to_bytes(8, "little"))
             digest.update(data)

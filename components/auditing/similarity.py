@@ -36,7 +36,7 @@ from components.auditing.image_copies import (
 )
 from components.media.image_opening import in_eight_bits, open_by_format
 from trainer_utils.format.media_formats import format_of, image_size
-from trainer_utils.storage.file_system import is_host_error
+from trainer_utils.storage.host_errors import is_host_error
 
 __all__ = [
     "IMAGE_SKETCH",
@@ -97,10 +97,12 @@ class ImageLook(NamedTuple):
 
 def look_at_image(data: bytes) -> ImageLook | None:
     """Measure an encoded image, a JPEG at an eighth of its size; return None if unreadable."""
-    found = image_size(data)
+    header_size = image_size(data)
     try:
         with _open(data) as image:
-            width, height = image.size if found is None else (found.width, found.height)
+            width, height = (
+                image.size if header_size is None else (header_size.width, header_size.height)
+            )
             image.draft("L", (_DECODED_SIDE, _DECODED_SIDE))
             return _look(in_eight_bits(image).convert("L"), height, width)
     except Exception as error:  # Pillow raises a dozen types for hostile files
@@ -124,6 +126,7 @@ def look_at_pixels(pixels: Pixels) -> ImageLook:
 
 
 def _look(grey: Image.Image, height: int, width: int) -> ImageLook:
+    """Measure a grey image: a thumbnail to compare, brightness, contrast and sharpness."""
     small = grey.resize((_DECODED_SIDE, _DECODED_SIDE), Image.Resampling.BOX)
     pixels = np.asarray(small, np.int32)
     quads = pixels.reshape(THUMBNAIL_SIDE, 2, THUMBNAIL_SIDE, 2).sum(axis=(1, 3))
@@ -173,13 +176,13 @@ class TextSketches(contextlib.ExitStack):
         members = np.memmap(self._members, np.uint32, "r")
         for band in range(_BANDS):
             for pairs in pairs_of_equals(keys[texts, band], most=_ALIKE_TEXTS):
-                for one, other in texts[pairs].tolist():
-                    if sets.find(one) == sets.find(other):
+                for text, other in texts[pairs].tolist():
+                    if sets.find(text) == sets.find(other):
                         continue
-                    first, second = (members[ends[n] : ends[n + 1]] for n in (one, other))
+                    first, second = (members[ends[n] : ends[n + 1]] for n in (text, other))
                     common = len(np.intersect1d(first, second, assume_unique=True))
                     if common >= MIN_JACCARD * (len(first) + len(second) - common):
-                        sets.unite(np.array([[one, other]]))
+                        sets.unite(np.array([[text, other]]))
         return sets.groups()
 
 
@@ -202,8 +205,8 @@ def sketch_texts(words: Sequence[Sequence[str]]) -> SketchedTexts:
     members = _mix(np.concatenate([hashes, pairs]))
     owners = np.concatenate([owners, owners[1:][together]])
     # Each once per text, ordered by their upper 32 bits.
-    found = np.unique(owners.astype(np.uint64) << np.uint64(32) | members >> np.uint64(32))
-    owners, upper = (found >> np.uint64(32)).astype(np.int64), found & _EMPTY
+    sketches = np.unique(owners.astype(np.uint64) << np.uint64(32) | members >> np.uint64(32))
+    owners, upper = (sketches >> np.uint64(32)).astype(np.int64), sketches & _EMPTY
     keys = _keys(upper, owners, len(words))
     return SketchedTexts(keys, upper.astype(np.uint32), np.bincount(owners, minlength=len(words)))
 

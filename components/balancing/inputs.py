@@ -57,18 +57,18 @@ class Inputs:
         Raises:
             DatasetError: two inputs disagree on the kind of a feature, or features are unknown.
         """
-        found: dict[str, Mapping[str, Feature]] = {}
+        features_by_source: dict[str, Mapping[str, Feature]] = {}
         for number, source in enumerate(self.sources):
             if source.says_features:
-                found[f"{number}: {source.uri}"] = source.features
+                features_by_source[f"{number}: {source.uri}"] = source.features
             elif number in facts and facts[number].records:
-                found[f"{number}: {source.uri}"] = features_of_facts(facts[number])
-        if not found:
+                features_by_source[f"{number}: {source.uri}"] = features_of_facts(facts[number])
+        if not features_by_source:
             raise DatasetError(
                 "examples: expected at least one record to infer the features from, got none "
                 f"({self.name})."
             )
-        return merge_features(found)
+        return merge_features(features_by_source)
 
     @property
     def known_features(self) -> dict[str, Feature]:

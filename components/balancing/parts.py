@@ -18,7 +18,7 @@ import pyarrow as pa
 from components.balancing.inputs import InputShard
 from components.shuffle.edits import EditCounts, Edits, parse_block
 from components.shuffle.external import (
-    LOT_BYTES,
+    BATCH_BYTES,
     ExternalShuffle,
     FramedBatch,
     frames_of,
@@ -91,9 +91,9 @@ class JobContext:
         """Return an empty result, with empty facts for inputs whose features are inferred."""
         return TaskResult(split, facts={source: DatasetFacts() for source in self.infer})
 
-    def read(self, given: InputShard, result: TaskResult) -> Iterator[RecordBlock]:
+    def read(self, input_shard: InputShard, result: TaskResult) -> Iterator[RecordBlock]:
         """Yield the verified, edited blocks of a shard, and add them to the result."""
-        source, shard, records = given.source, given.shard, 0
+        source, shard, records = input_shard.source, input_shard.shard, 0
         for block in read_shard_blocks(shard.path, block_bytes=self.block_bytes):
             records += len(block)
             kept = self.edits.apply(block, result.counts, path=shard.path, source=source)
@@ -119,7 +119,9 @@ class ShardSurvey:
     counts: EditCounts = dataclasses.field(default_factory=EditCounts)  # the effects of edits
 
 
-def survey_shard(context: JobContext, stratify_by: str | None, given: InputShard) -> ShardSurvey:
+def survey_shard(
+    context: JobContext, stratify_by: str | None, input_shard: InputShard
+) -> ShardSurvey:
     """Survey one shard, with the values of `stratify_by` as classes.
 
     Lengths come from the record index or from headers. Records are parsed for classes and edits
@@ -129,13 +131,15 @@ def survey_shard(context: JobContext, stratify_by: str | None, given: InputShard
     classes: list[Lengths] = [np.zeros(0, np.uint16)]
     codes: dict[str, int] = {}
     if stratify_by is None and not context.edits:
-        index = read_index(given.shard, is_strict=False)  # the records themselves are verified
+        index = read_index(
+            input_shard.shard, is_strict=False
+        )  # the records themselves are verified
         return ShardSurvey(RecordIndex(index.lengths), classes[0])
     result = TaskResult("")
-    for block in context.read(given, result):
+    for block in context.read(input_shard, result):
         lengths.append(compact(block.lengths))
         if stratify_by is not None:
-            classes.append(compact(_classes(block, stratify_by, codes, given.shard.path)))
+            classes.append(compact(_classes(block, stratify_by, codes, input_shard.shard.path)))
     index = RecordIndex(np.concatenate(lengths))
     return ShardSurvey(index, np.concatenate(classes), tuple(codes), result.counts)
 
@@ -146,7 +150,7 @@ def _classes(block: RecordBlock, feature: str, codes: dict[str, int], path: str)
     most = int(column.counts.max(initial=0))
     if most > 1 or column.kind == "float":
         raise DatasetError(
-            f"stratify_by: expected one integer or text of {feature!r} an example, got "
+            f"stratify_by: expected one integer or string of {feature!r} per example, got "
             f"{most if most > 1 else 'floats'} ({path}, near byte {block.file_offset})"
         )
     is_there = column.counts > 0
@@ -216,11 +220,11 @@ def _runs(
     layout, held = context.shuffles[result.split].layout, 0
     frames: list[pa.Array] = []
     positions: list[Ints] = []
-    for number, records, given in shards:
+    for number, records, input_shard in shards:
         end = number + records
-        for block in context.read(given, result):
+        for block in context.read(input_shard, result):
             if number + len(block) > end:
-                raise changed_meanwhile(given.shard.path)
+                raise changed_meanwhile(input_shard.shard.path)
             frames.append(frames_of(block))
             positions.append(layout.positions(number, number + len(block)))
             number += len(block)
@@ -230,7 +234,7 @@ def _runs(
                 positions.clear()
                 held = 0
         if number != end:
-            raise changed_meanwhile(given.shard.path)
+            raise changed_meanwhile(input_shard.shard.path)
     if positions:
         yield run_of(frames, positions)
 
@@ -255,17 +259,19 @@ def pick(
     result, paths = context.start(name.split), [path for path, _ in inputs]
     sources = np.array([source for _, source in inputs], np.int64)
 
-    def lots() -> Iterator[FramedBatch]:
-        for places, lot in picked_batches(paths, files, offsets, lengths):
+    def batches() -> Iterator[FramedBatch]:
+        for places, batch in picked_batches(paths, files, offsets, lengths):
             of = sources[places]
             for source in np.unique(of).tolist():
-                own = of == source
-                content = multiset_checksum(lot.lengths[own], lot.payload_crcs[own])
+                is_of_source = of == source
+                content = multiset_checksum(
+                    batch.lengths[is_of_source], batch.payload_crcs[is_of_source]
+                )
                 result.add(source, content, content)
-            yield lot
+            yield batch
 
     result.shards = write_shards(
-        [(name, len(files))], lots(), uri=context.uri, block_bytes=context.block_bytes
+        [(name, len(files))], batches(), uri=context.uri, block_bytes=context.block_bytes
     )
     return result
 
@@ -273,7 +279,7 @@ def pick(
 def picked_batches(
     paths: Sequence[str], files: Lengths, offsets: Ints, lengths: Lengths
 ) -> Iterator[tuple[Lengths, FramedBatch]]:
-    """Yield the records of a shard in lots, each with the file indices of its records.
+    """Yield the records of a shard in batches, each with the file indices of its records.
 
     Args:
         paths: the paths of all files; local and uncompressed.
@@ -292,7 +298,7 @@ def picked_batches(
     with contextlib.ExitStack() as opened:
         streams = [opened.enter_context(open_for_reading(path)) for path in paths]
         while start < len(ends):
-            stop = max(int(np.searchsorted(ends, done + LOT_BYTES, side="right")), start + 1)
+            stop = max(int(np.searchsorted(ends, done + BATCH_BYTES, side="right")), start + 1)
             frames = []
             of_lot = (array[start:stop].tolist() for array in (files, offsets, sizes))
             for file, offset, size in zip(*of_lot, strict=True):
@@ -320,7 +326,7 @@ def changed_meanwhile(path: str) -> DatasetError:
     """Return the error for a file that has more or fewer records than planned."""
     rule = "a file that does not change while it is read"
     return DatasetError.at(
-        path, expected=rule, got="one that was changed meanwhile", advice="Run it again."
+        path, expected=rule, got="one that was changed in the meantime", advice="Run it again."
     )
 
 
@@ -344,31 +350,36 @@ def read_ahead(path: str) -> None:
 
 
 def keep(
-    context: JobContext, *, split: str, given: InputShard, name: ShardName | None, is_kept: bool
+    context: JobContext,
+    *,
+    split: str,
+    input_shard: InputShard,
+    name: ShardName | None,
+    is_kept: bool,
 ) -> TaskResult:
     """Link or copy one input shard, or rewrite it if a record changes.
 
     Args:
         context: the context of the job.
         split: the name of the split.
-        given: the input shard.
+        input_shard: the input shard.
         name: the name of the new shard, or None if no record of it stays.
         is_kept: whether every record stays unchanged.
     """
-    result, entry = context.start(split), given.shard.entry
+    result, entry = context.start(split), input_shard.shard.entry
     if name is None:
-        for _ in context.read(given, result):
+        for _ in context.read(input_shard, result):
             pass
     elif is_kept and entry is not None and entry.content is not None:
-        source = given.shard.path.removesuffix(entry.path).rstrip("/")
-        if given.source not in context.verified:
+        source = input_shard.shard.path.removesuffix(entry.path).rstrip("/")
+        if input_shard.source not in context.verified:
             verify_shard(entry, uri=source, block_bytes=context.block_bytes)
-        result.add(given.source, entry.content, entry.content)
+        result.add(input_shard.source, entry.content, entry.content)
         result.shards = [copy_shard(entry, name, source=source, uri=context.uri)]
     else:
 
         def fill(writer: ShardWriter) -> None:
-            for block in context.read(given, result):
+            for block in context.read(input_shard, result):
                 writer.write_framed(block.data, block.lengths, block.payload_crcs)
 
         result.shards = [write_shard(name, fill, uri=context.uri)]

@@ -18,7 +18,6 @@ from components.balancing.partition import assign_positions_by_class, equal_byte
 from components.balancing.parts import OBJECT_BYTES, JobContext, ShardSurvey, survey_shard
 from components.balancing.settings import BalancerSettings
 from components.runtime.tasks import Task
-from components.shuffle.condition import parse_condition
 from components.shuffle.edits import (
     LABEL,
     EditCounts,
@@ -36,6 +35,7 @@ from trainer_utils.core import text_output
 from trainer_utils.core.json_text import JsonObject
 from trainer_utils.core.settings import check_names
 from trainer_utils.format import ShardName, shard_bounds
+from trainer_utils.format.condition import parse_condition
 from trainer_utils.format.input_listing import InputListing
 from trainer_utils.format.naming import LABEL_FEATURES
 from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, compact
@@ -76,7 +76,7 @@ class SplitPlan:
     @property
     def num_bytes(self) -> int:
         """Bytes of the input shards."""
-        return sum(given.shard.bytes for given in self.shards)
+        return sum(input_shard.shard.bytes for input_shard in self.shards)
 
 
 def is_already_balanced(inputs: Inputs, split: str, settings: BalancerSettings) -> bool:
@@ -93,7 +93,7 @@ def is_already_balanced(inputs: Inputs, split: str, settings: BalancerSettings) 
         or not has_same_shards(manifest.config, settings)
     ):
         return False
-    counts = [given.shard.num_records for given in inputs.shards[split]]
+    counts = [input_shard.shard.num_records for input_shard in inputs.shards[split]]
     return max(counts) - min(counts) <= 1
 
 
@@ -106,11 +106,11 @@ def has_same_shards(config: Mapping[str, Any], settings: BalancerSettings) -> bo
     """
     if settings.changes_records or (settings.balance, settings.stratify_by) != ("records", None):
         return False
-    told = {"num_shards": None, "shard_multiple": 1, **config}
+    planned = {"num_shards": None, "shard_multiple": 1, **config}
     return (
-        all(told.get(name) == getattr(settings, name) for name in _SHARD_SETTINGS)
-        and told.get("shuffled", True)
-        and "update" not in told
+        all(planned.get(name) == getattr(settings, name) for name in _SHARD_SETTINGS)
+        and planned.get("shuffled", True)
+        and "update" not in planned
     )
 
 
@@ -175,25 +175,18 @@ def plan_split(
     numbered = [*zip(firsts, counts, shards, strict=False)]
     ends = np.cumsum([survey.index.framed_bytes for survey in surveys], dtype=np.int64)
     scatters: list[Task[parts.Part]] = []
-    if len(shard_tasks) == 1 and len(shard_tasks[0].cuts) <= 2:
+    if len(shard_tasks) == 1 and len(shard_tasks[0].cuts) <= 2:  # all records fit into memory
         whole = functools.partial(parts.write_whole, split=split, shards=numbered)
         tasks = [Task(f"whole-{split}", whole, layout.num_records, int(ends[-1:].sum()))]
     else:
-        # Group neighbouring shards until they fill a run: small files would make small runs.
-        runs: dict[int, list[tuple[int, int, InputShard]]] = collections.defaultdict(list)
-        for one, end in zip(numbered, ends.tolist(), strict=True):
-            runs[end // run_bytes].append(one)
-        for number, some in enumerate(runs.values()):
-            part = functools.partial(parts.scatter, split=split, number=number, shards=some)
-            size = sum(given.shard.bytes for *_, given in some)
-            scatters.append(Task(f"scatter-{split}-{number:06d}", part, 0, size))
+        scatters = _scatter_tasks(split, numbered, ends, run_bytes)
         tasks = [
             Task(
                 f"gather-{split}-{number:06d}",
                 functools.partial(parts.gather, split=split, number=number),
-                one.cuts[-1] - one.cuts[0],
+                shard_task.cuts[-1] - shard_task.cuts[0],
             )
-            for number, one in enumerate(shard_tasks)
+            for number, shard_task in enumerate(shard_tasks)
         ]
     shuffle = ExternalShuffle(
         uri=uri or "",
@@ -202,7 +195,45 @@ def plan_split(
         run_bytes=run_bytes,
         block_bytes=settings.block_bytes,
     )
-    divisions = [
+    return SplitPlan(
+        split=split,
+        shards=tuple(shards),
+        counts=tuple(np.diff(layout.bounds).tolist()),
+        tasks=tuple(tasks),
+        scatters=tuple(scatters),
+        divisions=_division_tasks(split, shuffle) if scatters else (),
+        shuffle=shuffle,
+    )
+
+
+def _scatter_tasks(
+    split: str, shards: Sequence[tuple[int, int, InputShard]], ends: Ints, run_bytes: int
+) -> list[Task[parts.Part]]:
+    """Return the tasks that scatter input shards into sorted runs.
+
+    Args:
+        split: the name of the split.
+        shards: the first record, the number of records, and the input shard itself, for each.
+        ends: `(shards,) int64`, the end of each shard in the framed bytes of all.
+        run_bytes: the bytes of a run.
+    """
+    # Group neighbouring shards until they fill a run: small files would make small runs.
+    runs: dict[int, list[tuple[int, int, InputShard]]] = collections.defaultdict(list)
+    for shard, end in zip(shards, ends.tolist(), strict=True):
+        runs[end // run_bytes].append(shard)
+    tasks: list[Task[parts.Part]] = []
+    for number, run_shards in enumerate(runs.values()):
+        part = functools.partial(parts.scatter, split=split, number=number, shards=run_shards)
+        size = sum(input_shard.shard.bytes for *_, input_shard in run_shards)
+        tasks.append(Task(f"scatter-{split}-{number:06d}", part, 0, size))
+    return tasks
+
+
+def _division_tasks(
+    split: str, shuffle: ExternalShuffle
+) -> tuple[tuple[Task[parts.Part], ...], ...]:
+    """Return the tasks that divide runs further, by level."""
+    return tuple(
         tuple(
             Task(
                 f"divide-{split}-{level}-{index:06d}",
@@ -210,29 +241,21 @@ def plan_split(
             )
             for level, index in groups
         )
-        for groups in (shuffle.divisions if scatters else ())
-    ]
-    return SplitPlan(
-        split=split,
-        shards=tuple(shards),
-        counts=tuple(np.diff(layout.bounds).tolist()),
-        tasks=tuple(tasks),
-        scatters=tuple(scatters),
-        divisions=tuple(divisions),
-        shuffle=shuffle,
+        for groups in shuffle.divisions
     )
 
 
 def _layout_of(
     split: str, surveys: Sequence[ShardSurvey], settings: BalancerSettings
 ) -> SplitLayout:
+    """Return the shards of a split, with a table of positions unless a seed decides them."""
     num_records = sum(len(survey.index) for survey in surveys)
     num_bytes = sum(survey.index.framed_bytes for survey in surveys)
     num_shards = settings.shards_of(split, num_records=num_records, num_bytes=num_bytes)
     asked = settings.asked_shards(split)
     if asked is not None and num_shards < asked:
         logging.warning(
-            "split %r: %d shards, not %d: no more than one a record", split, num_shards, asked
+            "split %r: %d shards, not %d: at most one per record", split, num_shards, asked
         )
     layout = SplitLayout(
         split=split,
@@ -258,11 +281,11 @@ def _layout_of(
 def _classes_of(surveys: Sequence[ShardSurvey]) -> Ints:
     """Return the class of every record, with the same numbers in all shards."""
     codes: dict[str, int] = {}
-    found = [np.zeros(0, np.int64)]
+    record_classes = [np.zeros(0, np.int64)]
     for survey in surveys:
-        own = [codes.setdefault(value, len(codes)) for value in survey.values]
-        found.append(np.array(own, np.int64)[survey.classes])
-    return np.concatenate(found)
+        shard_codes = [codes.setdefault(value, len(codes)) for value in survey.values]
+        record_classes.append(np.array(shard_codes, np.int64)[survey.classes])
+    return np.concatenate(record_classes)
 
 
 def _write_table(uri: str, split: str, table: Ints | str) -> str:
@@ -286,19 +309,25 @@ def _plan_kept(
     name = functools.partial(ShardName, split=split, num_shards=len(staying), gzip=settings.gzip)
     names = {number: name(shard_index=index) for index, number in enumerate(staying)}
     tasks = []
-    for number, (given, survey) in enumerate(zip(shards, surveys, strict=True)):
-        entry = given.shard.entry
+    for number, (input_shard, survey) in enumerate(zip(shards, surveys, strict=True)):
+        entry = input_shard.shard.entry
         is_kept = (
             counts[number] > 0
             and survey.counts.changes_nothing
             and entry is not None
             and None not in (entry.content, entry.index_crc32c)
-            and given.shard.is_gzip == settings.gzip
+            and input_shard.shard.is_gzip == settings.gzip
         )
         part = functools.partial(
-            parts.keep, split=split, given=given, name=names.get(number), is_kept=is_kept
+            parts.keep,
+            split=split,
+            input_shard=input_shard,
+            name=names.get(number),
+            is_kept=is_kept,
         )
-        tasks.append(Task(f"keep-{split}-{number:06d}", part, counts[number], given.shard.bytes))
+        tasks.append(
+            Task(f"keep-{split}-{number:06d}", part, counts[number], input_shard.shard.bytes)
+        )
     left = tuple(counts[number] for number in staying)
     return SplitPlan(split=split, shards=tuple(shards), counts=left, tasks=tuple(tasks))
 
@@ -319,7 +348,7 @@ def pick_split(plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey]) 
     ):
         return None
     indices = [survey.index for survey in surveys]
-    sizes = [file_size(given.shard.path) for given in plan.shards]
+    sizes = [file_size(input_shard.shard.path) for input_shard in plan.shards]
     if sizes != [index.framed_bytes for index in indices]:  # reading in order will raise
         return None
     layout = plan.shuffle.layout
@@ -327,19 +356,19 @@ def pick_split(plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey]) 
     files = np.repeat(np.arange(len(indices)), [*map(len, indices)])
     offsets = np.concatenate([index.offsets[:-1] for index in indices])
     lengths = np.concatenate([index.lengths for index in indices]).astype(np.int64)
-    inputs_of = tuple((given.shard.path, given.source) for given in plan.shards)
+    inputs_of = tuple((input_shard.shard.path, input_shard.source) for input_shard in plan.shards)
     tasks = []
     for number, (start, stop) in enumerate(itertools.pairwise(layout.bounds)):
-        own = order[start:stop]
+        shard_records = order[start:stop]
         part = functools.partial(
             parts.pick,
             name=layout.shard_name(number),
             inputs=inputs_of,
-            files=compact(files[own]),
-            offsets=offsets[own],
-            lengths=compact(lengths[own]),
+            files=compact(files[shard_records]),
+            offsets=offsets[shard_records],
+            lengths=compact(lengths[shard_records]),
         )
-        size = int(lengths[own].sum())
+        size = int(lengths[shard_records].sum())
         tasks.append(Task(f"pick-{plan.split}-{number:06d}", part, stop - start, size))
     return dataclasses.replace(plan, tasks=tuple(tasks), scatters=(), divisions=(), is_picked=True)
 
@@ -394,45 +423,54 @@ def plan(
         ConfigError: a setting is not allowed.
     """
     check_names("plan", settings, [field.name for field in dataclasses.fields(BalancerSettings)])
-    made = BalancerSettings(**settings)
-    given = [examples] if isinstance(examples, (str, os.PathLike)) else examples
-    uris = [path_of("examples", uri) for uri in given]
-    inputs = open_inputs([*uris, *made.add])
-    made.check_splits(list(inputs.shards))
-    edits = edits_of(inputs, made)
-    context = JobContext(uri="", block_bytes=made.block_bytes, run_bytes=0, edits=edits)
+    balancing = BalancerSettings(**settings)
+    sources = [examples] if isinstance(examples, (str, os.PathLike)) else examples
+    uris = [path_of("examples", uri) for uri in sources]
+    inputs = open_inputs([*uris, *balancing.add])
+    balancing.check_splits(list(inputs.shards))
+    edits = edits_of(inputs, balancing)
+    context = JobContext(uri="", block_bytes=balancing.block_bytes, run_bytes=0, edits=edits)
     surveys = {
-        split: [survey_shard(context, made.stratify_by, item) for item in shards]
+        split: [survey_shard(context, balancing.stratify_by, item) for item in shards]
         for split, shards in inputs.shards.items()
     }
     check_edits(edits, counts_of(surveys))
-    planned = (_planned(inputs, split, found, made) for split, found in surveys.items())
+    planned = (
+        _planned(inputs, split, split_surveys, balancing)
+        for split, split_surveys in surveys.items()
+    )
     return BalancePlan(splits=tuple(planned))
 
 
 def counts_of(surveys: Mapping[str, Sequence[ShardSurvey]]) -> dict[str, EditCounts]:
     """Return the effects of edits on each split."""
-    return {s: total_counts(one.counts for one in found) for s, found in surveys.items()}
+    return {
+        s: total_counts(survey.counts for survey in split_surveys)
+        for s, split_surveys in surveys.items()
+    }
 
 
 def _planned(
     inputs: Inputs, split: str, surveys: Sequence[ShardSurvey], settings: BalancerSettings
 ) -> PlannedSplit:
-    made = plan_split(inputs, split, surveys, settings, uri=None)
-    lengths = np.concatenate([np.zeros(0, np.int64), *(one.index.lengths for one in surveys)])
+    """Plan one split, and work out the bytes of each of its shards."""
+    split_plan = plan_split(inputs, split, surveys, settings, uri=None)
+    lengths = np.concatenate([np.zeros(0, np.int64), *(survey.index.lengths for survey in surveys)])
     positions = np.arange(len(lengths))
-    if made.shuffle is not None:
-        positions = made.shuffle.layout.positions(0, len(lengths))
+    if split_plan.shuffle is not None:
+        positions = split_plan.shuffle.layout.positions(0, len(lengths))
     framed = np.zeros(len(lengths) + 1, np.int64)
     framed[positions + 1] = lengths + RECORD_OVERHEAD_BYTES
-    sizes = np.diff(np.cumsum(framed)[np.cumsum([0, *made.counts])])
+    sizes = np.diff(np.cumsum(framed)[np.cumsum([0, *split_plan.counts])])
     return PlannedSplit(
         split=split,
         records=len(lengths),
         bytes=int(framed.sum()),
-        shard_records=made.counts,
+        shard_records=split_plan.counts,
         shard_bytes=tuple(sizes.tolist()),
-        passes=2 + len(made.shuffle.divisions) if made.scatters and made.shuffle else 1,
+        passes=2 + len(split_plan.shuffle.divisions)
+        if split_plan.scatters and split_plan.shuffle
+        else 1,
     )
 
 
@@ -457,8 +495,8 @@ def edits_of(inputs: Inputs, settings: BalancerSettings) -> Edits:
     kind = features[feature].type if feature in features else ""
     labels = [
         name
-        for name, one in features.items()
-        if one.type == "int" and (name in LABEL_FEATURES or name in vocabularies)
+        for name, feature in features.items()
+        if feature.type == "int" and (name in LABEL_FEATURES or name in vocabularies)
     ]
     return Edits(
         exclude=exclude,

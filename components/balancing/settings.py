@@ -13,9 +13,9 @@ from components.runtime.component_settings import (
     is_text,
     shard_counts,
 )
-from components.shuffle.condition import parse_condition
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.core.settings import NumberRule, Predicate, one_of, setting
+from trainer_utils.format.condition import parse_condition
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 
 _RUNNER_BYTES = 32 << 20  # memory of Beam and the planner; measured: 20 to 30 MiB
@@ -31,7 +31,8 @@ def _is_table(value: Any) -> bool:
 
 _feature = Predicate(is_text, "a feature's name")
 _names = Predicate(
-    lambda value: are_texts(value) or is_text(value), "names, or the path of a file with one a line"
+    lambda value: are_texts(value) or is_text(value),
+    "names, or the path of a file with one per line",
 )
 _new_values = Predicate(
     lambda value: _is_table(value) or is_text(value), "values by name, or the path of a CSV of both"

@@ -29,7 +29,7 @@ from trainer_utils.core.errors import DatasetError
 from trainer_utils.core.json_text import JsonObject
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, Feature, Manifest, combine_checksums
-from trainer_utils.storage.file_system import join
+from trainer_utils.storage.paths import join
 from trainer_utils.writing.shards import verify_shard
 from trainer_utils.writing.working_folder import working_folder
 
@@ -88,7 +88,8 @@ def balance(
     counts = counts_of(surveys)
     check_edits(edits, counts)
     plans = [
-        _plan(inputs, split, found, settings, context, runner) for split, found in surveys.items()
+        _plan(inputs, split, split_surveys, settings, context, runner)
+        for split, split_surveys in surveys.items()
     ]
     remove_dataset(uri)
     results = _write(plans, settings, context, runner)
@@ -98,8 +99,8 @@ def balance(
     _check_records(inputs, plans, manifest, results)
     facts = {number: DatasetFacts() for number in inputs.without_features}
     for result in results:
-        for number, found in result.facts.items():
-            facts[number].merge(found, where=inputs.sources[number].uri)
+        for number, part_facts in result.facts.items():
+            facts[number].merge(part_facts, where=inputs.sources[number].uri)
     features = inputs.features(facts)
     vocabularies = {
         name: values
@@ -113,24 +114,27 @@ def _survey(
     inputs: Inputs, settings: BalancerSettings, context: JobContext, runner: Runner
 ) -> dict[str, list[ShardSurvey]]:
     """Survey the shards of each split."""
-    shards = [given for group in inputs.shards.values() for given in group]
+    shards = [input_shard for group in inputs.shards.values() for input_shard in group]
     survey = functools.partial(survey_shard, context, settings.stratify_by)
     parses = bool(context.edits) or settings.stratify_by is not None
-    if not parses and all(given.shard.index_path is not None for given in shards):
+    if not parses and all(input_shard.shard.index_path is not None for input_shard in shards):
         with futures.ThreadPoolExecutor(_THREADS) as pool:  # each reads a small file
-            found = [*pool.map(survey, shards)]
+            surveys = [*pool.map(survey, shards)]
     else:
         seconds = _PARSE_SECONDS if parses else _SCAN_SECONDS
-        found = map_tasks(
+        surveys = map_tasks(
             survey,
-            [Task(f"survey-{n:06d}", one, 0, one.shard.bytes) for n, one in enumerate(shards)],
+            [
+                Task(f"survey-{n:06d}", shard, 0, shard.shard.bytes)
+                for n, shard in enumerate(shards)
+            ],
             workspace=working_folder(context.uri),
             runner=runner,
-            cost=Cost(seconds * sum(given.shard.bytes for given in shards)),
-            paths=[given.shard.path for given in shards[:1]],
+            cost=Cost(seconds * sum(input_shard.shard.bytes for input_shard in shards)),
+            paths=[input_shard.shard.path for input_shard in shards[:1]],
             noun="surveys of shards",
         )
-    in_order = iter(found)
+    in_order = iter(surveys)
     return {split: [next(in_order) for _ in group] for split, group in inputs.shards.items()}
 
 
@@ -143,21 +147,23 @@ def _plan(
     runner: Runner,
 ) -> SplitPlan:
     """Plan a split. Records are picked from input files if possible and worthwhile."""
-    made = plan_split(inputs, split, surveys, settings, uri=context.uri)
-    picked = None if context.edits else pick_split(made, inputs, surveys)
+    split_plan = plan_split(inputs, split, surveys, settings, uri=context.uri)
+    picked = None if context.edits else pick_split(split_plan, inputs, surveys)
     if picked is not None:
         processes = runner.count(len(picked.tasks), _cost([picked], settings), [context.uri])
-        if processes > 1 or (processes == 1 and made.scatters):
+        if processes > 1 or (processes == 1 and split_plan.scatters):
             return picked
-    return made
+    return split_plan
 
 
 def _write(
     plans: Sequence[SplitPlan], settings: BalancerSettings, context: JobContext, runner: Runner
 ) -> list[TaskResult]:
     """Write all shards."""
-    for given in (given for plan in plans if plan.is_picked for given in plan.shards):
-        read_ahead(given.shard.path)
+    for input_shard in (
+        input_shard for plan in plans if plan.is_picked for input_shard in plan.shards
+    ):
+        read_ahead(input_shard.shard.path)
     shuffles = {plan.split: plan.shuffle for plan in plans if plan.shuffle is not None}
     context = dataclasses.replace(context, shuffles=shuffles)
 
@@ -168,7 +174,7 @@ def _write(
             workspace=working_folder(context.uri),
             runner=runner,
             cost=_cost(plans, settings, context.verified),
-            paths=[given.shard.path for plan in plans for given in plan.shards[:1]],
+            paths=[input_shard.shard.path for plan in plans for input_shard in plan.shards[:1]],
             unit="records",
             noun="groups of shards",
             check=functools.partial(_check_shards, context),
@@ -194,7 +200,9 @@ def _cost(
 ) -> Cost:
     seconds = 0.0
     for plan in plans:
-        is_copied = plan.shuffle is None and {given.source for given in plan.shards} <= verified
+        is_copied = (
+            plan.shuffle is None and {input_shard.source for input_shard in plan.shards} <= verified
+        )
         of_byte = _GZIP_SECONDS if settings.gzip else _MOVE_SECONDS
         seconds += plan.num_bytes * (_COPY_SECONDS if is_copied else of_byte)
     holds = any(not plan.is_picked for plan in plans)
@@ -232,11 +240,12 @@ def _manifest(
     counts: Mapping[str, EditCounts],
     config: JsonObject,
 ) -> Manifest:
+    """Return the manifest of the balanced dataset, without its metadata files."""
     order = {split: place for place, split in enumerate(inputs.shards)}
-    found = (shard for result in results for shard in result.shards)
-    shards = sorted(found, key=lambda shard: (order[shard.split], shard.path))
+    unordered = (shard for result in results for shard in result.shards)
+    shards = sorted(unordered, key=lambda shard: (order[shard.split], shard.path))
     written = {split: sum(s.records for s in shards if s.split == split) for split in order}
-    relabelled = sum(one.relabelled for one in counts.values())
+    relabelled = sum(edits.relabelled for edits in counts.values())
     return Manifest(
         shards=tuple(shards),
         accounting={
@@ -259,14 +268,14 @@ def _label_counts(
 ) -> Mapping[str, Mapping[str, int]]:
     """Return the frequency of each label after edits, for features that the inputs counted."""
     said = inputs.label_counts
-    if all(one.changes_nothing for one in counts.values()):
+    if all(edits.changes_nothing for edits in counts.values()):
         return said
     known = {split: labels for split, labels in said.items() if labels}
-    for feature in dict.fromkeys(name for one in counts.values() for name in one.labels_before):
+    for feature in dict.fromkeys(name for edits in counts.values() for name in edits.labels_before):
         words = dict(enumerate(inputs.vocabularies.get(feature, ())))
-        before = {split: one.labels_before.get(feature) for split, one in counts.items()}
+        before = {split: edits.labels_before.get(feature) for split, edits in counts.items()}
         if _by_word(before, words) == known:
-            after = {split: one.labels_after.get(feature) for split, one in counts.items()}
+            after = {split: edits.labels_after.get(feature) for split, edits in counts.items()}
             return _by_word(after, words)
     return {}
 
@@ -276,9 +285,9 @@ def _by_word(
 ) -> dict[str, dict[str, int]]:
     """Return counts of a feature's values by split and word, without empty splits."""
     return {
-        split: {words.get(value, str(value)): count for value, count in found.items()}
-        for split, found in counts.items()
-        if found
+        split: {words.get(value, str(value)): count for value, count in counts_of_split.items()}
+        for split, counts_of_split in counts.items()
+        if counts_of_split
     }
 
 
@@ -289,8 +298,8 @@ def _fingerprint(inputs: Inputs, results: Sequence[TaskResult]) -> str:
     """
     facts: list[tuple[tuple[object, ...], object]] = []
     for split in inputs.shards:
-        found = (c for r in results if r.split == split for c in r.content.values())
-        facts.append((("split", split), combine_checksums(found)))
+        checksums = (c for r in results if r.split == split for c in r.content.values())
+        facts.append((("split", split), combine_checksums(checksums)))
     facts += [(("vocabulary", n), list(values)) for n, values in inputs.vocabularies.items()]
     return f"{sum_facts(facts):032x}"
 
@@ -304,16 +313,17 @@ def _check_records(
     if written != planned:
         raise DatasetError(f"records: expected {planned} as in {inputs.name}, wrote {written}")
     for split in inputs.shards:
-        own = [result for result in results if result.split == split]
+        split_results = [result for result in results if result.split == split]
         for number, source in enumerate(inputs.sources):
             said = None if source.manifest is None else source.manifest.content_of(split)
-            got = combine_checksums(result.content.get(number, 0) for result in own)
+            got = combine_checksums(result.content.get(number, 0) for result in split_results)
             if said not in (None, got):
                 raise DatasetError(
                     f"split {split!r}: expected records with checksum {said:016x} as its manifest "
                     f"says, got {got:016x} ({source.uri}). It was changed: write it again."
                 )
-        wrote, moved = manifest.content_of(split), combine_checksums(one.kept for one in own)
+        wrote = manifest.content_of(split)
+        moved = combine_checksums(part.kept for part in split_results)
         if wrote != moved:
             raise DatasetError(
                 f"split {split!r}: the records written differ from the records read: expected "

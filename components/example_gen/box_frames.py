@@ -70,8 +70,10 @@ def fit_boxes(
     Raises:
         RejectedInputError: BAD_ANNOTATION, or BOX_FRAME if the frame of the boxes is unknown.
     """
-    own = {new: name for name, new in renamed.items()}
-    places = {own.get(column.name, column.name): place for place, column in enumerate(columns)}
+    old_names = {new: name for name, new in renamed.items()}
+    places = {
+        old_names.get(column.name, column.name): place for place, column in enumerate(columns)
+    }
     if not all(name in places and columns[places[name]].is_list for name in _EDGES):
         return Fitted(tuple(values))
     edges: list[Any] = [values[places[name]] or () for name in _EDGES]
@@ -128,18 +130,19 @@ def _with_boxes(
     boxes: Sequence[tuple[float, float, float, float]],
     points: Sequence[_Point],
 ) -> tuple[Value, ...]:
-    made = [*values]
+    """Return values with other boxes and keypoints; a keypoint keeps its visibility."""
+    turned = [*values]
     if boxes:
         for name, edge in zip(_EDGES, zip(*boxes, strict=True), strict=True):
-            made[places[name]] = edge
+            turned[places[name]] = edge
         areas = tuple((right - left) * (bottom - top) for left, right, top, bottom in boxes)
         if "area" in places:
-            made[places["area"]] = areas
+            turned[places["area"]] = areas
     if points:
         marks = cast(Any, values[places[KEYPOINTS]])[2::3]
         flat = (part for (x, y), mark in zip(points, marks, strict=True) for part in (x, y, mark))
-        made[places[KEYPOINTS]] = tuple(flat)
-    return tuple(made)
+        turned[places[KEYPOINTS]] = tuple(flat)
+    return tuple(turned)
 
 
 def _agree(first: tuple[int, int], second: tuple[int, int]) -> bool:

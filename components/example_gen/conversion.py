@@ -51,7 +51,7 @@ from trainer_utils.format.example import decode_example
 from trainer_utils.format.tensors import TensorSpec, decode_tensor
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import exists, is_folder, list_names, remove_file, write_text
-from trainer_utils.storage.file_system import join
+from trainer_utils.storage.paths import join
 from trainer_utils.writing.working_folder import working_folder
 
 _Plan = TypeVar("_Plan", bound=Plan)
@@ -124,7 +124,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
             settings,
             self.selection.partition,
             self.digest_of_files,
-            *(one.digest for parents in self.parents.values() for one in parents),
+            *(parent.digest for parents in self.parents.values() for parent in parents),
             packages=self.packages,
         )
 
@@ -136,17 +136,17 @@ class Conversion(abc.ABC, Generic[_Plan]):
     @property
     def least_seconds(self) -> float:
         """Time of one core that the listed inputs take at least, known before one is read."""
-        files = [pattern.files for pattern in self.located.patterns]
-        num_bytes = sum(pc.sum(some.table.column("size")).as_py() or 0 for some in files)
-        return max(num_bytes * self.byte_seconds, sum(map(len, files)) * FILE_SECONDS)
+        tables = [pattern.files for pattern in self.located.patterns]
+        num_bytes = sum(pc.sum(files.table.column("size")).as_py() or 0 for files in tables)
+        return max(num_bytes * self.byte_seconds, sum(map(len, tables)) * FILE_SECONDS)
 
     @property
     def packages(self) -> set[str]:
         """Packages whose versions may change the bytes, besides the packages of every dataset."""
         packages = {ZLIB} if self.settings.gzip else set()
         tables = any(
-            pc.any(pc.match_substring_regex(one.files.paths, pattern=_TABLE_NAME)).as_py()
-            for one in self.located.patterns
+            pc.any(pc.match_substring_regex(pattern.files.paths, pattern=_TABLE_NAME)).as_py()
+            for pattern in self.located.patterns
         )
         return packages | ({"pyarrow"} if tables else set())
 
@@ -239,15 +239,15 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     def skipped_files(self) -> list[ExcludedInput]:
         """Return the junk and ignored files of all patterns, and log their number."""
-        found = [left for pattern in self.located.patterns for left in pattern.skipped()]
-        for reason, count in collections.Counter(left.detail for left in found).items():
+        skipped = [left for pattern in self.located.patterns for left in pattern.skipped()]
+        for reason, count in collections.Counter(left.detail for left in skipped).items():
             logging.info("%s: %s", quantity(count, "file"), reason)
-        return found
+        return skipped
 
     def size_of(self, path: str) -> int | None:
         """Return the size of a listed file. None: it cannot be read, or is not listed."""
-        found = [one.files[path] for one in self.located.patterns if path in one.files]
-        return found[-1].size if found and found[-1].problem is None else None
+        files = [pattern.files[path] for pattern in self.located.patterns if path in pattern.files]
+        return files[-1].size if files and files[-1].problem is None else None
 
     def list_rejects(self, uri: str, rejects: Sequence[Reject]) -> None:
         """Write the rejects of a failed run next to its output, which TFX removes."""
@@ -276,8 +276,10 @@ class Conversion(abc.ABC, Generic[_Plan]):
             if not any(written.values()):
                 why = "a table that has a header alone has none"
                 if rejects:
-                    one = rejects[0]
-                    first = f"first {one.source!r}: {one.code}, {one.detail}"
+                    first_reject = rejects[0]
+                    first = (
+                        f"first {first_reject.source!r}: {first_reject.code}, {first_reject.detail}"
+                    )
                     why = f"{len(rejects)} rejected, {first}"
                 elif plan.found:
                     why = f"{plan.found} skipped, as the settings ask for"
@@ -382,9 +384,9 @@ def _check_tensors(path: str, specs: Mapping[str, TensorSpec]) -> None:
 def _check_tensor(name: str, value: Any, spec: TensorSpec) -> None:
     got = f"{bytes(value[:40])!r}"
     try:
-        found = TensorSpec.of(decode_tensor(value))
-        got = f"tensors {found}"
-        if spec.merge(found) == spec:
+        actual = TensorSpec.of(decode_tensor(value))
+        got = f"tensors {actual}"
+        if spec.merge(actual) == spec:
             return
     except DatasetError:
         pass

@@ -67,7 +67,8 @@ from trainer_utils.dataset import Dataset
 from trainer_utils.format import Shard
 from trainer_utils.format.input_listing import InputListing
 from trainer_utils.format.media_formats import FORMATS
-from trainer_utils.storage.file_system import decode_path, display_path, problem_of
+from trainer_utils.storage.host_errors import problem_of
+from trainer_utils.storage.paths import decode_path, display_path
 
 _DECODED_BYTE_SECONDS = 1 / 25e6  # of one core
 # Memory of a process: it holds the largest image, and as much again while it is rotated or resized.
@@ -145,9 +146,9 @@ class FileConversion(Conversion[FilePlan]):
         """Determine the split, features and bytes of each input."""
         return read_layout(inputs, layout=layout)
 
-    def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
+    def adjusted_settings(self, settings: MediaSettings, inputs: InputTable) -> MediaSettings:
         """Return the settings, adjusted to the inputs."""
-        vocabulary = {**found.vocabularies, **settings.vocabularies}
+        vocabulary = {**inputs.vocabularies, **settings.vocabularies}
         return dataclasses.replace(settings, vocabulary=vocabulary)
 
     def plan(self, uri: str) -> FilePlan:
@@ -191,6 +192,7 @@ class FileConversion(Conversion[FilePlan]):
             rows=self.settings.rows,
             label_separator=self.settings.label_separator,
             find_files=self.settings.find_files,
+            name_pattern=self.settings.name_pattern,
             box_format=getattr(self.settings, "box_format", None),
             vocabularies=self.settings.vocabularies,
             media=self.media,
@@ -208,16 +210,16 @@ class FileConversion(Conversion[FilePlan]):
     def _read_inputs(self) -> InputTable:
         inputs, settings = self.inputs(), self.settings
         try:
-            tables = [self.read_layout(some, settings.layout) for some in inputs]
+            tables = [self.read_layout(part, settings.layout) for part in inputs]
         except OSError as error:  # a file that all inputs depend on
             path = display_path(str(error.filename or self.located.base))
             raise InputError(f"{path!r}: cannot be read: {problem_of(error, path)[1]}") from error
-        found = join_inputs(tables)
+        joined = join_inputs(tables)
         if len(tables) > 1:
-            refuse_overlap(to_python_values(array_of(found.rows, "name")))
-        contents = {name: crc for some in inputs for name, crc in some.contents.items()}
-        found = with_excluded(found, self.skipped_files())
-        return dataclasses.replace(found, contents=contents)
+            refuse_overlap(to_python_values(array_of(joined.rows, "name")))
+        contents = {name: crc for part in inputs for name, crc in part.contents.items()}
+        joined = with_excluded(joined, self.skipped_files())
+        return dataclasses.replace(joined, contents=contents)
 
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Read every file, write the shards, and read them back."""
@@ -334,10 +336,10 @@ class ImageConversion(FileConversion):
     def is_source_file(self, path: str) -> bool:  # noqa: D102
         return lists.is_list(path) or is_archive(path)
 
-    def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
+    def adjusted_settings(self, settings: MediaSettings, inputs: InputTable) -> MediaSettings:
         """Return the settings, adjusted to the inputs; raw images cannot have boxes."""
-        settings = super().adjusted_settings(settings, found)
-        has_boxes = any(column.name == "xmin" for column in found.columns)
+        settings = super().adjusted_settings(settings, inputs)
+        has_boxes = any(column.name == "xmin" for column in inputs.columns)
         if has_boxes and settings.images.encoding == "raw":
             rule = "'file' for images with boxes, since raw ones are cut to a square"
             raise ConfigError.of("encoding", "raw", allowed=rule)
@@ -389,14 +391,14 @@ def _listing_digests(
 def _renamed(inputs: InputTable, settings: MediaSettings) -> tuple[InputTable, MediaSettings]:
     """Rename features as requested, and return the inputs with matching settings."""
     wanted = settings.feature_names
-    own = [*(blob.name for blob in inputs.blobs), *(column.name for column in inputs.columns)]
+    names = [*(blob.name for blob in inputs.blobs), *(column.name for column in inputs.columns)]
     of_engine = {"filename", *(d for b in inputs.blobs for d in DESCRIPTIONS.get(b.kind, ()))}
-    known = [name for name in own if name not in of_engine]
+    known = [name for name in names if name not in of_engine]
     for name, new in wanted.items():
         if name not in known:
             rule, advice = f"one of {', '.join(known)}", did_you_mean(name, known).strip()
             raise ConfigError.of("feature_names", name, allowed=rule, advice=advice)
-        if new in {*own, *of_engine} - {*wanted}:
+        if new in {*names, *of_engine} - {*wanted}:
             raise ConfigError.of(f"feature_names[{name!r}]", new, allowed="a name that is free")
     labels = {wanted.get(name, name): of for name, of in settings.vocabularies.items()}
     group_by = settings.group_by and wanted.get(settings.group_by, settings.group_by)
@@ -426,14 +428,14 @@ def _refuse_unreadable_formats(inputs: InputTable) -> None:
                 )
 
 
-def _warn_of_dark_images(found: ShardSummary) -> None:
+def _warn_of_dark_images(summary: ShardSummary) -> None:
     """Warn of 16-bit images with values so low that 8 bits keep few distinct levels."""
-    for name, facts in found.media.items():
+    for name, facts in summary.media.items():
         low, high = facts.ranges.get(SIXTEEN_BIT_PEAK, (0, _SIXTEEN_BITS))
         if high < _SIXTEEN_BITS // 4:
             logging.warning(
                 "feature %r: %d images of 16 bits have values of at most %d to %d of 65,535, of "
                 "which 8 bits keep %d levels. Set sixteen_bit='keep' (--sixteen-bit keep), or "
                 "scale the values to the whole range first",
-                *(name, found.conversions["SIXTEEN_BIT"], low, high, high // 256 + 1),
+                *(name, summary.conversions["SIXTEEN_BIT"], low, high, high // 256 + 1),
             )

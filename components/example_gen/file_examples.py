@@ -26,7 +26,7 @@ from trainer_utils.core.decoding import decode
 from trainer_utils.core.json_text import JsonObject
 from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 
 
 class StoredBytes(NamedTuple):
@@ -112,7 +112,7 @@ def store_media(
             elif column.kind == "text":
                 media[column.name] = StoredBytes(_checked_text(data))
             else:
-                first = next(n for n, one in enumerate(columns) if one.kind == "image")
+                first = next(n for n, column in enumerate(columns) if column.kind == "image")
                 turn = functools.partial(
                     orientation_of_label_map,
                     photo=blobs[first],
@@ -120,7 +120,7 @@ def store_media(
                     box_frame=box_frame_of(settings),
                 )
                 stored = store_label_map(data, settings.images, turn=turn)
-                photo = next(one for one in media.values() if isinstance(one, StoredImage))
+                photo = next(stored for stored in media.values() if isinstance(stored, StoredImage))
                 if (stored.height, stored.width) != (photo.height, photo.width):
                     rule = f"expected {photo.width} x {photo.height} as the image has"
                     got = f"got {stored.width} x {stored.height}"
@@ -179,7 +179,9 @@ class MediaFacts:
         for name, (low, high) in other.ranges.items():
             least, most = self.ranges.get(name, (low, high))
             self.ranges[name] = [min(least, low), max(most, high)]
-        self.formats += [one for one in other.formats if one not in self.formats]
+        self.formats += [
+            file_format for file_format in other.formats if file_format not in self.formats
+        ]
 
     def feature(self, kind: str) -> Feature:
         """Return the feature of a kind, such as `image`, with properties that all values share."""
@@ -246,7 +248,7 @@ class ShardSummary:
         self.conversions.update(other.conversions)
         for column, most in other.longest.items():
             self.longest[column] = max(self.longest.get(column, 0), most)
-        self.incomplete += [one for one in other.incomplete if one not in self.incomplete]
+        self.incomplete += [name for name in other.incomplete if name not in self.incomplete]
         for name in ("fingerprint", "own_fingerprint", "rejects", "names", "states"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -261,20 +263,20 @@ class ShardSummary:
     def to_json(self) -> JsonObject:
         """Return the facts about the records as plain JSON types."""
         facts = {name: getattr(self, name) for name in _KEPT}
-        facts["media"] = {name: vars(one) for name, one in self.media.items()}
+        facts["media"] = {name: vars(facts) for name, facts in self.media.items()}
         return {**facts, "fingerprint": f"{self.own_fingerprint % 2**128:032x}"}
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "ShardSummary":
         """Read the value that `to_json` returned."""
-        given = {name: value[name] for name in _KEPT}
-        given["fingerprint"] = given["own_fingerprint"] = int(value["fingerprint"], 16)
-        given["labels"] = collections.Counter(
+        fields = {name: value[name] for name in _KEPT}
+        fields["fingerprint"] = fields["own_fingerprint"] = int(value["fingerprint"], 16)
+        fields["labels"] = collections.Counter(
             {int(n): count for n, count in value["labels"].items()}
         )
-        given["conversions"] = collections.Counter(value["conversions"])
-        given["media"] = decode(dict[str, MediaFacts], value["media"])
-        return cls(**given)
+        fields["conversions"] = collections.Counter(value["conversions"])
+        fields["media"] = decode(dict[str, MediaFacts], value["media"])
+        return cls(**fields)
 
     def features(self, plan: Plan, blobs: Sequence[BlobColumn]) -> dict[str, Feature]:
         """Return the features of examples with files, by name, without blobs that never occur."""

@@ -42,7 +42,7 @@ from components.runtime.tasks import Task
 from components.tables.column_roles import make_vocabularies
 from trainer_utils.format.hashing import keyed_digests, remainders
 from trainer_utils.format.naming import check_feature_names
-from trainer_utils.storage.file_system import decode_path, encode_path
+from trainer_utils.storage.paths import decode_path, encode_path
 
 Sums = npt.NDArray[np.uint64]
 
@@ -179,8 +179,8 @@ def _own_numbers(inputs: InputTable, rules: SplitRules) -> Numbers:
     splits = array_of(inputs.rows, "split").dictionary_encode()
     numbers = [rules.number_of(name) for name in splits.dictionary.to_pylist()]
     places = splits.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    own: Numbers = np.array([*numbers, EXCLUDED], np.uint16)[places]
-    return own
+    named_splits: Numbers = np.array([*numbers, EXCLUDED], np.uint16)[places]
+    return named_splits
 
 
 def _split_sizes(rows: pa.Table, numbers: Numbers, rules: SplitRules) -> list[tuple[str, int, int]]:
@@ -226,7 +226,7 @@ def _mask(array: pa.Array) -> npt.NDArray[np.bool_]:
 def _split_numbers(
     inputs: InputTable,
     names: Sequence[bytes],
-    own: Numbers,
+    named_splits: Numbers,
     rules: SplitRules,
     settings: MediaSettings,
     groups: Mapping[str, str],
@@ -246,8 +246,8 @@ def _split_numbers(
             digests[:, 1],
             key_of=lambda number: repr(labels[number]).encode(),
         )
-    if not (own == EXCLUDED).any():
-        return own
+    if not (named_splits == EXCLUDED).any():
+        return named_splits
     feature = rules.hashed.feature
     place = next((n for n, column in enumerate(inputs.columns) if column.name == feature), None)
     shared = {encode_path(name): encode_path(group) for name, group in groups.items()}
@@ -259,7 +259,7 @@ def _split_numbers(
             for name, value in zip(names, to_python_values(inputs.values(place)), strict=True)
         )
     digests = keyed_digests(identities, seed=settings.seed, purpose="split")
-    return rules.assign(own, remainders(digests, rules.hashed.ends[-1]))
+    return rules.assign(named_splits, remainders(digests, rules.hashed.ends[-1]))
 
 
 def _order(

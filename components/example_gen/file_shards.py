@@ -54,7 +54,7 @@ from trainer_utils.storage import (
     retry_transient,
     write_atomically,
 )
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
 from trainer_utils.writing.working_folder import working_folder
 
@@ -93,11 +93,11 @@ class EncodedPart:
     def read(self) -> bytes:
         """Return the frames; raise CorruptShardError if the file has changed."""
         data = retry_transient(self.path, read_bytes, self.path)
-        if (found := extend_crc32c(0, data)) != self.crc32c:
+        if (crc := extend_crc32c(0, data)) != self.crc32c:
             raise CorruptShardError.at(
                 self.path,
                 expected=f"the bytes that were written, with checksum {self.crc32c:08x}",
-                got=f"other bytes, with {found:08x}",
+                got=f"other bytes, with {crc:08x}",
                 advice="The disk or file system lost data: run it again elsewhere.",
             )
         return data
@@ -214,9 +214,9 @@ class WriteMediaShard:
             summary.add(media, self.columns, entry.values)
             if label_place is not None:
                 label = entry.values[label_place]
-                for one in label if isinstance(label, tuple) else (label,):
-                    if isinstance(one, int):
-                        summary.labels[one] += 1
+                for label_id in label if isinstance(label, tuple) else (label,):
+                    if isinstance(label_id, int):
+                        summary.labels[label_id] += 1
         summary.names = _sums_of(names, purpose="name")
         summary.states = _sums_of(states, purpose="state")
         summary.fingerprint = sum_blobs(facts, roots)
@@ -231,7 +231,7 @@ class WriteMediaShard:
         if len(entries) != len(known.summary.states):
             return False
         read = _read_ahead(entries, self._reader())
-        states = _sums_of((_state_of(*one) for one in read), purpose="state")
+        states = _sums_of((_state_of(*item) for item in read), purpose="state")
         return states == known.summary.states
 
     def check(self, result: tuple[Shard, ShardSummary]) -> None:
@@ -314,22 +314,22 @@ def _read_ahead(entries: Sequence[Entry], reader: BlobReader) -> Iterator[_Read]
     groups = _groups(entries, group_files)
 
     def read_group(group: Sequence[Entry]) -> list[_Read]:
-        found: list[_Read] = []
+        contents: list[_Read] = []
         for entry in group:
             try:
                 with reject_errors():
                     blobs = [retry_transient(blob.path, reader.read, blob) for blob in entry.blobs]
             except RejectedInputError as error:
-                found.append((entry, error, [None] * len(entry.blobs)))
+                contents.append((entry, error, [None] * len(entry.blobs)))
             else:
-                found.append((entry, blobs, [extend_crc32c(0, blob) for blob in blobs]))
-        return found
+                contents.append((entry, blobs, [extend_crc32c(0, blob) for blob in blobs]))
+        return contents
 
     for group in groups if kind is _LOCAL else ():
         waits = _count_waits()
-        found = read_group(group)
+        contents = read_group(group)
         has_waited = _count_waits() - waits > len(group) / 2
-        yield from found
+        yield from contents
         if has_waited:
             break
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:

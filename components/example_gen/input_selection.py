@@ -42,7 +42,8 @@ from trainer_utils.storage import (
     local_path,
     walk_groups,
 )
-from trainer_utils.storage.file_system import LINK_LOOP, LINKED_FOLDER, OUTSIDE, encode_path
+from trainer_utils.storage.file_system import LINK_LOOP, LINKED_FOLDER, OUTSIDE
+from trainer_utils.storage.paths import encode_path
 
 _MAX_LINKS = 5  # in a message
 _WILDCARDS = frozenset("*?[")
@@ -176,7 +177,7 @@ def locate(
         _refuse_links(base, files)
     refuse_dataset("input_base", input_base, [list_name] if list_name else files)
     junk, ignored = (everything.select_only(mask) for mask in (is_junk, is_ignored))
-    found = []
+    located = []
     for name, pattern in resolved:
         wanted = [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
         literal = itertools.takewhile(_WILDCARDS.isdisjoint, wanted)
@@ -197,16 +198,26 @@ def locate(
                 root = posixpath.dirname(root)
         if root not in selected:
             _refuse_unlisted(base, selected)
-        found.append(ResolvedPattern(name, pattern, root, selected, *skipped))
+        located.append(ResolvedPattern(name, pattern, root, selected, *skipped))
+    roots = _list_roots(file_roots, is_listed=lists_roots, follow_links=follow_links)
+    return LocatedInputs(base, tuple(located), roots, span, version)
+
+
+def _list_roots(
+    file_roots: Sequence[str], *, is_listed: bool, follow_links: bool
+) -> tuple[ImageRoot, ...]:
+    """Return the additional folders with their files, or none if these are not to be listed.
+
+    Raises:
+        InputError: a root is not a folder.
+    """
     for folder in file_roots:
         if not is_folder(folder):
             raise InputError(f"file_roots: expected folders, found none at {folder!r}")
-    listed = file_roots if lists_roots else ()
-    roots = [
+    return tuple(
         ImageRoot(folder, _list("file_roots", folder, folder, follow_links=follow_links))
-        for folder in listed
-    ]
-    return LocatedInputs(base, tuple(found), tuple(roots), span, version)
+        for folder in (file_roots if is_listed else ())
+    )
 
 
 def _select(files: FileTable, wanted: Sequence[str]) -> FileTable:
@@ -262,15 +273,15 @@ def refuse_output_among_inputs(
     if not is_within(uri, located.base):
         return
     written = posixpath.normpath(f"{relative_path(uri, located.base)}/manifest.json")
-    for one in located.patterns:
-        wanted = [part for part in posixpath.normpath(one.pattern).split("/") if part != "."]
-        is_list = one.root in one.files
+    for pattern in located.patterns:
+        wanted = [part for part in posixpath.normpath(pattern.pattern).split("/") if part != "."]
+        is_list = pattern.root in pattern.files
         if is_list and unlisted is not None and is_within(uri, unlisted):
             continue
         if sees_siblings if is_list else wanted == ["*"] or _selects(wanted, written):
             rule = f"a folder outside the input {located.base!r}"
-            if one.pattern != "*":
-                rule += f", or one that the pattern {one.pattern!r} does not select"
+            if pattern.pattern != "*":
+                rule += f", or one that the pattern {pattern.pattern!r} does not select"
             raise ConfigError.of(setting, uri, allowed=rule, advice=advice)
 
 
@@ -300,7 +311,7 @@ def _resolve_spans(
         span, version = processor.resolve_span_and_version()  # opens files, so only if needed
     filled = [processor.get_pattern_for_span_version(p, span, version) for _, p in patterns]
     named = zip(patterns, filled, strict=True)
-    return span, version, [SplitPattern(one.name, pattern) for one, pattern in named]
+    return span, version, [SplitPattern(splits.name, pattern) for splits, pattern in named]
 
 
 def _list(
@@ -320,7 +331,7 @@ def _list(
         raise
     except OSError as error:
         raise InputError(
-            f"{setting} {display_path(given)!r}: expected a folder that can be looked into, "
+            f"{setting} {display_path(given)!r}: expected a folder that can be listed, "
             f"got {error.strerror or error}. Fix its permissions, or name another folder."
         ) from error
 
@@ -345,12 +356,12 @@ def list_files(folder: str, *, follow_links: bool) -> FileTable:
     if listed is not None and key in listed:
         return listed[key]
     groups = walk_groups(folder, follow_links=follow_links)
-    found = FileTable.of_groups(
+    files = FileTable.of_groups(
         group._replace(others=[*_without_loops(group.others)]) for group in groups
     )
     if listed is not None:
-        listed[key] = found
-    return found
+        listed[key] = files
+    return files
 
 
 def lists_once() -> bool:
@@ -373,9 +384,9 @@ def _refuse_unlisted(base: str, files: FileTable) -> None:
         if folder.problem is not None:
             raise InputError.at(
                 join(base, folder.path),
-                expected="a folder that can be looked into",
+                expected="a folder that can be listed",
                 got=folder.problem[1].removeprefix("a folder: "),
-                advice="Give the run the right to read it, or move it out of the input",
+                advice="Give the run permission to read it, or move it out of the input",
             )
 
 

@@ -45,8 +45,8 @@ def find_near_duplicates(inputs: InputTable, reader: BlobReader) -> dict[str, st
             return None
         if not are_images:
             return hashlib.blake2b(data).digest()
-        found = look_at_image(data)
-        return None if found is None else found.sketch
+        views = look_at_image(data)
+        return None if views is None else views.sketch
 
     names, first = list[str](), dict[bytes, int]()
     same = list[int]()  # for each audio file, the index of the first with the same bytes
@@ -57,8 +57,8 @@ def find_near_duplicates(inputs: InputTable, reader: BlobReader) -> dict[str, st
         concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool,
     ):
         for start in range(0, len(rows), _AT_ONCE):
-            some = [*entries_of(rows.slice(start, _AT_ONCE))]
-            for entry, sketch in zip(some, pool.map(look, some), strict=True):
+            batch = [*entries_of(rows.slice(start, _AT_ONCE))]
+            for entry, sketch in zip(batch, pool.map(look, batch), strict=True):
                 if sketch is None:
                     continue
                 if are_images:

@@ -93,11 +93,13 @@ class ParallelShards:
     ) -> list[Task[ShardTask]]:
         """Return tasks that join the encoded parts, and read no files of divided shards."""
         in_order, joined = iter(encoded), list[Task[ShardTask]]()
-        for task, own in zip(tasks, parts, strict=True):
+        for task, task_parts in zip(tasks, parts, strict=True):
             shard = task.argument
-            if own:
+            if task_parts:
                 shard = dataclasses.replace(
-                    shard, places=_NO_PLACES, parts=tuple(itertools.islice(in_order, len(own)))
+                    shard,
+                    places=_NO_PLACES,
+                    parts=tuple(itertools.islice(in_order, len(task_parts))),
                 )
             joined.append(dataclasses.replace(task, argument=shard))
         return joined
@@ -112,6 +114,7 @@ class ParallelShards:
         check: Callable[[Result], object],
         on_result: Callable[[Result], None],
     ) -> list[Result]:
+        """Run tasks with the workspace, the runner and the cost of these shards."""
         return map_tasks(
             function,
             tasks,

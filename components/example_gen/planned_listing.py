@@ -45,11 +45,11 @@ def _bytes_of(names: pa.Array) -> bytes:
 
 def _newest(located: LocatedInputs) -> int | None:
     """Return the newest change of a local file in nanoseconds; None if versions are other."""
-    found = [0]
+    times = [0]
     for pattern in located.patterns if not is_remote(located.base) else ():
         versions = array_of(pattern.files.table, "version")
         versions = versions.filter(pc.not_equal(versions, ""))  # of files that cannot be read
         if len(versions):
             changes = pc.list_element(pc.split_pattern(versions, "-"), 1)
-            found.append(pc.max(changes.cast(pa.int64())).as_py())
-    return max(found) or None
+            times.append(pc.max(changes.cast(pa.int64())).as_py())
+    return max(times) or None

@@ -151,7 +151,7 @@ def _decide_features(
         decide_column(
             name,
             [(n, report.facts[name]) for n, report in reports if name in report.facts],
-            given=settings.columns.get(name, "label" if name in class_names else None),
+            declared=settings.columns.get(name, "label" if name in class_names else None),
             is_text=name in texts,
             place=place,
         )

@@ -53,7 +53,8 @@ from trainer_utils.format.index import name_crc
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import frame_footers, frame_headers
-from trainer_utils.storage.file_system import encode_path, is_host_error, join
+from trainer_utils.storage.host_errors import is_host_error
+from trainer_utils.storage.paths import encode_path, join
 
 TOKENS = "tokens"
 """The feature that a tokenizer adds."""
@@ -145,6 +146,7 @@ def _inspect_piece(
     number: int,
     piece: Piece,
 ) -> PieceReport:
+    """Read a piece, apply the rules of texts, and write its columns to the working folder."""
     rows = reader.read(piece)
     texts = text_columns(list(rows.columns), options.columns)
     of_words = [
@@ -170,22 +172,13 @@ def _inspect_piece(
     records, columns = rows.records, rows.columns
     arrays = {_RECORD: pa.array(records, pa.int64())}
     if rules.deduplicate:
-        texts_of_rows = zip(*(columns[name].to_pylist() for name in texts), strict=True)
-        values = texts_of_rows if texts else [()] * len(records)
-        digests = [hashlib.blake2b(repr(v).encode(), digest_size=16).digest() for v in values]
-        arrays[_DIGEST] = pa.array(digests, pa.binary(16))
+        arrays[_DIGEST] = _digests_of_texts([columns[name] for name in texts], len(records))
     arrays |= of_chats
     arrays |= {_PREFIX + name: array for name, array in columns.items()}
     write_batches(_path(folder, number), folder, [pa.RecordBatch.from_pydict(arrays)])
     kinds = ("string", "text", "json", "label")
     said = {name for name, kind in options.columns.items() if kind in kinds}
     may_be_numbers = {*rows.texts}.difference(texts, said)
-    labels = {}
-    for name in of_words:
-        array = columns[name]
-        array = array.flatten() if pa.types.is_list(array.type) else array
-        is_empty = pa.types.is_null(array.type)
-        labels[name] = [] if is_empty else pc.unique(as_strings(array).drop_null()).to_pylist()
     return PieceReport(
         found=rows.found,
         kept=len(records),
@@ -197,11 +190,28 @@ def _inspect_piece(
             name: column_facts(array, records, are_texts=name in may_be_numbers)
             for name, array in columns.items()
         },
-        labels=labels,
+        labels={name: _distinct_words(columns[name]) for name in of_words},
         sums=rows.sums,
         chats=sorted(rows.chats),
         class_names=dict(rows.class_names),
     )
+
+
+def _digests_of_texts(columns: Sequence[pa.Array], num_rows: int) -> pa.Array:
+    """Return a digest of the texts of each row; rows with equal digests are duplicates."""
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    values = rows if columns else [()] * num_rows
+    digests = [hashlib.blake2b(repr(v).encode(), digest_size=16).digest() for v in values]
+    return pa.array(digests, pa.binary(16))
+
+
+def _distinct_words(column: pa.Array) -> list[str]:
+    """Return the different values of a column of labels or splits, or of lists of these."""
+    array = column.flatten() if pa.types.is_list(column.type) else column
+    if pa.types.is_null(array.type):
+        return []
+    words: list[str] = pc.unique(as_strings(array).drop_null()).to_pylist()
+    return words
 
 
 def _chats_in_texts(rows: Rows, names: Collection[str]) -> Iterator[str]:
@@ -263,17 +273,19 @@ def read_columns(
 ) -> tuple[dict[str, pa.Array], npt.NDArray[np.int64]]:
     """Return the columns of an inspected piece, and the numbers of its rows."""
     batch = read_batch(_path(folder, number), 0)
-    found = dict(zip(batch.schema.names, batch.columns, strict=True))
-    columns = {name: found[_PREFIX + name] for name in names if _PREFIX + name in found}
-    return columns, found[_RECORD].to_numpy()
+    stored_columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns = {
+        name: stored_columns[_PREFIX + name] for name in names if _PREFIX + name in stored_columns
+    }
+    return columns, stored_columns[_RECORD].to_numpy()
 
 
 def read_chats(folder: str, number: int) -> tuple[pa.Array, pa.Array]:
     """Return a piece's chats as text, and the spans of the text that the assistant wrote."""
     batch = read_batch(_path(folder, number), 0)
-    found = dict(zip(batch.schema.names, batch.columns, strict=True))
+    stored_columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     nothing = pa.nulls(len(batch), pa.string()), pa.nulls(len(batch), pa.list_(pa.int64()))
-    return found.get(_CHAT_TEXT, nothing[0]), found.get(_CHAT_SPANS, nothing[1])
+    return stored_columns.get(_CHAT_TEXT, nothing[0]), stored_columns.get(_CHAT_SPANS, nothing[1])
 
 
 def read_digests(folder: str, number: int) -> npt.NDArray[np.void]:
@@ -335,14 +347,14 @@ def encode_pieces(
     vocabularies: Mapping[str, Sequence[str]],
     tokens: TokenPlan | None,
     shuffles: Sequence[ExternalShuffle],
-    given: Sequence[PieceRows],
+    pieces: Sequence[PieceRows],
 ) -> list[EncodingReport]:
     """Encode the rows of neighbouring pieces as framed examples, and write one run per shuffle."""
     reports = []
     frames: list[list[pa.Array]] = [[] for _ in shuffles]
     positions: list[list[npt.NDArray[np.int64]]] = [[] for _ in shuffles]
     names: list[list[npt.NDArray[np.uint32] | None]] = [[] for _ in shuffles]
-    for piece in given:
+    for piece in pieces:
         with _naming(piece.source):
             encoded = _encode_piece(folder, wanted, vocabularies, tokens, piece)
         labels = list[tuple[str, dict[int, int]]]()
@@ -359,10 +371,10 @@ def encode_pieces(
         reports.append(_report_of(encoded, labels))
     for split, shuffle in enumerate(shuffles):
         if frames[split]:
-            known = [some for some in names[split] if some is not None]
+            known = [name for name in names[split] if name is not None]
             joined = np.concatenate(known) if len(known) == len(names[split]) else None
             run = run_of(frames[split], positions[split], joined)
-            shuffle.scatter(f"{given[0].number:06d}", run)
+            shuffle.scatter(f"{pieces[0].number:06d}", run)
     return reports
 
 
@@ -371,19 +383,19 @@ def _encode_piece(
     wanted: Sequence[Column],
     vocabularies: Mapping[str, Sequence[str]],
     tokens: TokenPlan | None,
-    given: PieceRows,
+    piece: PieceRows,
 ) -> _EncodedRows:
     """Encode the rows of one piece."""
-    splits = read_splits(folder, given.splits, given.number)
-    columns, records = read_columns(folder, given.number, [column.name for column in wanted])
+    splits = read_splits(folder, piece.splits, piece.number)
+    columns, records = read_columns(folder, piece.number, [column.name for column in wanted])
     features: dict[str, pa.Array] = {}
     for column in wanted:
         array = cast_column(columns.get(column.name, pa.nulls(len(records))), column)
         is_label = column.kind == "label"
         features[column.name] = label_ids(array, vocabularies[column.name]) if is_label else array
-    features[id_feature(features)] = _ids(given, records)
+    features[id_feature(features)] = _ids(piece, records)
     if tokens is not None and tokens.is_chat:
-        features[_CHAT_TEXT], features[_CHAT_SPANS] = read_chats(folder, given.number)
+        features[_CHAT_TEXT], features[_CHAT_SPANS] = read_chats(folder, piece.number)
     kept = splits != EXCLUDED
     if not kept.all():
         features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
@@ -430,11 +442,11 @@ def gather_shards(shuffles: Sequence[ExternalShuffle], numbers: tuple[int, int])
     return shuffles[split].gather(task)
 
 
-def _ids(given: PieceRows, records: npt.NDArray[np.int64]) -> pa.Array:
-    if (names := given.names) is not None:
+def _ids(piece: PieceRows, records: npt.NDArray[np.int64]) -> pa.Array:
+    if (names := piece.names) is not None:
         return pa.array([encode_path(names[record]) for record in records.tolist()], pa.binary())
-    numbers = pc.cast(pa.array(records + (given.first_record + 1)), pa.string())
-    source = pa.scalar(encode_path(f"{given.source}:"), pa.binary())
+    numbers = pc.cast(pa.array(records + (piece.first_record + 1)), pa.string())
+    source = pa.scalar(encode_path(f"{piece.source}:"), pa.binary())
     return pc.binary_join_element_wise(source, numbers.cast(pa.binary()), b"")
 
 
@@ -568,13 +580,13 @@ def _where(present: npt.NDArray[np.bool_], parts: list[Any]) -> list[Any]:
 def _joined(parts: Sequence[Any]) -> pa.Array:
     """Join parts to one binary array. Parts of fixed width are joined faster by numpy."""
     arrays = list[pa.Array]()
-    for are_rows, some in itertools.groupby(parts, lambda part: isinstance(part, np.ndarray)):
+    for are_rows, group in itertools.groupby(parts, lambda part: isinstance(part, np.ndarray)):
         if are_rows:
-            rows = np.hstack([*some])
+            rows = np.hstack([*group])
             ends = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(rows.shape[1])
             arrays.append(_binary(ends, rows))
         else:
-            arrays += some
+            arrays += group
     return pc.binary_join_element_wise(*arrays, b"")
 
 

@@ -126,11 +126,11 @@ def decide_splits(
         advice = f"Name it, such as {how_to_set(columns={columns.names[0]: 'text'})}"
         raise ConfigError.of("group_by", NEAR_DUPLICATES, allowed=rule, advice=advice)
     by_copies = by_copies and bool(columns.texts)
-    own = _named_splits(inspected, columns.split_column)
+    named_splits = _named_splits(inspected, columns.split_column)
     rules = SplitRules(
-        {split for split in own if isinstance(split, str)},
+        {split for split in named_splits if isinstance(split, str)},
         columns.features,
-        some_have_none=None in own,
+        some_have_none=None in named_splits,
         partition=partition,
         settings=settings,
         groups=[NEAR_DUPLICATES] if by_copies else [],
@@ -150,16 +150,16 @@ def decide_splits(
 
 def _named_splits(inspected: InspectedPieces, column: str | None) -> set[str | NoSplit | None]:
     """Return the splits that rows and files name, with None if some rows name no split."""
-    own: set[str | NoSplit | None] = set()
+    named_splits: set[str | NoSplit | None] = set()
     for report, piece in zip(inspected.reports, inspected.pieces, strict=True):
         named = 0
         if column is not None and column in report.facts:
             named = report.facts[column].values
             words = report.labels.get(column, ())
-            own.update(split_of_word(word, column=column) for word in words)
+            named_splits.update(split_of_word(word, column=column) for word in words)
         if column is None or report.kept > named:
-            own.add(piece.split)
-    return own
+            named_splits.add(piece.split)
+    return named_splits
 
 
 def _unlabelled_splits(
@@ -222,15 +222,15 @@ class RowPlanner:
 
     def pieces_to_assign(self) -> list[PieceToAssign]:
         """Return the pieces whose rows `assign_pieces` assigns to splits, in order."""
-        given = self._inspected
+        inspected = self._inspected
         pieces = [
             PieceToAssign.of(number, piece, report, first_record=first, lines=lines)
             for number, (piece, report, first, lines) in enumerate(
                 zip(
-                    given.pieces,
-                    given.reports,
-                    given.first_records,
-                    given.lines_before,
+                    inspected.pieces,
+                    inspected.reports,
+                    inspected.first_records,
+                    inspected.lines_before,
                     strict=True,
                 )
             )
@@ -257,21 +257,24 @@ class RowPlanner:
         """
         splits_of = self._apply_rules_for_all_rows(pieces, assigned, map_pieces)
         rules = self._decisions.rules
-        counts = np.array([one.counts for one in assigned], np.int64)
+        counts = np.array([assignment.counts for assignment in assigned], np.int64)
         counts = counts.reshape(len(assigned), len(rules.splits))
         rejects, skipped = rules.count_excluded(excluded)
-        for one in assigned:
-            skipped.update(one.skipped)
+        for assignment in assigned:
+            skipped.update(assignment.skipped)
         tokens = self._token_plan()
         row_bytes = self._bytes_per_row(tokens)
-        found = zip(rules.splits, counts.sum(axis=0).tolist(), strict=True)
-        sizes = [(split, count, int(row_bytes * count)) for split, count in found]
+        split_counts = zip(rules.splits, counts.sum(axis=0).tolist(), strict=True)
+        sizes = [(split, count, int(row_bytes * count)) for split, count in split_counts]
         reports = self._inspected.reports
         return RowPlan(
             columns=self._columns.features,
             vocabularies=self._columns.vocabularies,
             layouts=lay_out_shards(sizes, self._settings),
-            rejects=(*(reject for one in assigned for reject in one.rejects), *rejects),
+            rejects=(
+                *(reject for assignment in assigned for reject in assignment.rejects),
+                *rejects,
+            ),
             skipped=dict(skipped),
             found=sum(report.found for report in reports) + len(excluded),
             first_records=tuple(self._inspected.first_records),
@@ -352,11 +355,11 @@ class RowPlanner:
     def _bytes_per_row(self, tokens: TokenPlan | None) -> float:
         """Estimate the size of a record: its values, the names of its features, its frame."""
         rows = sum(report.kept for report in self._inspected.reports)
-        facts = [one for report in self._inspected.reports for one in report.facts.items()]
-        values: float = sum(one.bytes for _, one in facts)
+        facts = [item for report in self._inspected.reports for item in report.facts.items()]
+        values: float = sum(column_facts.bytes for _, column_facts in facts)
         if tokens is not None:
             share = tokens.spec.stored.itemsize / _BYTES_PER_TOKEN
-            texts = sum(one.bytes for name, one in facts if name == tokens.column)
+            texts = sum(column_facts.bytes for name, column_facts in facts if name == tokens.column)
             values += texts * (share - (not tokens.keep_text))
         names = sum(len(column.name) + _ENTRY_BYTES for column in self._columns.features)
         return values / max(1, rows) + names + _ID_BYTES + RECORD_OVERHEAD_BYTES

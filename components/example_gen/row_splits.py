@@ -36,7 +36,7 @@ from components.tables.pieces import BadRow, Piece
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.format import keyed_hashes
 from trainer_utils.format.hashing import keyed_digests
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 
 _DIGEST_BYTES = 16
 _ROWS_AT_ONCE = 1 << 24  # rows whose digests are compared at a time; each takes some 60 bytes
@@ -155,8 +155,8 @@ class _PieceAssigner:
         self._skipped.update(self._splits_of_removed(np.array(piece.skipped, np.int64)))
         columns, records = read_columns(self._folder, piece.number, self._decisions.columns)
         hashes = hash_rows(self._decisions.seed, piece, records)
-        own, strange = own_splits(self._decisions, piece.split, columns, len(records))
-        splits = rules.assign(own, self._hashes_of_values(hashes, columns))
+        named_splits, strange = own_splits(self._decisions, piece.split, columns, len(records))
+        splits = rules.assign(named_splits, self._hashes_of_values(hashes, columns))
         self._leave_out_strange(strange, splits, records)
         for row, reject in self._bad_labels(columns, splits):
             if splits[row] != EXCLUDED:
@@ -174,9 +174,9 @@ class _PieceAssigner:
 
     def _splits_of_removed(self, records: _Records) -> list[str]:
         """Return the splits that count removed rows: their file's, or as for its other rows."""
-        own, splits = self._piece.split, self._rules.splits
-        if own is not None or self._rules.has_own:
-            return [own or splits[0]] * len(records)
+        piece_split, splits = self._piece.split, self._rules.splits
+        if piece_split is not None or self._rules.has_own:
+            return [piece_split or splits[0]] * len(records)
         hashes = hash_rows(self._decisions.seed, self._piece, records)
         return [splits[number] for number in self._rules.assign(None, hashes)]
 
@@ -259,14 +259,14 @@ def own_splits(
     places = np.full(rows, -1)
     if column is not None and column in columns and not pa.types.is_null(columns[column].type):
         encoded = as_strings(columns[column]).dictionary_encode()
-        words = [split_of_word(one, column=column) for one in encoded.dictionary.to_pylist()]
+        words = [split_of_word(word, column=column) for word in encoded.dictionary.to_pylist()]
         places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     words.append(split)  # for rows without a word
     bad = {n: word for n, word in enumerate(words) if isinstance(word, NoSplit)}
     strange = np.flatnonzero(np.isin(places, [*bad])).tolist()
     numbers = [rules.number_of(word if word in rules.splits else None) for word in words]
-    own = np.array(numbers, np.uint16)[places] if rules.has_own else None
-    return own, {row: bad[places[row]] for row in strange}
+    named_splits = np.array(numbers, np.uint16)[places] if rules.has_own else None
+    return named_splits, {row: bad[places[row]] for row in strange}
 
 
 def cast_or_null(columns: _Columns, column: Column, rows: int) -> pa.Array:
@@ -291,7 +291,7 @@ def leave_out_duplicates(
         kind: the splits to read.
         assigned: the assignments, which are updated.
     """
-    num_rows = sum(sum(one.counts) for one in assigned)
+    num_rows = sum(sum(assignment.counts) for assignment in assigned)
     passes = min(max(1, -(-num_rows // _ROWS_AT_ONCE)), _MAX_PASSES)
     firsts = [0]
     for number in range(len(assigned)):
@@ -300,19 +300,19 @@ def leave_out_duplicates(
     for part in range(passes):
         rows, digests = [np.zeros(0, np.int64)], [np.zeros(0, f"V{_DIGEST_BYTES}")]
         for number in range(len(assigned)):
-            own = read_digests(folder, number)
-            octets = own.view(np.uint8).reshape(-1, _DIGEST_BYTES)
+            piece_digests = read_digests(folder, number)
+            octets = piece_digests.view(np.uint8).reshape(-1, _DIGEST_BYTES)
             is_of_part = octets[:, :2].copy().view(np.uint16)[:, 0] % passes == part
             chosen = np.flatnonzero(is_of_part & (read_splits(folder, kind, number) != EXCLUDED))
             rows.append(chosen + firsts[number])
-            digests.append(own[chosen])
+            digests.append(piece_digests[chosen])
         _, first_of_each = np.unique(np.concatenate(digests), return_index=True)
         is_gone[np.delete(np.concatenate(rows), first_of_each)] = True
-    for number, one in enumerate(assigned):
+    for number, assignment in enumerate(assigned):
         splits = read_splits(folder, kind, number)
         gone = is_gone[firsts[number] : firsts[number + 1]]
         skipped = collections.Counter(rules.splits[split] for split in splits[gone].tolist())
-        one.skipped = dict(collections.Counter(one.skipped) + skipped)
+        assignment.skipped = dict(collections.Counter(assignment.skipped) + skipped)
         splits[gone] = EXCLUDED
-        one.counts = count_splits(splits, len(rules.splits))
+        assignment.counts = count_splits(splits, len(rules.splits))
         write_splits(folder, FINAL, number, splits)

@@ -4,6 +4,7 @@ import codecs
 import collections
 import dataclasses
 import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -43,11 +44,11 @@ _PATHS = ("file_roots", "base_dataset", "names")
 _TOLD_IF_GIVEN = (
     *("tensors", "num_shards", "shard_multiple", "feature_names", "quoting"),
     *("ignore", "follow_links", "rows", "label_separator", "find_files", "box_format"),
-    *("box_frame", "list_encoding"),
+    *("box_frame", "list_encoding", "name_pattern"),
 )
 
 _bool = one_of(False, True)
-_texts = Predicate(are_texts, "a list of texts that are not empty")
+_texts = Predicate(are_texts, "a list of strings that are not empty")
 _column_name = Predicate(is_text, "the name of a column")
 _path = Predicate(
     lambda value: is_text(value) and not value.startswith("/") and ".." not in value.split("/"),
@@ -56,12 +57,24 @@ _path = Predicate(
 _separator = Predicate(
     lambda value: is_text(value) and len(value) <= 8 and "\n" not in value, "up to 8 characters"
 )
+_pattern = Predicate(
+    lambda value: isinstance(value, str) and _has_groups(value),
+    "a regular expression with named groups, such as '(?P<label>.+)_[0-9]+'",
+)
 _delimiter = Predicate(
     lambda value: (
         isinstance(value, str) and len(value) == 1 and value.isascii() and value not in '"\r\n\0'
     ),
-    "one ASCII character that is no quote and no line end",
+    "one ASCII character that is neither a quote nor a line end",
 )
+
+
+def _has_groups(pattern: str) -> bool:
+    """Return whether a regular expression is valid and has named groups."""
+    try:
+        return bool(re.compile(pattern).groupindex)
+    except re.error:
+        return False
 
 
 def _layout_of(kind: str | None) -> Rule:
@@ -279,6 +292,9 @@ class MediaSettings(ExampleGenSettings):
             anywhere if it is a unique name without a folder; `tail`: by the end of the path,
             without the leading folders that all paths share; `name`: by the file's name alone;
             `stem`: by the name without its extension.
+        name_pattern: a regular expression that is matched from the beginning of each file's name,
+            or of its path below `input_base` if it has a slash. The named groups become features:
+            `(?P<label>.+)_[0-9]+`. `label` replaces class folders, and `split` names the split.
     """
 
     feature_names: Mapping[str, str] = setting({}, _names_by_feature)
@@ -288,6 +304,7 @@ class MediaSettings(ExampleGenSettings):
     rows: str = setting("auto", one_of("auto", "grouped", "each"))
     label_separator: str | None = setting(None, _separator)
     find_files: str = setting("path", one_of("path", "tail", "name", "stem"))
+    name_pattern: str | None = setting(None, _pattern)
     images: ImageOptions = group(ImageOptions, only=())
     audio: AudioOptions = group(AudioOptions, only=())
     names: LayoutNames = group(LayoutNames, only=())
@@ -359,6 +376,7 @@ class AudioSettings(MediaSettings):
     layout: str = setting("auto", _layout_of("audio"))
     encoding: str = setting("utf-8", _encoding)
     audio: AudioOptions = group(AudioOptions)
+    names: LayoutNames = group(LayoutNames, only=("csv_path",))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

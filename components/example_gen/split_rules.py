@@ -21,7 +21,7 @@ from trainer_utils.core import settings
 from trainer_utils.core.errors import ConfigError, did_you_mean
 from trainer_utils.format import keyed_hash
 from trainer_utils.format.naming import check_split_name
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 
 OWN_NAME = "filename"  # hashed by default, if no column is named
 
@@ -185,17 +185,19 @@ class SplitRules:
         """Return the number of a split, or `EXCLUDED` for None."""
         return EXCLUDED if name is None else self.splits.index(name)
 
-    def assign(self, own: Numbers | None, hashes: npt.NDArray[np.uint64]) -> Numbers:
+    def assign(self, named_splits: Numbers | None, hashes: npt.NDArray[np.uint64]) -> Numbers:
         """Return the number of each input's split, `(n,)`: the named one, or by hash.
 
         Args:
-            own: the number of the split that each input names, `(n,)`, or `EXCLUDED`. None: no
-                input names a split.
+            named_splits: the number of the split that each input names, `(n,)`, or `EXCLUDED`.
+                None: no input names a split.
             hashes: the hash of each input's identity, `(n,) uint64`.
         """
         ends = np.array(self.hashed.ends, np.uint64)
-        by_hash = self._numbers[np.searchsorted(ends, hashes % ends[-1], side="right")]
-        return by_hash if own is None else np.where(own == EXCLUDED, by_hash, own)
+        splits: Numbers = self._numbers[np.searchsorted(ends, hashes % ends[-1], side="right")]
+        if named_splits is not None:
+            splits = np.where(named_splits == EXCLUDED, splits, named_splits)
+        return splits
 
     def stratify(
         self,
@@ -213,8 +215,8 @@ class SplitRules:
         """
         places = np.zeros(len(classes), np.int64)
         order = np.lexsort((hashes, classes))
-        found = np.unique(classes[order], return_index=True, return_counts=True)
-        for number, first, size in zip(*map(np.ndarray.tolist, found), strict=True):
+        groups = np.unique(classes[order], return_index=True, return_counts=True)
+        for number, first, size in zip(*map(np.ndarray.tolist, groups), strict=True):
             ranks = self.first_ranks(size, key=key_of(number))
             shares = np.searchsorted(ranks, np.arange(size), side="right")
             places[order[first : first + size]] = shares

@@ -135,8 +135,8 @@ def stratify_rows(
     bounds = _find_bounds(rows, sizes, pieces, map_pieces)
     counts_of = map_pieces("stratify", functools.partial(apply_bounds, rows, bounds), pieces)
     counts_of_pieces = (counts for group in counts_of for counts in group)
-    for one, of_splits in zip(assigned, counts_of_pieces, strict=True):
-        one.counts = of_splits
+    for assignment, of_splits in zip(assigned, counts_of_pieces, strict=True):
+        assignment.counts = of_splits
 
 
 def count_classes(
@@ -235,12 +235,12 @@ def _find_bounds(
         for group in _groups(np.flatnonzero(is_open), counts, ranks, margin):
             windows = _windows(words, counts, ranks, group, margin)
             collect = functools.partial(collect_windows, rows, windows)
-            found = _merge(map_pieces(f"windows-{step}", collect, pieces), ranks[group])
+            merged = _merge(map_pieces(f"windows-{step}", collect, pieces), ranks[group])
             step += 1
-            is_known = (found[1] >= 0) & (windows.lows <= windows.highs)
-            hashes[group] = np.where(is_known, found[0], hashes[group])
-            positions[group] = np.where(is_known, found[1], positions[group])
-            missed[group] = ((found[1] < 0) & (windows.lows <= windows.highs)).any(axis=1)
+            is_known = (merged[1] >= 0) & (windows.lows <= windows.highs)
+            hashes[group] = np.where(is_known, merged[0], hashes[group])
+            positions[group] = np.where(is_known, merged[1], positions[group])
+            missed[group] = ((merged[1] < 0) & (windows.lows <= windows.highs)).any(axis=1)
         is_open, margin = missed, margin * _WIDENED
     return Bounds(words=words, hashes=hashes, positions=positions)
 
@@ -304,6 +304,6 @@ def _merge(collected: Sequence[_Collected], ranks: Ints) -> tuple[Hashes, Ints]:
     places = starts[:-1] + ranks.ravel() - below
     is_inside = (places >= starts[:-1]) & (places < starts[1:])
     chosen = order[places[is_inside]]
-    found = np.zeros(len(below), np.uint64), np.full(len(below), -1, np.int64)
-    found[0][is_inside], found[1][is_inside] = hashes[chosen], positions[chosen]
-    return found[0].reshape(ranks.shape), found[1].reshape(ranks.shape)
+    merged = np.zeros(len(below), np.uint64), np.full(len(below), -1, np.int64)
+    merged[0][is_inside], merged[1][is_inside] = hashes[chosen], positions[chosen]
+    return merged[0].reshape(ranks.shape), merged[1].reshape(ranks.shape)

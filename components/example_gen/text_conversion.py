@@ -42,7 +42,8 @@ from trainer_utils.format import Shard
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import combine_crc32c, extend_crc32c
 from trainer_utils.storage import open_for_reading
-from trainer_utils.storage.file_system import join, raise_host_error
+from trainer_utils.storage.host_errors import raise_host_error
+from trainer_utils.storage.paths import join
 from trainer_utils.writing.shards import verify_shard
 from trainer_utils.writing.working_folder import working_folder
 
@@ -104,10 +105,12 @@ class TextConversion(Conversion[RowPlan]):
 
     def custom_layout(self) -> str | None:
         """Return the custom layout that the inputs have by its own detection, if any."""
-        if self.settings.layout != "auto" or not any(one.custom for one in all_layouts("text")):
+        if self.settings.layout != "auto" or not any(
+            layout.custom for layout in all_layouts("text")
+        ):
             return None
         layouts = {find_layout(inputs) for inputs in self.inputs()}
-        names = {one.name for one in layouts if one.custom is not None}
+        names = {layout.name for layout in layouts if layout.custom is not None}
         return names.pop() if len(names) == len(layouts) == 1 else None
 
     def inputs(self) -> list[LayoutInputs]:
@@ -172,7 +175,9 @@ class TextConversion(Conversion[RowPlan]):
         pieces = planner.pieces_to_assign()
         map_pieces = functools.partial(self._map_pieces, folder)
         assign = functools.partial(assign_pieces, folder, decisions)
-        assigned = [one for group in map_pieces("assign", assign, pieces) for one in group]
+        assigned = [
+            assignment for group in map_pieces("assign", assign, pieces) for assignment in group
+        ]
         return planner.plan(excluded, pieces, assigned, map_pieces=map_pieces)
 
     def _map_pieces(
@@ -199,6 +204,7 @@ class TextConversion(Conversion[RowPlan]):
         )
 
     def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[ExcludedInput]]:
+        """Return the pieces of all inputs, and the inputs left out; check that headers agree."""
         pieces, excluded = find_pieces(
             self.inputs(), self.settings, workspace=working_folder(uri), runner=self._runner
         )
@@ -256,8 +262,8 @@ class TextConversion(Conversion[RowPlan]):
             functools.partial(gather_shards, shuffles),
             [
                 Task(f"gather-{split}-{n:06d}", (split, n))
-                for split, one in enumerate(shuffles)
-                for n in range(len(one.tasks))
+                for split, shuffle in enumerate(shuffles)
+                for n in range(len(shuffle.tasks))
             ],
             workspace=folder,
             runner=self._runner,
@@ -267,7 +273,7 @@ class TextConversion(Conversion[RowPlan]):
             noun="groups of shards",
             check=functools.partial(_check_shards, uri),
         )
-        reports = [report for some in encoded for report in some]
+        reports = [report for reports in encoded for report in reports]
         return Written(
             shards=tuple(shard for shards in gathered for shard in shards),
             features=plan.features(reports),
@@ -365,12 +371,12 @@ def _grouped(
         size += task.records * row_bytes
     return [
         Task(
-            some[0].name,
-            [task.argument for task in some],
-            sum(task.records for task in some),
-            sum(task.bytes for task in some),
+            group[0].name,
+            [task.argument for task in group],
+            sum(task.records for task in group),
+            sum(task.bytes for task in group),
         )
-        for some in groups
+        for group in groups
     ]
 
 

@@ -46,14 +46,18 @@ def find_pieces(
         ConfigError: a setting does not apply to the layout.
     """
     pieces, excluded = list[Piece](), list[ExcludedInput]()
-    found = [texts.find_files(one, settings) for one in inputs]
-    names = [file.name for files in found for piece in files.pieces for file in piece.files]
-    refuse_overlap([*names, *(table.source for files in found for table in files.tables)])
-    tables = [table for files in found for table in files.tables]
-    sizes = [size for files in found for size in files.sizes]
+    files_of_patterns = [texts.find_files(part, settings) for part in inputs]
+    names = [
+        file.name for files in files_of_patterns for piece in files.pieces for file in piece.files
+    ]
+    refuse_overlap(
+        [*names, *(table.source for files in files_of_patterns for table in files.tables)]
+    )
+    tables = [table for files in files_of_patterns for table in files.tables]
+    sizes = [size for files in files_of_patterns for size in files.sizes]
     cutter = _TableCutter(inputs[0].base, settings, workspace, runner)
     pieces_of = cutter.cut(tables, sizes)
-    for files in found:
+    for files in files_of_patterns:
         pieces += files.pieces
         excluded += files.excluded
         for table in files.tables:
@@ -78,12 +82,12 @@ class _TableCutter:
     ) -> dict[str, list[Piece] | tuple[str, str]]:
         """Return the pieces of each table, or its problem if it cannot be read."""
         copied = self._copy(tables, sizes)
-        found: dict[str, list[Piece] | tuple[str, str]] = {}
+        pieces_by_source: dict[str, list[Piece] | tuple[str, str]] = {}
         wholes, whole_sizes = list[Piece](), list[int]()
         for number, (table, size) in enumerate(zip(tables, sizes, strict=True)):
             size_of_copy = copied.get(number, size)
             if isinstance(size_of_copy, tuple):
-                found[table.source] = size_of_copy
+                pieces_by_source[table.source] = size_of_copy
                 continue
             path = copy_path(self._workspace, number) if number in copied else table.path
             wholes.append(dataclasses.replace(table, path=path))
@@ -103,8 +107,8 @@ class _TableCutter:
             noun="groups of tables",
         )
         for table, pieces in join_parts(self._place, self._options, tasks, cuts):
-            found[table.source] = pieces
-        return found
+            pieces_by_source[table.source] = pieces
+        return pieces_by_source
 
     def _copy(
         self, tables: Sequence[Piece], sizes: Sequence[int]

@@ -181,11 +181,11 @@ def plan_update(
         bounds = [0]
         for shard in base.shards:
             if shard.shard.split == layout.split:
-                found = [by_name.pop(n) for n in shard.summary.names if n in by_name]
-                if found:
-                    orders.append(np.array(found, np.int64))
-                    bounds.append(bounds[-1] + len(found))
-                    is_listed = len(found) == len(shard.summary.names) and bool(shard.listing)
+                records = [by_name.pop(n) for n in shard.summary.names if n in by_name]
+                if records:
+                    orders.append(np.array(records, np.int64))
+                    bounds.append(bounds[-1] + len(records))
+                    is_listed = len(records) == len(shard.summary.names) and bool(shard.listing)
                     is_listed = is_listed and listing.digest(orders[-1]) == shard.listing
                     known.append(dataclasses.replace(shard, is_listed=is_listed))
         is_new = np.isin(places, np.fromiter(by_name.values(), np.int64, len(by_name)))
@@ -206,8 +206,10 @@ def plan_update(
 def count_changes(base: BaseDataset, summaries: Sequence[ShardSummary]) -> JsonObject:
     """Count the examples that were added, changed, removed and kept."""
     old, old_states, new, new_states = (
-        np.array([one for summary in some for one in getattr(summary, name)], np.uint64)
-        for some in ([shard.summary for shard in base.shards], summaries)
+        np.array(
+            [number for summary in shard_summaries for number in getattr(summary, name)], np.uint64
+        )
+        for shard_summaries in ([shard.summary for shard in base.shards], summaries)
         for name in ("names", "states")
     )
     _, at_old, at_new = np.intersect1d(old, new, assume_unique=True, return_indices=True)

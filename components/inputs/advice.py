@@ -34,15 +34,15 @@ def as_flags(settings: Mapping[str, object]) -> str:
         if isinstance(value, bool):
             words.append(flag if value else f"--no-{flag[2:]}")
             continue
-        for one in _values(name, value):
-            words += [flag, shlex.quote(one)]
+        for part in _values(name, value):
+            words += [flag, shlex.quote(part)]
     return " ".join(words)
 
 
 def _values(name: str, value: object) -> list[str]:
     """Return the value of each flag that a setting needs."""
     if isinstance(value, Mapping):
-        pairs = [f"{key}={one}" for key, one in value.items()]
+        pairs = [f"{key}={item}" for key, item in value.items()]
         return pairs if name in _REPEATED else [",".join(pairs)]
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [*map(str, value)] if name in _REPEATED else [_csv_row(value)]

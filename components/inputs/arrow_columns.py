@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trainer_utils.storage.file_system import decode_path
+from trainer_utils.storage.paths import decode_path
 
 BINARY = pa.large_binary()  # binary, since names may have bytes that are not UTF-8
 

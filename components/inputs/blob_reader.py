@@ -57,6 +57,7 @@ class BlobReader(threading.local):
             raise RejectedInputError(*storage.problem_of(error, path)) from error
 
     def _read(self, path: str, blob: Blob) -> bytes:
+        """Read a file, a part of a file, or a value of a Parquet column."""
         if blob.row is not None:
             return self._read_row(path, blob.column or "", blob.row)
         root = self._root_of(path)
@@ -141,17 +142,17 @@ class RowGroups:
 
     def value(self, path: str, root: str | None, column: str, row: int) -> Any:
         """Return a value of a column; raise the `OSError` of its row group if it is damaged."""
-        found = self._find(path, column, row)
-        if found is None:
+        stored_value = self._find(path, column, row)
+        if stored_value is None:
             with self._lock:
                 turn = self._turns[path, column]
             with turn:
-                found = self._find(path, column, row)
-                if found is None:
+                stored_value = self._find(path, column, row)
+                if stored_value is None:
                     with self._reading:
-                        found = _read_row_group(path, root, column, row)
-                    self._hold(path, column, found)
-        first, _, values = found
+                        stored_value = _read_row_group(path, root, column, row)
+                    self._hold(path, column, stored_value)
+        first, _, values = stored_value
         if isinstance(values, OSError):  # held: a damaged group is not read for each row
             raise values
         return values[row - first].as_py()

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from components.inputs.arrow_columns import BINARY, array_of, to_python_values
 from trainer_utils.core.errors import InputError
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 
 _CHUNK = 1 << 14  # entries that are Python objects at the same time
 _TYPES = {"int": pa.int64(), "float": pa.float64(), "string": BINARY, "label": BINARY}
@@ -118,8 +118,8 @@ class InputTable:
         """Create a table from entries, which are consumed in chunks, and then from `excluded`."""
         schema, source = _schema(columns, blobs), iter(entries)
         parts = [schema.empty_table()]
-        while some := list(itertools.islice(source, _CHUNK)):
-            names, splits, files, values = zip(*some, strict=True)
+        while chunk := list(itertools.islice(source, _CHUNK)):
+            names, splits, files, values = zip(*chunk, strict=True)
             arrays = [_array(names, BINARY), pa.array(splits, pa.string())]
             arrays += [_blob_array(names, each) for each in zip(*files, strict=True)]
             types = schema.types[len(arrays) :]
@@ -138,9 +138,14 @@ class InputTable:
         *,
         blob: BlobColumn,
         labels: pa.Array | None,
+        features: Sequence[tuple[Column, Sequence[Any]]] = (),
     ) -> "InputTable":
-        """Create a table of `n` files, one input each; `paths` are `large_binary`."""
-        columns = () if labels is None else (Column("label", "label"),)
+        """Create a table of `n` files, one input each; `paths` are `large_binary`.
+
+        Each of `features` is a column and its `n` values.
+        """
+        label = [] if labels is None else [Column("label", "label")]
+        columns = (*label, *(column for column, _ in features))
         schema = _schema(columns, (blob,))
         known = {"size": sizes.combine_chunks()}
         fields = [
@@ -148,6 +153,8 @@ class InputTable:
         ]
         files = pa.StructArray.from_arrays(fields, [*_BLOB_FIELDS])
         arrays = [paths, splits, files, *([] if labels is None else [labels])]
+        types = schema.types[len(arrays) :]
+        arrays += [_array(values, kind) for (_, values), kind in zip(features, types, strict=True)]
         return cls(pa.Table.from_arrays(arrays, schema=schema), tuple(excluded), columns, (blob,))
 
     def renamed(self, names: Mapping[str, str]) -> "InputTable":
@@ -195,8 +202,10 @@ def _type_of(column: Column) -> pa.DataType:
 
 def _blob_array(names: Sequence[str], blobs: Sequence[Blob]) -> pa.Array:
     paths, *others = zip(*blobs, strict=True)
-    own = [None if path == name else path for path, name in zip(paths, names, strict=True)]
-    arrays = map(_array, [own, *others], _BLOB_FIELDS.values())
+    blob_paths_or_none = [
+        None if path == name else path for path, name in zip(paths, names, strict=True)
+    ]
+    arrays = map(_array, [blob_paths_or_none, *others], _BLOB_FIELDS.values())
     return pa.StructArray.from_arrays([*arrays], [*_BLOB_FIELDS])
 
 
@@ -218,8 +227,8 @@ def entries_of(rows: pa.Table) -> Iterator[Entry]:
         for field, array in zip(batch.schema, batch.columns, strict=True):
             if field.name.startswith("blob:"):
                 paths, *others = (to_python_values(array.field(name)) for name in _BLOB_FIELDS)
-                own = (path or name for path, name in zip(paths, names, strict=True))
-                blobs.append(map(Blob, own, *others))
+                blob_names = (path or name for path, name in zip(paths, names, strict=True))
+                blobs.append(map(Blob, blob_names, *others))
             elif field.name.startswith("value:"):
                 values.append(to_python_values(array))
         yield from map(
@@ -243,13 +252,13 @@ def join_inputs(parts: Sequence[InputTable]) -> InputTable:
     columns: dict[str, Column] = {}
     is_alike = all(part.blobs == parts[0].blobs for part in parts)
     for column in (column for part in parts for column in part.columns):
-        one = columns.get(column.name, column)
-        are_numbers = {one.kind, column.kind} == {"int", "float"}
-        is_alike &= one.is_list == column.is_list and (one.kind == column.kind or are_numbers)
+        merged = columns.get(column.name, column)
+        are_numbers = {merged.kind, column.kind} == {"int", "float"}
+        is_alike &= merged.is_list == column.is_list and (merged.kind == column.kind or are_numbers)
         columns[column.name] = dataclasses.replace(
-            one,
-            kind="float" if are_numbers else one.kind,
-            length=one.length if one.length == column.length else None,
+            merged,
+            kind="float" if are_numbers else merged.kind,
+            length=merged.length if merged.length == column.length else None,
         )
     if not is_alike:
         names = [
@@ -277,5 +286,5 @@ def join_inputs(parts: Sequence[InputTable]) -> InputTable:
         tuple(left for part in parts for left in part.excluded),
         tuple(columns.values()),
         parts[0].blobs,
-        vocabularies={name: v for one in parts for name, v in one.vocabularies.items()},
+        vocabularies={name: v for part in parts for name, v in part.vocabularies.items()},
     )

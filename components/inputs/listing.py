@@ -22,7 +22,7 @@ from components.inputs.rejects import RejectedInputError
 from trainer_utils import storage
 from trainer_utils.core.errors import InputError
 from trainer_utils.format.tfrecord import extend_crc32c
-from trainer_utils.storage.file_system import decode_path, encode_path
+from trainer_utils.storage.paths import decode_path, encode_path
 
 _CHUNK = 1 << 15  # files that are Python objects at the same time
 _PATH = pa.large_binary()
@@ -37,7 +37,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _REMOTE_THREADS = 16
-_MAX_BISECTIONS = 64
+_MIN_BISECTIONS, _FILES_PER_BISECTION = 64, 16  # before a dictionary of all paths is built
 _EXTENSION_BYTES = 16  # longer endings of a name are not extensions
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN_SCHEMES = ("file", "gs", "hdfs", "s3")
@@ -109,10 +109,11 @@ class FileTable(Mapping[str, storage.InputFile]):
     def _place_of(self, path: str) -> int | None:
         """Return the index of a path, or None.
 
-        The first lookups bisect. Later ones use a dictionary of all paths, since building it for a
-        million paths takes a second and 150 MB.
+        The first lookups bisect. Later ones use a dictionary of all paths, which takes a second and
+        150 MB for a million paths, about the time of the bisections before it.
         """
-        if "_places" in vars(self) or self._questions >= _MAX_BISECTIONS:
+        most = max(_MIN_BISECTIONS, len(self) // _FILES_PER_BISECTION)
+        if "_places" in vars(self) or self._questions >= most:
             return self._places.get(path)
         self._questions += 1
         key, paths = encode_path(path), self.paths
@@ -155,11 +156,11 @@ class FileTable(Mapping[str, storage.InputFile]):
         codes = np.empty(len(self), np.int32)
         start = 0
         for batch in self.table.to_batches(max_chunksize=_CHUNK):
-            found, inverse = np.unique(_extensions_of(batch.column(0)), return_inverse=True)
-            own = [known.setdefault(one, len(known)) for one in found.tolist()]
-            codes[start : start + len(batch)] = np.array(own, np.int32)[inverse]
+            extensions, inverse = np.unique(_extensions_of(batch.column(0)), return_inverse=True)
+            name_codes = [known.setdefault(name, len(known)) for name in extensions.tolist()]
+            codes[start : start + len(batch)] = np.array(name_codes, np.int32)[inverse]
             start += len(batch)
-        return [b"" if b"/" in one else one.lower() for one in known], codes
+        return [b"" if b"/" in name else name.lower() for name in known], codes
 
     @property
     def endings(self) -> set[bytes]:
@@ -171,24 +172,24 @@ class FileTable(Mapping[str, storage.InputFile]):
         wanted = tuple(ending.lower().encode() for ending in endings)
         last = tuple(ending[ending.rfind(b".") :] for ending in wanted)
         known, codes = self._extensions
-        is_known = np.array([one in last for one in known], np.bool_)
-        found = self.select(is_known[codes] if len(codes) else np.zeros(0, np.bool_))
+        is_known = np.array([name in last for name in known], np.bool_)
+        files = self.select(is_known[codes] if len(codes) else np.zeros(0, np.bool_))
         if last == wanted:
-            return found
-        pattern = f"(?i)(?:{'|'.join(re.escape(one.decode()) for one in wanted)})$"
-        return found.select_only(np.asarray(pc.match_substring_regex(found.paths, pattern=pattern)))
+            return files
+        pattern = f"(?i)(?:{'|'.join(re.escape(name.decode()) for name in wanted)})$"
+        return files.select_only(np.asarray(pc.match_substring_regex(files.paths, pattern=pattern)))
 
     def containing(self, part: str) -> "FileTable":
         """Return the files whose paths contain a string."""
-        found = pc.match_substring(self.table.column("path"), pattern=encode_path(part))
-        return self.select_only(found.to_numpy())
+        has_part = pc.match_substring(self.table.column("path"), pattern=encode_path(part))
+        return self.select_only(has_part.to_numpy())
 
     def below(self, folder: str) -> "FileTable":
         """Return the files below a folder. All files are below `""`."""
         if not folder:
             return self
-        found = pc.starts_with(self.table.column("path"), pattern=encode_path(f"{folder}/"))
-        return self.select(found.to_numpy())
+        is_below = pc.starts_with(self.table.column("path"), pattern=encode_path(f"{folder}/"))
+        return self.select(is_below.to_numpy())
 
     @functools.cached_property
     def paths(self) -> pa.Array:
@@ -201,8 +202,8 @@ class FileTable(Mapping[str, storage.InputFile]):
 
     @functools.cached_property
     def _folders(self) -> pa.DictionaryArray:
-        found = pc.replace_substring_regex(self.paths, pattern="/?[^/]*$", replacement="")
-        return found.dictionary_encode()
+        folders = pc.replace_substring_regex(self.paths, pattern="/?[^/]*$", replacement="")
+        return folders.dictionary_encode()
 
     def select_only(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
         """Return a new table with the files selected by a mask `(n,) bool`."""
@@ -264,9 +265,9 @@ def _extensions_of(paths: pa.Array) -> npt.NDArray[np.bytes_]:
     has_one = (last >= bounds[:-1]) & (lengths <= _EXTENSION_BYTES)
     places = last[:, np.newaxis] + np.arange(_EXTENSION_BYTES)
     is_inside = has_one[:, np.newaxis] & (places < bounds[1:, np.newaxis])
-    found = np.zeros((len(paths), _EXTENSION_BYTES), np.uint8)
-    found[is_inside] = data[places[is_inside]]
-    ends: npt.NDArray[np.bytes_] = found.view(f"S{_EXTENSION_BYTES}")[:, 0]
+    extensions = np.zeros((len(paths), _EXTENSION_BYTES), np.uint8)
+    extensions[is_inside] = data[places[is_inside]]
+    ends: npt.NDArray[np.bytes_] = extensions.view(f"S{_EXTENSION_BYTES}")[:, 0]
     return ends
 
 
@@ -284,8 +285,8 @@ class NamedFiles(Mapping[str, storage.InputFile]):
     def look_up(self, paths: Iterable[str]) -> None:
         """Look up many files at once, so that each of their folders is listed once."""
         new = [path for path in dict.fromkeys(paths) if path not in self._found]
-        found = storage.find_files(self._base, new)
-        self._found |= {path: found.get(path) for path in new}
+        files = storage.find_files(self._base, new)
+        self._found |= {path: files.get(path) for path in new}
 
     def __getitem__(self, path: str) -> storage.InputFile:
         if path not in self._found:
@@ -335,6 +336,7 @@ class LayoutInputs:
     rows: str = "auto"
     label_separator: str | None = None
     find_files: str = "path"
+    name_pattern: str | None = None  # a regular expression for the names of files, set by the user
     box_format: str | None = None
     vocabularies: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     # Names of the layout's folders and files that differ from the default, by setting
@@ -365,8 +367,8 @@ class LayoutInputs:
     @functools.cached_property
     def folders(self) -> frozenset[tuple[str, ...]]:
         """Folders below `root` that have files, as relative parts."""
-        found = map(decode_path, bytes_of(self.files.below(self.root).folders().dictionary))
-        return frozenset(self.parts_of(folder) for folder in found if folder != self.root)
+        folders = map(decode_path, bytes_of(self.files.below(self.root).folders().dictionary))
+        return frozenset(self.parts_of(folder) for folder in folders if folder != self.root)
 
     @property
     def only_folder(self) -> str | None:
@@ -385,12 +387,12 @@ class LayoutInputs:
     @functools.cached_property
     def _spellings(self) -> dict[str, tuple[str, ...]]:
         """Possible prefixes of absolute paths below the base and each image root."""
-        found = {}
+        spellings = {}
         for root in (self.base, *(root.base for root in self.file_roots)):
             is_local = not storage.is_remote(root)
             whole = [os.path.abspath(root), os.path.realpath(root)] if is_local else [root]
-            found[root] = tuple(path.rstrip("/") + "/" for path in dict.fromkeys(whole))
-        return found
+            spellings[root] = tuple(path.rstrip("/") + "/" for path in dict.fromkeys(whole))
+        return spellings
 
     @functools.cached_property
     def _real_base(self) -> str | None:

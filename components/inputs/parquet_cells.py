@@ -86,7 +86,7 @@ class CellReader:
 def _batch_rows(group: Any, column: str) -> int:
     """Return the number of rows of a batch of bounded bytes."""
     chunks = map(group.column, range(group.num_columns))
-    chunk = next((one for one in chunks if one.path_in_schema == column), None)
+    chunk = next((chunk for chunk in chunks if chunk.path_in_schema == column), None)
     if chunk is None or not chunk.num_values:
         return 1
     size, num_values = int(chunk.total_uncompressed_size), int(chunk.num_values)

@@ -49,7 +49,7 @@ def check_constants(component: str, given: Mapping[str, Any]) -> None:
         ConfigError: the message names the component, the argument, its value and the remedy.
     """
     try:
-        constants = {n: whole_numbers(n, one) for n, one in given.items() if is_constant(one)}
+        constants = {n: whole_numbers(n, value) for n, value in given.items() if is_constant(value)}
         _check_inputs(component, given, constants)
         if component in SETTINGS:
             _check_settings(SETTINGS[component], given, constants)
@@ -114,9 +114,9 @@ def check_input_base(base: object, *, has_source: bool) -> None:
         _check_text("input_base", base)
     if bool(base) != has_source:
         return
-    given = "both" if base else "neither"
+    count = "both" if base else "neither"
     raise ConfigError(
-        f"input_base: expected a path here or an artifact as source, got {given}. "
+        f"input_base: expected a path here or an artifact as source, got {count}. "
         "Pass exactly one of input_base and source",
         setting="input_base",
         value=base,
@@ -153,12 +153,12 @@ def hashed_splits(splits: object, split_by: object) -> Partition | None:
 
 def _check_text(name: str, value: object) -> None:
     if not is_text(value):
-        raise ConfigError.of(name, value, allowed="a text that is not empty")
+        raise ConfigError.of(name, value, allowed="a string that is not empty")
 
 
 def step_settings(kind: type[ComponentSettings], given: Mapping[str, Json]) -> Any:
     """Check the given settings before any work, and return them."""
-    known = without_empty(kind, {name: whole_numbers(name, one) for name, one in given.items()})
+    known = without_empty(kind, {name: whole_numbers(name, value) for name, value in given.items()})
     kind.from_arguments(known)
     return kind.from_properties(kind.to_properties(known))
 

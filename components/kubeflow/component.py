@@ -55,7 +55,7 @@ class NativeComponent(PythonComponent):
         name, inputs = self.python_func.__name__, self.component_spec.inputs
         for old, new in RENAMED_SETTINGS.items():
             if old in given and new in inputs.keys() - given.keys():
-                warnings.warn(f"{old}= is {new}= now", FutureWarning, stacklevel=2)
+                warnings.warn(f"{old}= was renamed to {new}=", FutureWarning, stacklevel=2)
                 given[new] = given.pop(old)
         for unknown in given.keys() - inputs.keys():
             hint = did_you_mean(unknown, inputs).removesuffix(".")
@@ -74,5 +74,5 @@ class NativeComponent(PythonComponent):
 
 def component(function: Callable[..., Any]) -> NativeComponent:
     """Make a kfp component of a function, for our image."""
-    made = dsl.component(function, base_image=default_image(), install_kfp_package=False)
-    return NativeComponent(component_spec=made.component_spec, python_func=made.python_func)
+    built = dsl.component(function, base_image=default_image(), install_kfp_package=False)
+    return NativeComponent(component_spec=built.component_spec, python_func=built.python_func)

@@ -44,7 +44,7 @@ def fingerprint_inputs(
     Raises:
         InputError: the inputs are missing, or cannot be listed.
     """
-    splits = [SplitPattern(name, one) for name, one in sorted((patterns or {}).items())]
+    splits = [SplitPattern(name, pattern) for name, pattern in sorted((patterns or {}).items())]
     located = locate(
         InputSelection(base=input_base, patterns=splits or ALL_FILES, range_config=range_config),
         is_source_file=lambda path: True,
@@ -79,12 +79,12 @@ def main(arguments: Sequence[str]) -> None:
     """Write the fingerprint to the parameter's file that Kubeflow's executor input names."""
     kind, text = arguments
     executor_input = json.loads(text)
-    found = fingerprint_of_tfx(kind, executor_input["inputs"].get("parameterValues", {}))
-    logging.info("fingerprint: %s", found)
+    fingerprint = fingerprint_of_tfx(kind, executor_input["inputs"].get("parameterValues", {}))
+    logging.info("fingerprint: %s", fingerprint)
     path = executor_input["outputs"]["parameters"]["fingerprint"]["outputFile"]
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as stream:
-        stream.write(found)
+        stream.write(fingerprint)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,6 @@ def input_fingerprint(
     """
     from components.kubeflow.input_state import fingerprint_inputs
 
-    found = fingerprint_inputs(input_base, input_patterns, file_roots=file_roots, siblings=siblings)
+    state = fingerprint_inputs(input_base, input_patterns, file_roots=file_roots, siblings=siblings)
     with open(fingerprint, "w") as stream:
-        stream.write(found)
+        stream.write(state)

@@ -111,13 +111,13 @@ def _write_dataset(
 ) -> None:
     """Write a dataset to an artifact, or below `root`, and describe it in the metadata."""
     uri = place_dataset(output.path, output.uri, root)
-    made = write(uri)
+    result = write(uri)
     output.metadata.update(
-        short_metadata(made.properties),
-        records=made.manifest.total.written,
-        shards=len(made.manifest.shards),
-        splits=list(made.manifest.splits),
-        rejects=made.manifest.total.rejected,
+        short_metadata(result.properties),
+        records=result.manifest.total.written,
+        shards=len(result.manifest.shards),
+        splits=list(result.manifest.splits),
+        rejects=result.manifest.total.rejected,
     )
     if uri != output.path:
         output.metadata["dataset_uri"] = uri
@@ -127,7 +127,10 @@ def _write_dataset(
 def _uris(given: _Given, *names: str) -> list[str | None]:
     """Return the locations of the artifacts with these names, or None for missing ones."""
     artifacts = [given.pop(name) for name in names]
-    return [None if one is None else find_dataset(one.path, one.uri) for one in artifacts]
+    return [
+        None if artifact is None else find_dataset(artifact.path, artifact.uri)
+        for artifact in artifacts
+    ]
 
 
 _RUN: dict[str, Callable[[_Given], None]] = {

@@ -47,6 +47,7 @@ def image_example_gen(
     rows: str = "auto",
     label_separator: str = "",
     find_files: str = "path",
+    name_pattern: str = "",
     list_encoding: str = "utf-8",
     box_format: str = "",
     box_frame: str = "",
@@ -188,9 +189,11 @@ def audio_example_gen(
     rows: str = "auto",
     label_separator: str = "",
     find_files: str = "path",
+    name_pattern: str = "",
     encoding: str = "utf-8",
     sample_rate: int = 0,
     channels: int = 0,
+    csv_path: str = "",
 ) -> None:
     """Convert audio files, in folders or tables, to a sharded, verified dataset.
 

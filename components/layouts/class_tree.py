@@ -72,10 +72,10 @@ class _Node:
         node.has_files = True
 
     def folders(self, above: Parts = ()) -> list[Parts]:
-        found = [above] if self.has_files else []
+        folders = [above] if self.has_files else []
         for name, child in self.children.items():
-            found += child.folders((*above, name))
-        return found
+            folders += child.folders((*above, name))
+        return folders
 
 
 def read_obeyed(folders: Sequence[Parts], *, base: str) -> list[Role]:
@@ -167,13 +167,13 @@ def _visit(
     named = [name for name in names if words[name] is not None]
     if len(names) == 1 and not node.has_files:
         (name,) = names
-        child, own = node.children[name], words[name]
-        if own is not None and split is not None and own != split:
-            raise _refuse_two_splits(base, (*above, name), split, own)
+        child, named_split = node.children[name], words[name]
+        if named_split is not None and split is not None and named_split != split:
+            raise _refuse_two_splits(base, (*above, name), split, named_split)
         # A folder with nothing but files is a class, unless it is named after a split.
         is_class = child.has_files or (split is not None and name in (known or ()))
-        if own is not None or not is_class:
-            _visit(child, (*above, name), own or split, roles, base, known=known)
+        if named_split is not None or not is_class:
+            _visit(child, (*above, name), named_split or split, roles, base, known=known)
             return
     elif named and split is None:
         if len(named) < len(names):
@@ -219,7 +219,7 @@ def _divide_the_data(node: _Node, above: Parts, split: str | None, base: str) ->
     if all(map(_FOLD.fullmatch, names)):
         if split is None:
             places = [join(base, "/".join((*above, name))) for name in names]
-            train, test = (join(base, "/".join((*above, one))) for one in ("train", "eval"))
+            train, test = (join(base, "/".join((*above, name))) for name in ("train", "eval"))
             commands = (
                 shlex.join(["mv", places[0], test]),
                 shlex.join(["mkdir", train]),
@@ -252,7 +252,7 @@ def _check_one_folder_per_split(
 ) -> None:
     """Raise an InputError if folders of a split have different kinds of files, such as masks."""
     for name in names:
-        same = [one for one in names if one != name and words[one] == words[name]]
+        same = [other for other in names if other != name and words[other] == words[name]]
         if same and is_kind_of_files(name) and words_of(name) != words_of(same[0]):
             folder = "/".join((*above, name))
             raise InputError(
@@ -283,10 +283,10 @@ def refuse_mixed(
     )
 
 
-def _refuse_two_splits(base: str, parts: Parts, split: str, own: str) -> InputError:
+def _refuse_two_splits(base: str, parts: Parts, split: str, named_split: str) -> InputError:
     return InputError(
         f"input_base {base!r}: expected folders that name one split each, got "
-        f"{'/'.join(parts)!r} ({split} and {own}). Rename one of them. {OBEY}",
+        f"{'/'.join(parts)!r} ({split} and {named_split}). Rename one of them. {OBEY}",
         path=base,
     )
 
@@ -339,11 +339,11 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
             f"{join(base, _folder_of(roles, classes[0]))!r}. ",
         )
     if (alike := _same_folders(roles)) is not None:
-        one, other, shared = alike
-        few = one if _has_word_for_files(one) else other
+        first, other, shared = alike
+        few = first if _has_word_for_files(first) else other
         raise refuse(
             "classes whose folders differ",
-            f"{one!r} and {other!r}, which both contain {_shown(shared)}",
+            f"{first!r} and {other!r}, which both contain {_shown(shared)}",
             f"To leave one of them out: {how_to_set(ignore=[f'{_folder_of(roles, few)}/*'])}. ",
         )
     labelled = {split for split, names in by_split.items() if split is not None}
@@ -436,20 +436,20 @@ def same_stems(
     by_name: dict[str, str] = {}
     seen: dict[str, set[str]] = {}
     for label, stems in names.items():
-        own = {*stems}
-        candidates = {by_name[stem] for stem in own if stem in by_name}
+        stem_set = {*stems}
+        candidates = {by_name[stem] for stem in stem_set if stem in by_name}
         for other in sorted(candidates):
-            shared = own & seen[other]
+            shared = stem_set & seen[other]
             are_numbers = all(map(_NUMBER.fullmatch, shared))
-            if are_numbers and (own != seen[other] or len(own) < _MIN_NUMBERED):
+            if are_numbers and (stem_set != seen[other] or len(stem_set) < _MIN_NUMBERED):
                 continue
-            if len(shared) > 1 and len(shared) >= _SAME * min(len(own), len(seen[other])):
+            if len(shared) > 1 and len(shared) >= _SAME * min(len(stem_set), len(seen[other])):
                 are_counted = len({_NUMBER.sub("0", stem) for stem in shared}) == 1
                 are_named = {other.lower(), label.lower()} <= _PAIRED
                 if not are_counted or are_named or are_pairs(other, label, shared):
                     return other, label
-        seen[label] = own
-        for stem in own:
+        seen[label] = stem_set
+        for stem in stem_set:
             by_name.setdefault(stem, label)
     return None
 

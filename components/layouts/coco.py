@@ -39,7 +39,7 @@ from trainer_utils.core.errors import InputError
 from trainer_utils.core.json_text import Json, JsonObject
 from trainer_utils.format import canonical_split
 from trainer_utils.storage import display_path, retry_transient
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 
 _KEYS = ("images", "annotations", "categories")
 _FOLDER, _INSTANCES, _CAPTIONS = "annotations", "instances_", "captions_"
@@ -83,9 +83,9 @@ def read(inputs: LayoutInputs) -> InputTable:
     named_by: dict[str, tuple[str, int | str]] = {}
     others = [path for path in paths if posixpath.basename(path).startswith(_OTHER_TASKS)]
 
-    def read_some(some: Sequence[str]) -> list[_Content]:
-        found = (_read_file(inputs, path, named_by) for path in some)
-        return [content for content in found if content is not None]
+    def read_some(chunk: Sequence[str]) -> list[_Content]:
+        contents = (_read_file(inputs, path, named_by) for path in chunk)
+        return [content for content in contents if content is not None]
 
     contents = read_some([path for path in paths if path not in others])
     if not contents:  # files of keypoints have boxes as well
@@ -174,9 +174,11 @@ def _read_file(
                 got = f"{name!r} as the ids {other_id} and {image_id}"
                 raise InputError.at(path, expected="each image once", got=got)
             with reject_errors():
-                found = by_image.get(image_id, ())
+                image_annotations = by_image.get(image_id, ())
                 read_values = _captions if has_captions else _values
-                values = retry_transient(path, read_values, image_id, image, found, names)
+                values = retry_transient(
+                    path, read_values, image_id, image, image_annotations, names
+                )
             entries.append((name, split_of_file, blob, values))
         except RejectedInputError as error:
             if error.code in MISSING:
@@ -198,7 +200,7 @@ def _read_file(
 
 def _folders(inputs: LayoutInputs, path: str) -> list[str]:
     """Return the folders that may have a file's images, the likeliest first, its own last."""
-    own = posixpath.dirname(path)
+    json_folder = posixpath.dirname(path)
     stem = posixpath.splitext(posixpath.basename(path))[0]
     for task in (_INSTANCES, *_OTHER_TASKS):
         stem = stem.removeprefix(task)
@@ -208,11 +210,11 @@ def _folders(inputs: LayoutInputs, path: str) -> list[str]:
         tops |= {parts[1] for parts in inputs.folders if len(parts) > 1 and parts[0] == "images"}
         names += sorted(name for name in tops if canonical_split(name) == split)
     inner = [name for each in names for name in (each, f"images/{each}")]
-    if posixpath.basename(own) != _FOLDER and own != inputs.root:
-        inner.append(posixpath.relpath(own, inputs.root or "."))
+    if posixpath.basename(json_folder) != _FOLDER and json_folder != inputs.root:
+        inner.append(posixpath.relpath(json_folder, inputs.root or "."))
     inner += ["images", "JPEGImages", ""]
     folders = (posixpath.join(inputs.root, name).rstrip("/") for name in inner)
-    return list(dict.fromkeys((*folders, own)))
+    return list(dict.fromkeys((*folders, json_folder)))
 
 
 def _split(path: str) -> str | None:
@@ -230,7 +232,7 @@ def _values(
 ) -> dict[str, Value]:
     """Return an image's values by name. An image without annotations needs no size."""
     width, height = image.get("width"), image.get("height")
-    found, crowds = [], []
+    box_list, crowds = [], []
     points: list[float] = []
     counts: list[int] = []
     size: tuple[Value, Value] = None, None
@@ -249,16 +251,16 @@ def _values(
             raise _bad(annotation, "bbox", "[x, y, width, height]", bbox)
         x, y, box_width, box_height = bbox
         edges, label = (x, x + box_width, y, y + box_height), names[category]
-        found.append(
+        box_list.append(
             relative_box(*edges, width=width, height=height, label=label, may_be_turned=True)
         )
         crowds.append(int(is_crowd))
-        own = _keypoints(annotation, width, height)
-        points += own
-        counts.append(len(own) // 3)
+        keypoints = _keypoints(annotation, width, height)
+        points += keypoints
+        counts.append(len(keypoints) // 3)
         size = claimed_size(width=width, height=height)
     values: dict[str, Value] = {"image_id": image_id, "is_crowd": tuple(crowds)}
-    values |= dict(zip((c.name for c in BOX_COLUMNS), boxes.box_values(found), strict=True))
+    values |= dict(zip((c.name for c in BOX_COLUMNS), boxes.box_values(box_list), strict=True))
     values |= dict(zip((c.name for c in SIZE_COLUMNS), size, strict=True))
     if points:
         values |= {"keypoints": tuple(points), _COUNTS: tuple(counts)}
@@ -307,7 +309,9 @@ def _parse(text: str, *, path: str) -> JsonObject | None:
     if not isinstance(value, dict) or not all(isinstance(value.get(key), list) for key in keys):
         return None
     annotations = value["annotations"]
-    has_captions = _has_captions([one for one in annotations if isinstance(one, dict)])
+    has_captions = _has_captions(
+        [annotation for annotation in annotations if isinstance(annotation, dict)]
+    )
     if not has_captions and not isinstance(value.get("categories"), list):
         return None
     for key in keys if has_captions else _KEYS:
@@ -326,6 +330,7 @@ def _without_outlines(value: JsonObject) -> JsonObject:
 def _by_id(
     path: str, what: str, parts: Sequence[JsonObject], shown: str
 ) -> dict[int | str, JsonObject]:
+    """Return objects by id; raise an InputError for a wrong or duplicate id."""
     by_id: dict[int | str, JsonObject] = {}
     for part in parts:
         number = part.get("id")
@@ -365,15 +370,15 @@ def _by_image(
 
     It cannot be a reject, since there is no input to reject.
     """
-    found: dict[Any, list[JsonObject]] = collections.defaultdict(list)
+    annotations_by_image: dict[Any, list[JsonObject]] = collections.defaultdict(list)
     for number, annotation in enumerate(annotations):
         image_id = annotation.get("image_id")
         if not isinstance(image_id, (int, float, str)) or image_id not in images:
             got = f"{image_id!a:.50} (annotations[{number}])"
             rule = "the id of one of its images as `image_id`"
             raise InputError.at(path, expected=rule, got=got)
-        found[image_id].append(annotation)
-    return found
+        annotations_by_image[image_id].append(annotation)
+    return annotations_by_image
 
 
 def _bad(part: Mapping[str, Json], key: str, expected: str, got: object) -> RejectedInputError:
@@ -409,8 +414,8 @@ def coco_files(inputs: LayoutInputs) -> list[str]:
     if inputs.layout == "coco" and not usual:
         return [path for depth, path in others if depth <= 2]
     # Files at the top come first: folders below may have a file per image.
-    found = [path for _, path in sorted(others)[:_HEADS] if _begins_as_coco(inputs, path)]
-    return sorted([*usual, *found])
+    unusual = [path for _, path in sorted(others)[:_HEADS] if _begins_as_coco(inputs, path)]
+    return sorted([*usual, *unusual])
 
 
 def _begins_as_coco(inputs: LayoutInputs, path: str) -> bool:

@@ -26,11 +26,11 @@ _CLIPS = "clips"
 
 def _tables(inputs: LayoutInputs) -> tuple[list[str], list[str]]:
     """Return the lists that are named after splits, and the other lists, in order."""
-    found: tuple[list[str], list[str]] = ([], [])
+    tables: tuple[list[str], list[str]] = ([], [])
     for parts, path in inputs.paths_below_root(endings=(".tsv",)):
         if len(parts) == 1 and not parts[0].startswith("."):
-            found[canonical_split(parts[0].rpartition(".")[0]) is None].append(path)
-    return found
+            tables[canonical_split(parts[0].rpartition(".")[0]) is None].append(path)
+    return tables
 
 
 def detect(inputs: LayoutInputs) -> Detection:

@@ -150,6 +150,7 @@ def layout(
         raise ConfigError.of("kinds", kinds, allowed=f"one or more of {', '.join(KINDS)}")
 
     def add(read: _Read) -> _Read:
+        """Register the layout whose items the function yields."""
         register(
             Layout(
                 name=name,
@@ -182,13 +183,13 @@ def code_digest(name: str, kind: str) -> str:
         The digest, or an empty string if no custom layout may read the inputs.
     """
     digest, count = hashlib.sha256(), 0
-    for one in all_layouts(kind):
-        if one.custom is not None and name in ("auto", one.name):
+    for layout in all_layouts(kind):
+        if layout.custom is not None and name in ("auto", layout.name):
             try:
-                code = inspect.getsource(inspect.getmodule(one.custom) or one.custom)
+                code = inspect.getsource(inspect.getmodule(layout.custom) or layout.custom)
             except (OSError, TypeError):  # defined in an interactive interpreter
-                code = repr(marshal.dumps(getattr(one.custom, "__code__", None)))
-            digest.update(f"{one.name}\0{code}\0".encode())
+                code = repr(marshal.dumps(getattr(layout.custom, "__code__", None)))
+            digest.update(f"{layout.name}\0{code}\0".encode())
             count += 1
     return digest.hexdigest() if count else ""
 
@@ -199,10 +200,10 @@ def _detect(detect: Callable[[Folder], object] | None, inputs: "LayoutInputs") -
     if inputs.root in inputs.files:
         return Detection.miss("a file, not a folder")
     try:
-        found = detect(Folder(inputs))
+        is_match = detect(Folder(inputs))
     except _NO_MATCH as error:
         return Detection.miss(str(error))
-    return Detection.match("its own detection") if found else Detection.miss("its own detection")
+    return Detection.match("its own detection") if is_match else Detection.miss("its own detection")
 
 
 def _read_items(
@@ -258,30 +259,32 @@ def _add(
 
     paths = {key: item.values.get(key) for key in files}
     first = next((value.path for value in paths.values() if isinstance(value, File)), number)
-    own = item.name or posixpath.join(inputs.root, first)
-    taken[own] += 1
-    if taken[own] > 1:
-        own = f"{own}#{taken[own]}"
+    entry_name = item.name or posixpath.join(inputs.root, first)
+    taken[entry_name] += 1
+    if taken[entry_name] > 1:
+        entry_name = f"{entry_name}#{taken[entry_name]}"
     split = inputs.split or item.split
     blobs = []
     for key, value in paths.items():
         if not isinstance(value, File):
-            excluded.append(ExcludedInput(own, split, "FILE_NOT_FOUND", f"no file for {key!r}"))
+            excluded.append(
+                ExcludedInput(entry_name, split, "FILE_NOT_FOUND", f"no file for {key!r}")
+            )
             return
         path = posixpath.normpath(posixpath.join(inputs.root, value.path))
         file = inputs.files.get(path)
         if file is None:
             detail = f"{key!r} names {value.path!r}, which is not there"
-            excluded.append(ExcludedInput(own, split, "FILE_NOT_FOUND", detail))
+            excluded.append(ExcludedInput(entry_name, split, "FILE_NOT_FOUND", detail))
             return
         if file.problem is not None:
-            excluded.append(ExcludedInput(own, split, *file.problem))
+            excluded.append(ExcludedInput(entry_name, split, *file.problem))
             return
         blobs.append(Blob(path, file.size))
     if any(row[place] is None for place in labels):
-        excluded.append(ExcludedInput(own, split, "NO_LABEL", "an item without a label"))
+        excluded.append(ExcludedInput(entry_name, split, "NO_LABEL", "an item without a label"))
         return
-    entries.append(Entry(own, split, tuple(blobs), row))
+    entries.append(Entry(entry_name, split, tuple(blobs), row))
 
 
 def _checked(name: str, number: int, item: object) -> Item:
@@ -300,9 +303,9 @@ def _kind_of(key: str, items: Sequence[Item], inputs: "LayoutInputs") -> str:
     """Return the kind of a feature's files: as set by the user, or by its name or their suffix."""
     from components.layouts.file_kinds import kind_of_name
 
-    given = inputs.columns.get(key)
-    if given is not None or key in MEDIA:
-        return given or key
+    kind_of_key = inputs.columns.get(key)
+    if kind_of_key is not None or key in MEDIA:
+        return kind_of_key or key
     paths = (i.values[key].path for i in items if isinstance(i.values.get(key), File))
     kinds = collections.Counter(kind_of_name(path) for path in paths)
     kind = kinds.most_common(1)[0][0]
@@ -330,9 +333,9 @@ def _columns(
             ) from error
         place = lambda row: f"layout {name!r}, item {row}"  # noqa: E731
         kind = inputs.columns.get(key)
-        if (found := typed_values(key, [(array, False)], kind=kind, place=place)) is not None:
-            columns.append(found[0])
-            by_column.append(found[1])
+        if (typed := typed_values(key, [(array, False)], kind=kind, place=place)) is not None:
+            columns.append(typed[0])
+            by_column.append(typed[1])
     rows = list(zip(*by_column, strict=True)) if columns else [()] * len(items)
     return tuple(columns), rows
 

@@ -5,8 +5,11 @@ Hidden files and operating system files are skipped and counted.
 
 import collections
 import dataclasses
+import functools
+import heapq
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +33,22 @@ from components.layouts.class_tree import (
 from components.layouts.file_kinds import kind_of_bytes, kind_of_name
 from components.layouts.junk import is_clutter
 from components.layouts.meaningful import refuse_foreign_files
+from components.layouts.name_patterns import (
+    LABEL,
+    SPLIT,
+    features_of_groups,
+    groups_of_pattern,
+    how_to_label,
+    labels_in_names,
+    match_names,
+    splits_of_groups,
+)
 from components.layouts.registry import Detection, Layout, register
 from trainer_utils.core.errors import InputError
 from trainer_utils.format import split_of_name
 from trainer_utils.format.split_words import SPLIT_WORD_PATTERN
 from trainer_utils.storage import display_path, is_remote, join, list_folder
-from trainer_utils.storage.file_system import decode_path, encode_path
+from trainer_utils.storage.paths import decode_path, encode_path
 
 _TEXT = pa.large_binary()
 _MASK_MODES = ("1", "L", "P", "I", "I;16")  # Pillow's modes with one channel
@@ -47,25 +60,37 @@ _PLAIN_LISTS, _MAX_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
 def read(inputs: LayoutInputs) -> InputTable:
     """Take splits and classes from folder names, and splits from file names.
 
-    With `layout="folder"`, the top folders are classes or splits in any case.
+    With `layout="folder"`, the top folders are classes or splits in any case. With a group `label`
+    in `name_pattern`, folders are not classes.
 
     Raises:
         InputError: the layout is not named, and the tree does not look like classes. Or files of
             another kind are among the inputs.
     """
-    is_obeyed = inputs.layout == "folder"
-    if not is_obeyed:
+    groups = groups_of_pattern(inputs.name_pattern or "")
+    # The user says what folders are: classes, or nothing if names have the labels.
+    is_obeyed = inputs.layout == "folder" or LABEL in groups
+    if inputs.layout != "folder":
         _refuse_plain_list(inputs)
     refuse_foreign_files(inputs)
     tree = _Tree.of(inputs)
-    roles = _roles_of_folders(inputs, tree)
+    roles = _roles_of_folders(inputs, tree, is_obeyed=is_obeyed)
+    if LABEL in groups:
+        roles = [Role(role.split, None) for role in roles]
     _warn_of_empty_classes(inputs, dict(zip(tree.folders, roles, strict=True)))
     labels = _labels_of_files(inputs, tree, roles)
     splits = tree.of_files(pa.array([role.split for role in roles], pa.string()))
-    if not is_obeyed and splits.null_count == len(splits):
+    is_readable = np.asarray(tree.files.table.column("code").is_null())
+    named = match_names(inputs, tree.paths, is_readable) if groups else {}
+    if LABEL in named:
+        texts = [None if text is None else encode_path(text) for text in named.pop(LABEL)]
+        labels = pa.array(texts, _TEXT)
+    if SPLIT in named:
+        splits = splits_of_groups(inputs, named.pop(SPLIT), is_readable)
+    elif inputs.layout != "folder" and splits.null_count == len(splits):
         splits = _splits_of_file_names(inputs, tree.paths)
     is_list = np.asarray(pc.equal(tree.paths, encode_path(inputs.label_list or "")))
-    reasons = _reasons_to_exclude(inputs, tree, roles, labels)
+    reasons = _reasons_to_exclude(tree, roles, labels, is_obeyed=is_obeyed)
     excluded = [
         ExcludedInput(decode_path(tree.paths[place].as_py()), splits[place].as_py(), *reason)
         for place, reason in reasons.items()
@@ -78,6 +103,8 @@ def read(inputs: LayoutInputs) -> InputTable:
     labels, paths = labels.filter(taken), tree.paths.filter(taken)
     if has_labels and not is_obeyed and inputs.media == "image":
         _refuse_pairs(inputs, paths, labels)
+    if not has_labels and not groups and (words := labels_in_names(paths)):
+        logging.warning("%s", how_to_label(words))
     return InputTable.of_files(
         paths,
         tree.files.table.column("size").filter(taken),
@@ -85,6 +112,7 @@ def read(inputs: LayoutInputs) -> InputTable:
         excluded,
         blob=BlobColumn(inputs.media, inputs.media),
         labels=labels if has_labels else None,
+        features=features_of_groups(named, paths, is_taken),
     )
 
 
@@ -119,9 +147,9 @@ class _Tree:
         return mask
 
 
-def _roles_of_folders(inputs: LayoutInputs, tree: _Tree) -> list[Role]:
+def _roles_of_folders(inputs: LayoutInputs, tree: _Tree, *, is_obeyed: bool) -> list[Role]:
     """Return the split and the class of each folder."""
-    if inputs.layout == "folder":
+    if is_obeyed:
         obeyed = read_obeyed(tree.folders, base=inputs.base)
         if inputs.split is None:
             return obeyed
@@ -148,7 +176,7 @@ def _labels_of_files(inputs: LayoutInputs, tree: _Tree, roles: Sequence[Role]) -
 
 
 def _reasons_to_exclude(
-    inputs: LayoutInputs, tree: _Tree, roles: Sequence[Role], labels: pa.Array
+    tree: _Tree, roles: Sequence[Role], labels: pa.Array, *, is_obeyed: bool
 ) -> dict[int, tuple[str, str]]:
     """Return the reject code and the detail of each file that cannot be taken, by its index."""
     table = tree.files.table
@@ -156,7 +184,6 @@ def _reasons_to_exclude(
     has_splits, has_labels = any(role.split for role in roles), labels.null_count < len(labels)
     lacks_split = tree.mask(has_splits and role.split is None for role in roles)
     # A split without class folders, next to splits with class folders, is unlabelled.
-    is_obeyed = inputs.layout == "folder"
     unlabelled = _unlabelled_splits(roles) if has_labels and not is_obeyed else set()
     lacks_label = np.asarray(labels.is_null()) & has_labels
     lacks_label &= ~tree.mask(role.split in unlabelled for role in roles)
@@ -176,8 +203,10 @@ def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
     """Return the split in each file's name. Raise an InputError if only some names have one."""
     names = pc.replace_substring_regex(paths, pattern=".*/", replacement="")
     places = np.flatnonzero(np.asarray(pc.match_substring_regex(names, pattern=SPLIT_WORD_PATTERN)))
-    found = {place: split_of_name(decode_path(names[place].as_py())) for place in places.tolist()}
-    named = {place: split for place, split in found.items() if split is not None}
+    split_of_place = {
+        place: split_of_name(decode_path(names[place].as_py())) for place in places.tolist()
+    }
+    named = {place: split for place, split in split_of_place.items() if split is not None}
     if not named:
         return pa.array([inputs.split] * len(paths), pa.string())
     if len(named) < len(paths):
@@ -194,12 +223,12 @@ def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
     return pa.array([named[place] for place in range(len(paths))], pa.string())
 
 
-def _warn_of_empty_classes(inputs: LayoutInputs, found: Mapping[Parts, Role]) -> None:
+def _warn_of_empty_classes(inputs: LayoutInputs, roles: Mapping[Parts, Role]) -> None:
     """Warn of folders without files next to class folders, since they become no class."""
     if is_remote(inputs.base):  # a bucket has no empty folders
         return
     above: dict[Parts, set[str]] = collections.defaultdict(set)
-    for parts, role in found.items():
+    for parts, role in roles.items():
         if role.label is not None:
             above[parts[: parts.index(role.label)]].add(role.label)
     for parts, labels in above.items():
@@ -221,10 +250,10 @@ def _warn_of_empty_classes(inputs: LayoutInputs, found: Mapping[Parts, Role]) ->
 def _unlabelled_splits(roles: Sequence[Role]) -> set[str | None]:
     """Return the splits, other than train, without any class folder."""
     labelled = {role.split for role in roles if role.label is not None}
-    found = {role.split for role in roles} - labelled - {None, "train"}
-    for split in found:
+    unlabelled = {role.split for role in roles} - labelled - {None, "train"}
+    for split in unlabelled:
         logging.warning("the split %r has no class folders: its examples have no label", split)
-    return found
+    return unlabelled
 
 
 def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> None:
@@ -237,22 +266,21 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
     stems: dict[str, list[str]] = {}
     files: dict[str, pa.Array] = {}
     for number, (start, stop) in enumerate(itertools.pairwise(starts.tolist())):
-        some = paths.take(pa.array(order[start : min(stop, start + most)].astype(np.int64)))
+        members = paths.take(pa.array(order[start : min(stop, start + most)].astype(np.int64)))
         label = decode_path(encoded.dictionary[number].as_py())
-        files[label] = some
-        some = pc.replace_substring_regex(some, pattern=".*/", replacement="")
-        some = pc.replace_substring_regex(some, pattern=r"\.[^.]*$", replacement="")
-        stems[label] = [*map(decode_path, bytes_of(some))]
+        files[label] = members
+        members = pc.replace_substring_regex(members, pattern=".*/", replacement="")
+        members = pc.replace_substring_regex(members, pattern=r"\.[^.]*$", replacement="")
+        stems[label] = [*map(decode_path, bytes_of(members))]
 
-    def are_pairs(one: str, other: str, shared: Collection[str]) -> bool:
+    @functools.cache
+    def image_of(label: str, stem: str) -> _Image | None:
+        return _image(inputs, decode_path(files[label][stems[label].index(stem)].as_py()))
+
+    def are_pairs(first: str, other: str, shared: Collection[str]) -> bool:
         """Return whether all files with shared names are an image and its mask."""
-        found = []
-        for label in (one, other):
-            paths_of = dict(
-                zip(stems[label], map(decode_path, bytes_of(files[label])), strict=True)
-            )
-            found.append([paths_of[stem] for stem in sorted(shared)[:_MAX_PAIRS]])
-        return all(_is_image_with_mask(inputs, *pair) for pair in zip(*found, strict=True))
+        compared = heapq.nsmallest(_MAX_PAIRS, shared)
+        return all(_may_be_mask(image_of(first, stem), image_of(other, stem)) for stem in compared)
 
     if (pair := same_stems(stems, are_pairs=are_pairs)) is not None:
         masks = ""
@@ -267,19 +295,30 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
         )
 
 
-def _is_image_with_mask(inputs: LayoutInputs, one: str, other: str) -> bool:
-    """Return whether two images have the same size, and one may be a label map of the other."""
+class _Image(NamedTuple):
+    """The properties of an image that its header has."""
+
+    size: tuple[int, int]
+    has_one_channel: bool
+    format: str | None
+
+
+def _image(inputs: LayoutInputs, path: str) -> _Image | None:
+    """Read the header of an image; None if it is damaged, which is reported when it is read."""
     from PIL import Image
 
-    described = []
-    for path in (one, other):
-        try:
-            with inputs.open(path) as stream, Image.open(stream) as image:
-                described.append((image.size, image.mode in _MASK_MODES, image.format))
-        except OSError:  # a damaged image is rejected when it is read
-            return False
-    (size, is_mask, kind), (other_size, is_other_mask, other_kind) = described
-    return size == other_size and (is_mask != is_other_mask or kind != other_kind)
+    try:
+        with inputs.open(path) as stream, Image.open(stream) as image:
+            return _Image(image.size, image.mode in _MASK_MODES, image.format)
+    except OSError:
+        return None
+
+
+def _may_be_mask(first: _Image | None, other: _Image | None) -> bool:
+    """Return whether two images have the same size, and one may be a label map of the other."""
+    if first is None or other is None or first.size != other.size:
+        return False
+    return first.has_one_channel != other.has_one_channel or first.format != other.format
 
 
 def _listed_labels(inputs: LayoutInputs, flat: pa.Array) -> tuple[list[bytes], list[bytes]]:
@@ -312,12 +351,12 @@ def _is_medium(inputs: LayoutInputs, path: str) -> bool:
 
 def _refuse_plain_list(inputs: LayoutInputs) -> None:
     """Raise an InputError for a plain-text list of files, like ImageNet's, which is not read."""
-    found = (
+    texts = (
         path
         for parts, path in inputs.paths_below_root(endings=_PLAIN_LISTS)
         if len(parts) == 1 and not is_clutter(parts) and inputs.files[path].problem is None
     )
-    for path in itertools.islice(found, _MAX_LISTS):
+    for path in itertools.islice(texts, _MAX_LISTS):
         head = inputs.head(path, _LINE_BYTES)
         words = head.decode("utf-8", "replace").split("\n", 1)[0].split()
         if len(words) < 2 or kind_of_name(words[0]) != inputs.media:

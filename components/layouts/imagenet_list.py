@@ -19,7 +19,7 @@ from trainer_utils.core.errors import InputError
 from trainer_utils.format import split_of_name
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import InputFile
-from trainer_utils.storage.file_system import decode_path
+from trainer_utils.storage.paths import decode_path
 
 _ENDINGS = (".txt", ".lst", ".list")
 _HEAD_BYTES = 16 << 10
@@ -45,8 +45,8 @@ def detect(inputs: LayoutInputs) -> Detection:
         folders = dict(_class_folders(inputs))
         if folders and not {label for _, label in rows} <= {*folders.values()}:
             return Detection.miss(f"{path}: its classes differ from the folders")
-        found = [_find(inputs, path, name) or "" for name, _ in rows[:_FIRST]]
-        if any(posixpath.dirname(one) in folders for one in found):
+        first_paths = [_find(inputs, path, name) or "" for name, _ in rows[:_FIRST]]
+        if any(posixpath.dirname(path) in folders for path in first_paths):
             return Detection.miss(f"{path}: its images are in class folders")
         return Detection.match(path)
     return Detection.miss("no text file with an image and its class on each line")
@@ -98,9 +98,9 @@ def _find(inputs: LayoutInputs, path: str, name: str) -> str | None:
     """Return the path of a listed image: next to the list, or in the folder of the same name."""
     folder, stem = posixpath.dirname(path), posixpath.splitext(path)[0]
     for start in (folder, stem, inputs.root):
-        found = posixpath.normpath(posixpath.join(start, name))
-        if found in inputs.files:
-            return found
+        candidate = posixpath.normpath(posixpath.join(start, name))
+        if candidate in inputs.files:
+            return candidate
     return None
 
 

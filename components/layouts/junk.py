@@ -53,18 +53,18 @@ def junk_mask(files: FileTable, *, media: str) -> npt.NDArray[np.bool_]:
         media: the kind of the inputs. `README*` and `LICENSE*` are junk among images and audio
             files, but not among text files.
     """
-    found = _matches(files.paths, _JUNK)
+    is_junk = _matches(files.paths, _JUNK)
     if media != "text":
         documents = _matches(files.paths, _DOCUMENT)
         if documents.any():
             endings = "|".join(re.escape(e[1:]) for kind in EXTENSIONS.values() for e in kind)
             documents &= ~_matches(files.paths, _DATA_ENDING.replace("{media}", endings))
-        found |= documents
+        is_junk |= documents
     checksums = np.asarray(pc.ends_with(files.paths, pattern=_CRC.encode()))
     if checksums.any():
         of = pc.replace_substring_regex(files.paths, pattern=r"\.crc$", replacement="")
-        found |= checksums & np.asarray(pc.is_in(of, value_set=files.paths))
-    return found
+        is_junk |= checksums & np.asarray(pc.is_in(of, value_set=files.paths))
+    return is_junk
 
 
 def ignored_mask(files: FileTable, patterns: Sequence[str]) -> npt.NDArray[np.bool_]:
@@ -77,10 +77,10 @@ def ignored_mask(files: FileTable, patterns: Sequence[str]) -> npt.NDArray[np.bo
         files: the files.
         patterns: the patterns.
     """
-    found = np.zeros(len(files), np.bool_)
+    is_ignored = np.zeros(len(files), np.bool_)
     for pattern in patterns:
-        found |= _matches(files.paths, _regex_of(pattern.strip("/")))
-    return found
+        is_ignored |= _matches(files.paths, _regex_of(pattern.strip("/")))
+    return is_ignored
 
 
 def _regex_of(pattern: str) -> str:
@@ -105,10 +105,10 @@ def _regex_of(pattern: str) -> str:
 
 
 def _matches(paths: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = np.asarray(
+    is_match: npt.NDArray[np.bool_] = np.asarray(
         pc.match_substring_regex(paths, pattern=pattern), np.bool_
     ).copy()
-    return found
+    return is_match
 
 
 def names_at_top(names: Iterable[str]) -> str:

@@ -79,9 +79,9 @@ def find_box_columns(names: Collection[str]) -> BoxColumns | None:
     plain = {plain_name(name): name for name in reversed([*names])}
     for prefix in _PREFIXES:
         for quad, form in _FORMS.items():
-            found = [plain.get(prefix + part) for part in quad]
-            if all(found):
-                return _with_size(tuple(str(name) for name in found), form, plain)
+            quad_columns = [plain.get(prefix + part) for part in quad]
+            if all(quad_columns):
+                return _with_size(tuple(str(name) for name in quad_columns), form, plain)
     whole = next((plain[name] for name in _WHOLE if name in plain), None)
     return None if whole is None else _with_size((whole,), None, plain)
 
@@ -146,15 +146,15 @@ def read_boxes(table: ListTable, columns: BoxColumns, *, box_format: str | None)
     are_relative = all(
         abs(number) <= _MAX_RELATIVE for boxes in raw for box in boxes for number in box
     )
-    given = box_format if box_format in ("xywh", "xyxy") else None
-    form = columns.form or given or _form_of(table, columns, raw, sizes, are_relative)
+    requested = box_format if box_format in ("xywh", "xyxy") else None
+    form = columns.form or requested or _form_of(table, columns, raw, sizes, are_relative)
     boxes = [[_edges(box, form) for box in of_row] for of_row in raw]
     return RowBoxes(boxes, sizes, are_relative, is_lost)
 
 
 def _numbers(table: ListTable, name: str) -> list[float | None]:
-    found = table.cast_column(name, "float")
-    values: list[Any] = [None] * len(table.positions) if found is None else found[1]
+    cast = table.cast_column(name, "float")
+    values: list[Any] = [None] * len(table.positions) if cast is None else cast[1]
     return [None if value is None or math.isnan(value) else value for value in values]
 
 
@@ -179,10 +179,10 @@ def _four_numbers(value: Any) -> list[list[float]]:
         return []
     if not all(len(box) == 4 for box in boxes):
         raise ValueError
-    found = [[float(number) for number in box] for box in boxes]
-    if not all(map(math.isfinite, (number for box in found for number in box))):
+    quads = [[float(number) for number in box] for box in boxes]
+    if not all(map(math.isfinite, (number for box in quads for number in box))):
         raise ValueError
-    return found
+    return quads
 
 
 def _form_of(

@@ -64,11 +64,11 @@ class FileIndex:
         if way == "stem":
             stem = posixpath.splitext(name)[0] if kind_of_name(name) else name
             return self.by_stem.get(stem, [])
-        found = self.by_name.get(name, [])
+        matches = self.by_name.get(name, [])
         if way == "tail":
             tail = "/" + "/".join(parts)
-            found = [path for path in found if f"/{path}".endswith(tail)]
-        return found
+            matches = [path for path in matches if f"/{path}".endswith(tail)]
+        return matches
 
 
 class FileFinder:
@@ -132,11 +132,11 @@ class FileFinder:
             RejectedInputError: there is no such file, or it may not be read.
             InputError: several files match.
         """
-        if found := self._in_own_folder(uri):
-            return self._take(uri, found)
+        if matches := self._in_own_folder(uri):
+            return self._take(uri, matches)
         way = self._inputs.find_files
-        if way != "path" and (found := self._search(uri, way)):
-            return self._take(uri, found)
+        if way != "path" and (matches := self._search(uri, way)):
+            return self._take(uri, matches)
         try:
             return self._resolve(uri)
         except RejectedInputError as error:
@@ -149,8 +149,8 @@ class FileFinder:
                 for words, way in (("by name", "name"), ("without their endings", "stem")):
                     if way == "stem" and kind_of_name(uri) is not None:
                         continue  # 1.png and 1.jpg are different files
-                    if found := self._index.find([uri], way):
-                        resolved = self._take(uri, found)
+                    if matches := self._index.find([uri], way):
+                        resolved = self._take(uri, matches)
                         self.found_by[words] += 1
                         return resolved
             raise
@@ -191,20 +191,20 @@ class FileFinder:
         parts = as_parts(uri)
         return self._index.find(parts[self._common :] if way == "tail" else parts, way)
 
-    def _take(self, uri: str, found: Sequence[str]) -> tuple[str, Blob]:
-        if len(found) > 1:
+    def _take(self, uri: str, matches: Sequence[str]) -> tuple[str, Blob]:
+        if len(matches) > 1:
             word = WORDS.get(self._inputs.media, "image")
-            shown = ", ".join(found[:3])
-            cure = f"leave the others out: {how_to_set(ignore=list(found[1:4]))}"
+            shown = ", ".join(matches[:3])
+            cure = f"leave the others out: {how_to_set(ignore=list(matches[1:4]))}"
             if self._inputs.media == "image":
-                folder = posixpath.dirname(found[0]) or "."
+                folder = posixpath.dirname(matches[0]) or "."
                 cure = f"name the folder of its files: {how_to_set(image_dir=folder)}"
             raise InputError(
-                f"{uri!r}: expected one {word} with this name, got {len(found)}: {shown}. Write "
+                f"{uri!r}: expected one {word} with this name, got {len(matches)}: {shown}. Write "
                 f"the paths into the list, or {cure}.",
-                path=found[0],
+                path=matches[0],
             )
-        return self._inputs.resolve(found[0], folder="")
+        return self._inputs.resolve(matches[0], folder="")
 
     def advice(self, missing: Sequence[str]) -> str:
         """Return the settings that would find missing files, or an empty string.

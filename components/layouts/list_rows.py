@@ -53,11 +53,11 @@ def label_name_of(names: Sequence[str], roles: Mapping[str, str | None]) -> str 
         names: the columns.
         roles: the role of each column, or None.
     """
-    given = [name for name in names if roles.get(name) == "label"]
+    declared = [name for name in names if roles.get(name) == "label"]
     free = [name for name in names if roles.get(name) is None]
     exact = [name for name in free if name.lower() in LABEL_NAMES]
     alike = [name for name in free if is_label_name(name)]
-    return next(iter([*given, *exact, *alike]), None)
+    return next(iter([*declared, *exact, *alike]), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,17 +98,17 @@ class ListRows:
         places = [table.place(position) for position in table.positions]
         rows = cls([], [], places, table.path)
         free = [name for name in names if inputs.columns.get(name) is None]
-        found = find_box_columns(free) if inputs.media == "image" and files == 1 else None
+        box_columns = find_box_columns(free) if inputs.media == "image" and files == 1 else None
         if table.known:
-            found = None
+            box_columns = None
         label = label_name_of(names, roles)
-        if found is not None:
-            rows.boxes = read_boxes(table, found, box_format=inputs.box_format)
+        if box_columns is not None:
+            rows.boxes = read_boxes(table, box_columns, box_format=inputs.box_format)
             if label is None:
                 label = next((n for n in names if n.lower() in _BOX_LABELS), None)
-        used = () if found is None else found.all
+        used = () if box_columns is None else box_columns.all
         others = [name for name in names if name not in used]
-        if label is None and len(others) == 1 and found is None and roles[others[0]] is None:
+        if label is None and len(others) == 1 and box_columns is None and roles[others[0]] is None:
             label = _label_of_two_columns(table, others[0])
         for name in others:
             is_label = name == label or roles[name] == "label" or name.lower() in LABEL_NAMES
@@ -118,7 +118,7 @@ class ListRows:
             column, values = cast
             if is_label and name not in table.known:
                 column, values = _as_labels(table, inputs, column, values, roles[name])
-            if name == label and found is not None:
+            if name == label and box_columns is not None:
                 rows.box_labels, rows.box_label_kind = values, column.kind
                 continue
             if name == label and (not cast[0].is_list):
@@ -152,11 +152,13 @@ class ListRows:
         repeated = next((rows for rows in members if len(rows) > 1), None)
         if how == "auto" and repeated is not None:
             self._check_repeats(keys, members, varying)
-        made = ListRows([], [], [self.places[rows[0]] for rows in members], self.path, self.label)
+        selected = ListRows(
+            [], [], [self.places[rows[0]] for rows in members], self.path, self.label
+        )
         for place, (column, values) in enumerate(zip(self.columns, self.values, strict=True)):
             if place not in varying:
-                made.columns.append(column)
-                made.values.append([values[rows[0]] for rows in members])
+                selected.columns.append(column)
+                selected.values.append([values[rows[0]] for rows in members])
                 continue
             if column.is_list:
                 raise InputError(
@@ -168,18 +170,18 @@ class ListRows:
             for number, rows in enumerate(members):
                 known = [values[row] for row in rows if values[row] is not None]
                 if len(known) < len(rows) and known:
-                    made.problems[number] = RowProblem(
+                    selected.problems[number] = RowProblem(
                         "BAD_ANNOTATION",
                         f"{self.places[rows[0]]}: some of its rows have no {column.name!r}",
                     )
                 lists.append(tuple(known))  # type: ignore[arg-type]
-            made.columns.append(dataclasses.replace(column, is_list=True, length=None))
-            made.values.append(lists)
+            selected.columns.append(dataclasses.replace(column, is_list=True, length=None))
+            selected.values.append(lists)
             if column.name == self.label:
-                made.label = None
+                selected.label = None
         if self.boxes is not None:
-            made._add_boxes(self, members)
-        return made, members
+            selected._add_boxes(self, members)
+        return selected, members
 
     def _check_repeats(
         self, keys: Sequence[Hashable], members: Sequence[Sequence[int]], varying: set[int]
@@ -232,7 +234,7 @@ class ListRows:
         values: list[list[Value]] = [[] for _ in (*columns, *SIZE_COLUMNS)]
         unlabelled = 0
         for number, rows in enumerate(members):
-            found: list[tuple[Any, ...]] = []
+            row_boxes: list[tuple[Any, ...]] = []
             size: tuple[Value, Value] = (None, None)
             try:
                 for row in rows:
@@ -254,14 +256,14 @@ class ListRows:
                         if labels is not None and label is None:
                             detail = f"{source.places[row]}: a box without a label"
                             raise RejectedInputError("NO_LABEL", detail)
-                        one, size = self._box(boxes, row, (left, right, top, bottom), label)
-                        found.append(one)
+                        box, size = self._box(boxes, row, (left, right, top, bottom), label)
+                        row_boxes.append(box)
             except RejectedInputError as error:
                 self.problems.setdefault(number, RowProblem(error.code, error.detail))
-                found, size = [], (None, None)
-            all_values = box_values(found) if found else ((),) * len(BOX_COLUMNS)
-            own = all_values if labels is not None else all_values[:-1]
-            for one_column, value in zip(values, (*own, *size), strict=True):
+                row_boxes, size = [], (None, None)
+            all_values = box_values(row_boxes) if row_boxes else ((),) * len(BOX_COLUMNS)
+            row_values = all_values if labels is not None else all_values[:-1]
+            for one_column, value in zip(values, (*row_values, *size), strict=True):
                 one_column.append(value)
         if unlabelled:
             logging.warning(
@@ -306,7 +308,7 @@ def _as_labels(
     inputs: LayoutInputs,
     column: Column,
     values: list[Value],
-    given: str | None,
+    kind: str | None,
 ) -> tuple[Column, list[Value]]:
     """Convert labels: whole floats to ids, several labels in a field to lists, -1 to None."""
     name = column.name
@@ -320,7 +322,7 @@ def _as_labels(
         return column, values
     texts = [str(value).strip() for value in known]
     are_floats = any(map(_WHOLE_FLOAT.fullmatch, texts)) and all(map(_WHOLE.fullmatch, texts))
-    if given == "label" and are_floats and name not in inputs.vocabularies:
+    if kind == "label" and are_floats and name not in inputs.vocabularies:
         ids = [None if value is None else int(float(str(value))) for value in values]
         return Column(name, "int"), [*ids]
     column = dataclasses.replace(column, kind="label")
@@ -332,7 +334,7 @@ def _as_labels(
             parts = () if value is None else tuple(map(str.strip, str(value).split(separator)))
             lists.append(tuple(part for part in parts if part) or None)
         return dataclasses.replace(column, is_list=True), lists
-    if given is None:
+    if kind is None:
         _refuse_several_labels(table, name, texts)
     return column, values
 

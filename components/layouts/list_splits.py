@@ -23,14 +23,14 @@ def splits_of_files(paths: Sequence[str], *, source: str) -> list[str | None]:
     """
     for parts_of, least in ((posixpath.dirname, 0.0), (posixpath.basename, _SHARE)):
         of_part = {part: _split_of(part) for part in {parts_of(path) for path in paths}}
-        found = [of_part[parts_of(path)] for path in paths]
-        named = [path for path, split in zip(paths, found, strict=True) if split]
+        splits = [of_part[parts_of(path)] for path in paths]
+        named = [path for path, split in zip(paths, splits, strict=True) if split]
         if not named:
             continue
-        if len(named) == len(found):
-            return found
-        if len(named) > least * len(found):
-            nameless = next(p for p, split in zip(paths, found, strict=True) if not split)
+        if len(named) == len(splits):
+            return splits
+        if len(named) > least * len(splits):
+            nameless = next(p for p, split in zip(paths, splits, strict=True) if not split)
             raise InputError(
                 f"{source!r}: {len(named)} of its {len(paths)} files name a split, such as "
                 f"{named[0]!r}, but others do not, such as {nameless!r}. Add a column `split` with "

@@ -149,7 +149,7 @@ def typed_values(
         for number, (array, are_texts) in enumerate(parts)
     ]
     column = decide_column(
-        name, facts, given=kind, is_text=False, place=lambda n, row: place(starts[n] + row)
+        name, facts, declared=kind, is_text=False, place=lambda n, row: place(starts[n] + row)
     )
     if column is None:
         return None
@@ -186,8 +186,8 @@ def kind_of_list(inputs: LayoutInputs, path: str, *, known: frozenset[str]) -> s
     cache = inputs.cache.setdefault("kinds of texts", {})
     if path not in cache:
         cache[path] = _kind_of_text(inputs, path, known)
-    found: str | None = cache[path]
-    return found
+    cached: str | None = cache[path]
+    return cached
 
 
 def _kind_of_text(inputs: LayoutInputs, path: str, known: frozenset[str]) -> str | None:
@@ -265,7 +265,7 @@ def _lists_of_boxes(inputs: LayoutInputs, path: str) -> list[str]:
     """Return the columns with lists of boxes, such as `objects.bbox` on the Hub."""
     with inputs.open(path) as stream:
         head = stream.read(_LINE_BYTES)
-    found = dict[str, None]()
+    names_of_lists = dict[str, None]()
     for line in head.split(b"\n")[:_ROWS_LOOKED_AT]:
         try:
             value = json.loads(line)
@@ -273,8 +273,10 @@ def _lists_of_boxes(inputs: LayoutInputs, path: str) -> list[str]:
             continue
         for name, part in flatten_object(value) if isinstance(value, dict) else ():
             if isinstance(part, list) and any(isinstance(box, list) for box in part):
-                found[name] = None
-    return [name for name in found if plain_name(name).endswith(("bbox", "bboxes", "boxes"))]
+                names_of_lists[name] = None
+    return [
+        name for name in names_of_lists if plain_name(name).endswith(("bbox", "bboxes", "boxes"))
+    ]
 
 
 def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Part]]:
@@ -300,11 +302,11 @@ def _read_pieces(
         kept = dict.fromkeys(_lists_of_boxes(inputs, path), "json")
         options = dataclasses.replace(options, columns={**kept, **options.columns})
     with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:  # for a copy in UTF-8
-        found = pieces_of(
+        cut_pieces = pieces_of(
             inputs, path, kind=kind, split=None, options=options, folder=folder, unread=unread
         )
         try:
-            pieces = [*found]
+            pieces = [*cut_pieces]
         except InputError as error:
             message = _for_media(str(error.args[0]), inputs)
             raise InputError(message, path=error.path, details=error.details) from error
@@ -396,7 +398,7 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
             raise InputError.at(path, expected=rule, got=f"{got} (line {short[0]})", advice=advice)
         labels = [[*filter(None, row[labels_from:])] for _, row in rows]
         are_lists = any(len(row) > len(names) for _, row in rows)
-        columns["label"] = labels if are_lists else [(*some, None)[0] for some in labels]
+        columns["label"] = labels if are_lists else [(*values, None)[0] for values in labels]
     parts = {name: [(pa.array(of), name == "label")] for name, of in columns.items()}
     return ListTable(path, parts, tuple(line for line, _ in rows))
 
@@ -427,6 +429,13 @@ def _of_retinanet(path: str, rows: Sequence[_Row], media: str) -> ListTable | No
     return ListTable(path, columns, tuple(line for line, _ in rows))
 
 
+def _are_edges(corners: Sequence[float]) -> bool:
+    """Return whether coordinates along an axis are of two corners in order, or of four corners."""
+    is_in_order = len(corners) == 4 or (len(corners) == 2 and corners[0] < corners[1])
+    is_in_image = all(0 <= corner <= 1 for corner in corners)  # False for NaN
+    return is_in_order and is_in_image and min(corners) < max(corners)
+
+
 def _of_boxes(path: str, rows: Sequence[_Row]) -> ListTable:
     """Group the boxes of each image, in the order of the images' first rows.
 
@@ -434,27 +443,23 @@ def _of_boxes(path: str, rows: Sequence[_Row]) -> ListTable:
     """
     images: dict[str, tuple[int, str, list[tuple[Scalar, ...]]]] = {}
     for line, (split, uri, label, *corners) in rows:
-        first, own_split, boxes = images.setdefault(uri, (line, split, []))
-        if split.lower() != own_split.lower():
-            got = f"{own_split!r} (line {first}) and {split!r} (line {line})"
+        first_line, first_split, boxes = images.setdefault(uri, (line, split, []))
+        if split.lower() != first_split.lower():
+            got = f"{first_split!r} (line {first_line}) and {split!r} (line {line})"
             raise InputError.at(path, expected=f"one split for {uri!r}", got=got)
         xs = [float(value) for value in corners[::2] if value]
         ys = [float(value) for value in corners[1::2] if value]
         if not xs and not ys:
             continue  # an image without objects
-        is_box = bool(label) and len(xs) == len(ys) and len(xs) in (2, 4)
-        for edges in (xs, ys):
-            is_box = is_box and all(0 <= edge <= 1 for edge in edges) and min(edges) < max(edges)
-            is_box = is_box and (len(edges) == 4 or edges[0] < edges[1])
-        if not is_box:
+        if not label or len(xs) != len(ys) or not (_are_edges(xs) and _are_edges(ys)):
             rule = "a label and two or four corners in [0, 1]"
             got = f"{','.join([label, *corners])!r} (line {line})"
             raise InputError.at(path, expected=rule, got=got)
         (left, right), (top, bottom) = (min(xs), max(xs)), (min(ys), max(ys))
         area = (right - left) * (bottom - top)
         boxes.append((left, right, top, bottom, area, label))
-    lines, splits, found = zip(*images.values(), strict=True)
-    values: Any = zip(*map(box_values, found), strict=True)
+    lines, splits, boxes_of_images = zip(*images.values(), strict=True)
+    values: Any = zip(*map(box_values, boxes_of_images), strict=True)
     columns = {"split": [split or None for split in splits], "image_uri": [*images]}
     columns |= {column.name: [*of] for column, of in zip(BOX_COLUMNS, values, strict=True)}
     parts = {name: [(pa.array(of), False)] for name, of in columns.items()}
@@ -473,6 +478,7 @@ def _is_empty_or_number(field: str) -> bool:
 
 
 def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
+    """Read a Parquet file without the bytes of the files embedded in it."""
     ignored = frozenset(name for name, kind in inputs.columns.items() if kind == "ignore")
     with inputs.open(path) as stream:
         file = open_file(stream, path)
@@ -514,6 +520,7 @@ def _holds_bytes(kind: pa.DataType) -> bool:
 
 
 def _embedded(file: pa.parquet.ParquetFile, field: pa.Field, stream: BinaryIO) -> Embedded:
+    """Describe a column of embedded files: their names, mean size, and the first bytes of some."""
     metadata, size, bytes_column = file.metadata, 0, field.name
     paths: list[str | None] = [None] * metadata.num_rows
     if pa.types.is_struct(field.type):

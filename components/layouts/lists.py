@@ -96,33 +96,33 @@ def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
             and kind_of_list(inputs, path, known=_KNOWN) is not None
             and (_SPLIT not in wanted or _split_of_name(inputs, path) is not None)
         ]
-    found = [
+    paths = [
         path
         for path in tables
         if (path == inputs.root or posixpath.dirname(path) == inputs.root)
         and _is_list(inputs, path, kind)
     ]
-    found = found or _find_in_splits(inputs, tables, kind)
-    return found or (_find_below(inputs) if kind in (None, "parquet") else [])
+    paths = paths or _find_in_splits(inputs, tables, kind)
+    return paths or (_find_below(inputs) if kind in (None, "parquet") else [])
 
 
 def _is_list(inputs: LayoutInputs, path: str, kind: str | None) -> bool:
     name = posixpath.basename(path)
     if name.startswith(".") or name.lower().endswith(".gz"):
         return False
-    found = kind_of_list(inputs, path, known=_KNOWN)
-    return found is not None and (kind is None or found == kind)
+    kind_of_path = kind_of_list(inputs, path, known=_KNOWN)
+    return kind_of_path is not None and (kind is None or kind_of_path == kind)
 
 
 def _find_in_splits(inputs: LayoutInputs, tables: Iterable[str], kind: str | None) -> list[str]:
     """Return the lists in the Hub's folders: `metadata.csv` in the folder of each split."""
-    found = []
+    paths = []
     for path in tables:
         parts = inputs.parts_of(path)
         stem = posixpath.splitext(parts[-1])[0]
         if len(parts) == 2 and stem == _HUB_LIST and split_of_path(parts[0]) is not None:
-            found += [path] if _is_list(inputs, path, kind) else []
-    return found
+            paths += [path] if _is_list(inputs, path, kind) else []
+    return paths
 
 
 def _find_below(inputs: LayoutInputs) -> list[str]:
@@ -382,13 +382,13 @@ def _unlabelled_splits(
     if place is None:
         return frozenset()
     labelled = {s for s, v in zip(splits, rows.values[place], strict=True) if v is not None}
-    found = frozenset(split for split in splits if isinstance(split, str)) - labelled
-    if found:
-        names = ", ".join(sorted(map(str, found)))
+    unlabelled = frozenset(split for split in splits if isinstance(split, str)) - labelled
+    if unlabelled:
+        names = ", ".join(sorted(map(str, unlabelled)))
         logging.warning("%r: no row of the split %s has a label; it is kept", rows.path, names)
         if rows.columns[place].is_list:
             rows.values[place] = [() if v is None else v for v in rows.values[place]]
-    return found
+    return unlabelled
 
 
 def _refuse_if_not_found(
@@ -396,10 +396,10 @@ def _refuse_if_not_found(
 ) -> None:
     """Raise an InputError if no file of a list is found, but a setting would find them."""
     missing = [
-        (row, one.name)
+        (row, file.name)
         for row, files in enumerate(sources)
-        for one in files
-        if isinstance(one, RejectedInputError) and one.code in MISSING
+        for file in files
+        if isinstance(file, RejectedInputError) and file.code in MISSING
     ]
     if not missing or len({row for row, _ in missing}) < len(sources):
         return
@@ -416,11 +416,11 @@ def _refuse_if_not_found(
 
 def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict[str, str | None]:
     """Return the role of each column: as set by the user, or by its name; None for features."""
-    given = inputs.columns
-    check_columns(given, names, of=repr(table.path))
-    roles: dict[str, str | None] = {name: given.get(name) for name in names}
+    kinds = inputs.columns
+    check_columns(kinds, names, of=repr(table.path))
+    roles: dict[str, str | None] = {name: kinds.get(name) for name in names}
     split = split_column(
-        names, given=given, words_of=lambda name: {str(word or "") for word in table.values(name)}
+        names, given=kinds, words_of=lambda name: {str(word or "") for word in table.values(name)}
     )
     if split is not None:
         roles[split] = "split"
@@ -428,9 +428,9 @@ def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict
         by_lower = {name.lower(): name for name in reversed(names) if roles[name] is None}
         candidates = (by_lower.get(name) for name in _MEDIA_COLUMNS[inputs.media])
         embedded = (name for name in table.embedded if roles[name] is None)
-        found = next(filter(None, candidates), None) or next(embedded, None)
-        if found is not None:
-            roles[found] = inputs.media
+        file_column = next(filter(None, candidates), None) or next(embedded, None)
+        if file_column is not None:
+            roles[file_column] = inputs.media
     return roles
 
 
@@ -439,11 +439,13 @@ def _splits(
 ) -> list[str | NoSplit | None]:
     """Return the split of each row: from its column, pattern or list; None if the hash decides."""
     column = next((name for name, role in roles.items() if role == "split"), None)
-    own = inputs.split or _split_of_name(inputs, table.path)
+    list_split = inputs.split or _split_of_name(inputs, table.path)
     if column is None or inputs.split is not None:
-        return [own] * len(table.positions)
+        return [list_split] * len(table.positions)
     words = table.values(column)
-    return [own if word is None else split_of_word(str(word), column=column) for word in words]
+    return [
+        list_split if word is None else split_of_word(str(word), column=column) for word in words
+    ]
 
 
 # The files of rows -------------------------------------------------------------------------------
@@ -458,7 +460,7 @@ def _files_by_inspection(
     any other column, every value must have the suffix of an image or audio file, and one of the
     first must exist. The kind of a column of bytes is found from the bytes.
     """
-    found: dict[str, str | None] = {}
+    kind_of_column: dict[str, str | None] = {}
     nameless: list[str] = []
     for name in table.columns:
         by_name = roles[name] in MEDIA
@@ -476,24 +478,24 @@ def _files_by_inspection(
         is_there = is_named and by_name
         if is_named != by_name:  # otherwise it has no files, or its name and suffixes agree
             sample = _file_sources(inputs, table, uris[:_SAMPLE])
-            is_there = any(not isinstance(one, RejectedInputError) for one in sample)
+            is_there = any(not isinstance(file, RejectedInputError) for file in sample)
         if is_named and is_there:
-            found[name] = next(kind for kind, _ in kinds.most_common() if kind is not None)
+            kind_of_column[name] = next(kind for kind, _ in kinds.most_common() if kind is not None)
         elif by_name and not is_there:
             nameless.append(name)
     for name, embedded in table.embedded.items():
         if name not in inputs.columns and (heads := embedded.heads):
-            found[name] = kind_of_heads(heads) or roles[name]
-            if found[name] is None:
+            kind_of_column[name] = kind_of_heads(heads) or roles[name]
+            if kind_of_column[name] is None:
                 raise InputError(
                     f"{table.path!r}, column {name!r}: expected the bytes of images or audio "
                     f"files, got {heads[0][:8]!r}. Keep the bytes unchanged: "
                     f"{how_to_set(columns={name: 'string'})}; or leave them out: "
                     f"{how_to_set(columns={name: 'ignore'})}."
                 )
-    if not found and not any(role in MEDIA for role in roles.values()):
-        found |= _files_by_stem(inputs, table, roles)
-    return found | dict.fromkeys(nameless if found else ())
+    if not kind_of_column and not any(role in MEDIA for role in roles.values()):
+        kind_of_column |= _files_by_stem(inputs, table, roles)
+    return kind_of_column | dict.fromkeys(nameless if kind_of_column else ())
 
 
 def _files_by_stem(
@@ -535,11 +537,11 @@ def _check_coverage(inputs: LayoutInputs, path: str, column: str, count: int) ->
     folders = collections.Counter(
         parts[:-1] for parts, _ in inputs.paths_below_root(endings=EXTENSIONS[inputs.media])
     )
-    own = _split_of_name(inputs, path)
+    list_split = _split_of_name(inputs, path)
     total = sum(
         number
         for folder, number in folders.items()
-        if own is None or {own, None}.issuperset(map(split_of_name, folder))
+        if list_split is None or {list_split, None}.issuperset(map(split_of_name, folder))
     )
     if 2 * count < total:
         word = WORDS[inputs.media]
@@ -562,8 +564,8 @@ def _sources(inputs: LayoutInputs, table: ListTable, name: str) -> Iterator[_Sou
     paths, size, column = embedded.paths, embedded.bytes_per_row, embedded.bytes_column
     are_names = all(paths) and len(set(paths)) == len(paths)  # otherwise names are generated
     for row, path in enumerate(paths):
-        own = path if are_names and path else f"{table.path}/{row:08d}"
-        yield own, Blob(table.path, size, row=row, column=column)
+        row_name = path if are_names and path else f"{table.path}/{row:08d}"
+        yield row_name, Blob(table.path, size, row=row, column=column)
 
 
 def _file_sources(

@@ -26,7 +26,7 @@ _LINE_BYTES = 16 << 10
 
 def _lists(inputs: LayoutInputs) -> dict[str, tuple[str, ...]]:
     """Return the lists of ids and transcripts, each with its column names."""
-    found = {}
+    names_by_list = {}
     folders = {folder for folder in inputs.folders if len(folder) == 1}
     for parts, path in inputs.paths_below_root(endings=_ENDINGS):
         if len(parts) > 1 or parts[0].startswith(".") or inputs.files[path].problem is not None:
@@ -41,8 +41,8 @@ def _lists(inputs: LayoutInputs) -> dict[str, tuple[str, ...]]:
             posixpath.join(inputs.root, *folder, name) for folder in folders for name in names
         ]
         if any(place in inputs.files for place in places):
-            found[path] = _NAMES[: len(fields)]
-    return found
+            names_by_list[path] = _NAMES[: len(fields)]
+    return names_by_list
 
 
 def _first_line(inputs: LayoutInputs, path: str) -> str:
@@ -54,9 +54,9 @@ def detect(inputs: LayoutInputs) -> Detection:
     """Look for a list with `|` whose first id is the name of a file in a folder next to it."""
     if inputs.root in inputs.files or not any(len(folder) == 1 for folder in inputs.folders):
         return Detection.miss("no folder of clips")
-    if not (found := _lists(inputs)):
+    if not (names_by_list := _lists(inputs)):
         return Detection.miss("no list of ids and transcripts with | at the top")
-    return Detection.match(", ".join(sorted(map(display_path, found))))
+    return Detection.match(", ".join(sorted(map(display_path, names_by_list))))
 
 
 def read(inputs: LayoutInputs) -> InputTable:
@@ -65,12 +65,14 @@ def read(inputs: LayoutInputs) -> InputTable:
     Raises:
         InputError: there is no list, two have different columns, or two are not named after splits.
     """
-    if not (found := _lists(inputs)):
+    if not (names_by_list := _lists(inputs)):
         refuse_layout(inputs, "ljspeech", "metadata.csv of id|transcript next to wavs/")
-    names = min(found.values(), key=len)
-    if len({*found.values()}) > 1:
-        shown = ", ".join(f"{display_path(path)!r} {len(n)}" for path, n in sorted(found.items()))
-        others = [path for path in sorted(found) if found[path] != names]
+    names = min(names_by_list.values(), key=len)
+    if len({*names_by_list.values()}) > 1:
+        shown = ", ".join(
+            f"{display_path(path)!r} {len(n)}" for path, n in sorted(names_by_list.items())
+        )
+        others = [path for path in sorted(names_by_list) if names_by_list[path] != names]
         raise InputError.at(
             inputs.base,
             expected="lists with the same number of columns",
@@ -80,7 +82,7 @@ def read(inputs: LayoutInputs) -> InputTable:
     columns = {**inputs.columns}
     if not inputs.column_names:
         columns = {name: "string" for name in names} | {"audio": "audio"} | columns
-    own = dataclasses.replace(
+    list_inputs = dataclasses.replace(
         inputs,
         delimiter="|",
         quoting="none",
@@ -89,8 +91,8 @@ def read(inputs: LayoutInputs) -> InputTable:
         columns=columns,
         find_files="stem" if inputs.find_files == "path" else inputs.find_files,
     )
-    good, excluded = select_readable(inputs, sorted(found), "a list")
-    return with_excluded(lists.read(own, good), excluded)
+    good, excluded = select_readable(inputs, sorted(names_by_list), "a list")
+    return with_excluded(lists.read(list_inputs, good), excluded)
 
 
 register(

@@ -20,7 +20,7 @@ from trainer_utils.format import canonical_split, splits_of_paths
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.format.split_words import words_of
 from trainer_utils.storage import InputFile, display_path
-from trainer_utils.storage.file_system import decode_path
+from trainer_utils.storage.paths import decode_path
 
 _IMAGES = frozenset(
     (
@@ -108,8 +108,11 @@ def _find_pairs(inputs: LayoutInputs) -> tuple[list[_Pair], list[str]]:
         files[posixpath.dirname(file.path)].append(file)
     by_key: dict[tuple[str, ...], dict[str, str]] = collections.defaultdict(dict)
     others = []
-    for folder, found in roles.items():
-        if found is None or by_key[found[1]].setdefault(found[0], folder) != folder:
+    for folder, folder_role in roles.items():
+        if (
+            folder_role is None
+            or by_key[folder_role[1]].setdefault(folder_role[0], folder) != folder
+        ):
             others.append(folder)
     pairs = []
     for sides in by_key.values():
@@ -138,15 +141,15 @@ def _by_stem(
     files: list[InputFile], *, known: Mapping[str, InputFile] | None = None
 ) -> dict[str, InputFile]:
     """Return files by stem; remove a word such as `_mask` if `known` then has the stem."""
-    found: dict[str, InputFile] = {}
+    by_stem: dict[str, InputFile] = {}
     for file in files:
         stem = posixpath.splitext(posixpath.basename(file.path))[0]
         if known is not None and stem not in known and _SUFFIX.sub("", stem) in known:
             stem = _SUFFIX.sub("", stem)
-        if (other := found.setdefault(stem, file)) is not file:
+        if (other := by_stem.setdefault(stem, file)) is not file:
             got = f"{display_path(other.path)!r} and {display_path(file.path)!r}"
             raise InputError(f"{stem!r}: expected one file with that name, got {got}. Rename one.")
-    return found
+    return by_stem
 
 
 register(

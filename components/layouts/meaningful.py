@@ -25,9 +25,10 @@ from components.layouts.file_kinds import kind_of_bytes
 from components.layouts.junk import is_clutter
 from components.layouts.registry import Layout
 from trainer_utils.core.errors import InputError
+from trainer_utils.format import split_of_name
 from trainer_utils.format.media_formats import EXTENSIONS, is_other_image, packing_of
 from trainer_utils.storage import display_path, is_remote
-from trainer_utils.storage.file_system import decode_path, encode_path
+from trainer_utils.storage.paths import decode_path, encode_path
 
 # Image and audio formats that are not supported: such files are rejected one by one.
 _OTHER_MEDIA = {
@@ -69,13 +70,13 @@ def refuse_foreign_files(inputs: LayoutInputs) -> None:
     others = _without_endings(files, _endings(inputs.media))
     foreign = (*DATA_ENDINGS, *_endings(*EXTENSIONS.keys() - {inputs.media}))
     data, unknown = _readable(others.ending(foreign)), _readable(_without_endings(others, foreign))
-    found = [*data]
+    paths = [*data]
     for path in itertools.islice(unknown, _MAX_SNIFFED):
         head = inputs.head(path, _HEAD_BYTES)
         if head and kind_of_bytes(head) != inputs.media and not is_other_image(head):
-            found.append(path)
-    if found:
-        raise _refused(inputs, found, f"only {_NOUNS[inputs.media]}", patterns=_patterns_of(found))
+            paths.append(path)
+    if paths:
+        raise _refused(inputs, paths, f"only {_NOUNS[inputs.media]}", patterns=_patterns_of(paths))
 
 
 def refuse_unread_files(inputs: LayoutInputs, layout: Layout, table: InputTable) -> None:
@@ -98,21 +99,23 @@ def refuse_unread_files(inputs: LayoutInputs, layout: Layout, table: InputTable)
             others = others.select(~np.asarray(read))
     known = {*inputs.contents, *(left.name for left in table.excluded)}
     patterns = re.compile("|".join(map(fnmatch.translate, layout.known)) or r"(?!)")
-    found = []
+    unread_paths = []
     for path in others:
         if path in known or patterns.match("/".join(inputs.parts_of(path))):
             continue
         head = inputs.head(path, _HEAD_BYTES)
         if kind_of_bytes(head) in EXTENSIONS or is_other_image(head):
             continue
-        found.append(path)
-        if len(found) > _MAX_SNIFFED:
+        unread_paths.append(path)
+        if len(unread_paths) > _MAX_SNIFFED:
             break
-    if found:
+    if unread_paths:
         unread = {*others} - known
         used = [path for path in candidates if path not in unread]
         expected = f"files that layout {layout.name!r} reads"
-        raise _refused(inputs, found, expected, patterns=_patterns_within(inputs, found, used))
+        raise _refused(
+            inputs, unread_paths, expected, patterns=_patterns_within(inputs, unread_paths, used)
+        )
 
 
 def warn_of_unread_folders(inputs: LayoutInputs, layout: Layout, table: InputTable) -> None:
@@ -135,29 +138,31 @@ def warn_of_unread_folders(inputs: LayoutInputs, layout: Layout, table: InputTab
     unread = counts * (np.bincount(places[is_read], minlength=len(counts)) == 0)
     excluded = {posixpath.dirname(left.name) for left in table.excluded}
     patterns = re.compile("|".join(map(fnmatch.translate, layout.known)) or r"(?!)")
-    found: dict[str, int] = {}
+    counts_by_folder: dict[str, int] = {}
     for place in np.flatnonzero(unread).tolist():
         folder = decode_path(folders.dictionary[place].as_py())
         parts = inputs.parts_of(folder) if folder != inputs.root else ()
         if folder in excluded or is_clutter(parts) or patterns.match("/".join((*parts, "a"))):
             continue
-        found[folder] = int(unread[place])
-    if found:
-        shown = ", ".join(repr(display_path(folder) or ".") for folder in [*found][:_MAX_SHOWN])
-        more = ", …" if len(found) > _MAX_SHOWN else ""
+        counts_by_folder[folder] = int(unread[place])
+    if counts_by_folder:
+        shown = ", ".join(
+            repr(display_path(folder) or ".") for folder in [*counts_by_folder][:_MAX_SHOWN]
+        )
+        more = ", …" if len(counts_by_folder) > _MAX_SHOWN else ""
         logging.warning(
             "%d %s in %s%s are not read: layout %r found nothing that names them",
-            *(sum(found.values()), _NOUNS[inputs.media], shown, more, layout.name),
+            *(sum(counts_by_folder.values()), _NOUNS[inputs.media], shown, more, layout.name),
         )
 
 
-def _patterns_within(inputs: LayoutInputs, found: Sequence[str], read: Sequence[str]) -> list[str]:
+def _patterns_within(inputs: LayoutInputs, unread: Sequence[str], read: Sequence[str]) -> list[str]:
     """Return patterns that match the files found: many of one folder and ending by one pattern.
 
     A pattern that would leave out a file that is read, too, is given as the names.
     """
     by_pattern: dict[str, list[str]] = {}
-    for path in found:
+    for path in unread:
         *folder, name = path.split("/")
         ending = posixpath.splitext(name)[1]
         pattern = "/".join((*folder, f"*{ending}")) if ending else "/".join((*folder, name))
@@ -171,11 +176,11 @@ def _patterns_within(inputs: LayoutInputs, found: Sequence[str], read: Sequence[
 
 
 def _refused(
-    inputs: LayoutInputs, found: Sequence[str], expected: str, *, patterns: Sequence[str]
+    inputs: LayoutInputs, paths: Sequence[str], expected: str, *, patterns: Sequence[str]
 ) -> InputError:
-    shown = [f"{display_path(path)!r} ({guess(inputs, path)})" for path in found[:_MAX_SHOWN]]
-    more = f" and {len(found) - len(shown)} more" if len(found) > len(shown) else ""
-    ways = (way(inputs, found) for way in (_how_to_unpack, _readers, _how_to_read_list))
+    shown = [f"{display_path(path)!r} ({guess(inputs, path)})" for path in paths[:_MAX_SHOWN]]
+    more = f" and {len(paths) - len(shown)} more" if len(paths) > len(shown) else ""
+    ways = (way(inputs, paths) for way in (_how_to_unpack, _readers, _how_to_read_list))
     return InputError(
         f"input_base {inputs.base!r}: expected {expected}, got {', '.join(shown)}{more}. "
         f"{''.join(ways)}"
@@ -184,9 +189,9 @@ def _refused(
     )
 
 
-def _how_to_unpack(inputs: LayoutInputs, found: Sequence[str]) -> str:
+def _how_to_unpack(inputs: LayoutInputs, paths: Sequence[str]) -> str:
     """Return a sentence with the commands that unpack the ZIP archives of a local folder."""
-    archives = [path for path in found if path.lower().endswith(".zip")]
+    archives = [path for path in paths if path.lower().endswith(".zip")]
     if not archives or is_remote(inputs.base):
         return ""
     commands = []
@@ -199,23 +204,25 @@ def _how_to_unpack(inputs: LayoutInputs, found: Sequence[str]) -> str:
     return f"To read the files in {noun}: {'; '.join(commands)}{more}. "
 
 
-def _how_to_read_list(inputs: LayoutInputs, found: Sequence[str]) -> str:
-    """Return advice to read the only table in a subfolder as the list of files, or ""."""
-    tables = [path for path in found if path.lower().endswith(_LIST_ENDINGS)]
-    if len(tables) != 1 or len(inputs.parts_of(tables[0])) == 1:
-        return ""
-    (table,) = tables
+def _how_to_read_list(inputs: LayoutInputs, paths: Sequence[str]) -> str:
+    """Return advice to read a table in a subfolder, or one in each split's folder, as lists."""
+    tables = [path for path in paths if path.lower().endswith(_LIST_ENDINGS)]
+    parts = [inputs.parts_of(path) for path in tables]
     noun = _NOUNS[inputs.media]
-    if inputs.media == "image":
-        return f"If {display_path(table)!r} lists the {noun}: {how_to_set(csv_path=table)}. "
-    top = f"{inputs.base.rstrip('/')}/"
-    command = shlex.join(["mv", f"{top}{display_path(table)}", top])
-    return f"If it lists the {noun}, move it to the top: {command}. "
+    if len(tables) == 1 and len(parts[0]) > 1:
+        csv_path = "/".join(parts[0])
+        return f"If {display_path(tables[0])!r} lists the {noun}: {how_to_set(csv_path=csv_path)}. "
+    names = {part[-1] for part in parts}
+    are_in_splits = all(len(part) == 2 and split_of_name(part[0]) for part in parts)
+    if len(tables) > 1 and len(names) == 1 and are_in_splits:
+        csv_path = f"{{split}}/{names.pop()}"
+        return f"If these tables list the {noun}: {how_to_set(csv_path=csv_path)}. "
+    return ""
 
 
-def _readers(inputs: LayoutInputs, found: Sequence[str]) -> str:
+def _readers(inputs: LayoutInputs, paths: Sequence[str]) -> str:
     """Return advice to use the layouts that may read the files, or an empty string."""
-    guesses = {_layout_of(inputs, path) for path in found[:_MAX_SHOWN]} - {None}
+    guesses = {_layout_of(inputs, path) for path in paths[:_MAX_SHOWN]} - {None}
     return "".join(
         f"If they belong to the {_NOUNS[inputs.media]}: {how_to_set(layout=name)}. "
         for name in sorted(map(str, guesses))
@@ -225,8 +232,8 @@ def _readers(inputs: LayoutInputs, found: Sequence[str]) -> str:
 def _patterns_of(paths: Iterable[str]) -> list[str]:
     """Return patterns that match all paths: by suffix, or by name if there is no suffix."""
     names = map(posixpath.basename, paths)
-    found = {f"*{ending}" if (ending := posixpath.splitext(n)[1]) else n for n in names}
-    return sorted(found)
+    patterns = {f"*{ending}" if (ending := posixpath.splitext(n)[1]) else n for n in names}
+    return sorted(patterns)
 
 
 def guess(inputs: LayoutInputs, path: str) -> str:
@@ -295,8 +302,8 @@ def _endings(*kinds: str) -> tuple[str, ...]:
 
 def _without_endings(files: FileTable, endings: Iterable[str]) -> FileTable:
     pattern = f"(?i)(?:{'|'.join(map(re.escape, endings))})$"
-    found = pc.match_substring_regex(files.paths, pattern=pattern)
-    return files.select_only(~np.asarray(found))
+    has_ending = pc.match_substring_regex(files.paths, pattern=pattern)
+    return files.select_only(~np.asarray(has_ending))
 
 
 def _readable(files: FileTable) -> FileTable:

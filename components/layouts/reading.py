@@ -8,6 +8,7 @@ import dataclasses
 
 from absl import logging
 
+from components.inputs.advice import how_to_set
 from components.inputs.input_table import InputTable
 from components.inputs.listing import LayoutInputs
 from components.layouts.boxes import SIZE_COLUMNS
@@ -15,6 +16,7 @@ from components.layouts.meaningful import refuse_unread_files, warn_of_unread_fo
 from components.layouts.refusals import check_no_columns, refuse_layout
 from components.layouts.registry import locate_layout
 from components.media.options import DESCRIPTIONS
+from trainer_utils.core.errors import ConfigError
 
 
 def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
@@ -26,18 +28,23 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
 
     Raises:
         InputError: the layout is not recognised, or the inputs are malformed.
-        ConfigError: `columns` is set for a layout without columns, or there is no such layout.
+        ConfigError: `columns` is set for a layout without columns, or `name_pattern` for another
+            layout than `folder`, or there is no such layout.
     """
-    found, inputs = locate_layout(dataclasses.replace(inputs, layout=layout), layout)
-    if not found.takes_columns:
-        check_no_columns(inputs, found.name)
-    listing = found.read(inputs)
-    if not listing.found and found.name != "folder":
-        refuse_layout(inputs, found.name, f"files such as {', '.join(found.tree.splitlines())}")
-    if found.name != "folder":
-        refuse_unread_files(inputs, found, listing)
-        warn_of_unread_folders(inputs, found, listing)
-    return listing if found.keeps_sizes else without_reserved(listing)
+    reader, inputs = locate_layout(dataclasses.replace(inputs, layout=layout), layout)
+    if not reader.takes_columns:
+        check_no_columns(inputs, reader.name)
+    if inputs.name_pattern is not None and reader.name != "folder":
+        rule = f"None for the layout {reader.name!r}, which says what each file is"
+        advice = f"To read files in folders: {how_to_set(layout='folder')}"
+        raise ConfigError.of("name_pattern", inputs.name_pattern, allowed=rule, advice=advice)
+    listing = reader.read(inputs)
+    if not listing.found and reader.name != "folder":
+        refuse_layout(inputs, reader.name, f"files such as {', '.join(reader.tree.splitlines())}")
+    if reader.name != "folder":
+        refuse_unread_files(inputs, reader, listing)
+        warn_of_unread_folders(inputs, reader, listing)
+    return listing if reader.keeps_sizes else without_reserved(listing)
 
 
 def name_layout(inputs: LayoutInputs, *, layout: str) -> str:

@@ -249,8 +249,8 @@ def locate_layout(inputs: "LayoutInputs", name: str = "auto") -> "tuple[Layout, 
     while (folder := inner.only_folder) is not None:
         split = inner.split or split_of_name(posixpath.basename(folder))
         inner = dataclasses.replace(inner, root=folder, split=split)
-        if (found := find_layout(inner)).name != "folder":
-            return found, inner
+        if (inner_layout := find_layout(inner)).name != "folder":
+            return inner_layout, inner
     return layout, inputs
 
 
@@ -271,16 +271,16 @@ def find_layout(inputs: "LayoutInputs", name: str = "auto") -> Layout:
     for layout in all_layouts(inputs.media):
         if first is not None and layout.rank > first[0].rank:
             break
-        if not (found := layout.detect(inputs)).is_match:
+        if not (detection := layout.detect(inputs)).is_match:
             continue
         if first is not None:
-            names = f"{first[0].name} ({first[1].reason}) and {layout.name} ({found.reason})"
+            names = f"{first[0].name} ({first[1].reason}) and {layout.name} ({detection.reason})"
             raise InputError.at(
                 inputs.base,
                 expected="one layout",
                 got=names,
                 advice=f"Name the one to read: {how_to_set(layout=layout.name)}.",
             )
-        first = layout, found
+        first = layout, detection
     assert first is not None, "class folders match everything"
     return first[0]

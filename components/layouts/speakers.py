@@ -41,27 +41,27 @@ def _transcripts(inputs: LayoutInputs) -> dict[tuple[str, str], str]:
 
     The file for a whole folder has the stem `""`.
     """
-    found: dict[tuple[str, str], str] = {}
+    transcripts: dict[tuple[str, str], str] = {}
     for parts, path in inputs.paths_below_root(endings=(".txt",)):
         if len(parts) < 2 or is_clutter(parts):
             continue
         stem = parts[-1][: -len(".txt")]
         if stem.endswith(_OF_FOLDER):
-            found["/".join(parts[:-1]), ""] = path
+            transcripts["/".join(parts[:-1]), ""] = path
             continue
         is_normalized = stem.endswith(_NORMALIZED)
         stem = stem.removesuffix(_NORMALIZED).removesuffix(_ORIGINAL)
-        if is_normalized or (parts[-2], stem) not in found:
-            found[parts[-2], stem] = path
-    return found
+        if is_normalized or (parts[-2], stem) not in transcripts:
+            transcripts[parts[-2], stem] = path
+    return transcripts
 
 
 def _transcript_of(
     parts: tuple[str, ...], transcripts: Mapping[tuple[str, str], str]
 ) -> str | None:
     """Return the file with the transcript of a clip, or None."""
-    own = transcripts.get(_key(parts))
-    return own or transcripts.get(("/".join(parts[:-1]), ""))
+    transcript = transcripts.get(_key(parts))
+    return transcript or transcripts.get(("/".join(parts[:-1]), ""))
 
 
 def _key(parts: tuple[str, ...]) -> tuple[str, str]:

@@ -34,11 +34,11 @@ _NO_CLASS = re.compile(r"_.*_")  # `_background_noise_`
 
 def _lists(inputs: LayoutInputs) -> dict[str, str]:
     """Return the split of each list, by its path."""
-    found = {}
+    split_by_list = {}
     for parts, path in inputs.paths_below_root(endings=_ENDINGS):
         if len(parts) == 1 and (split := split_of_name(parts[0])) and _names_files(inputs, path):
-            found[path] = split
-    return found
+            split_by_list[path] = split
+    return split_by_list
 
 
 def _names_files(inputs: LayoutInputs, path: str) -> bool:
@@ -54,8 +54,8 @@ def detect(inputs: LayoutInputs) -> Detection:
     """Look for lists of paths that are named after splits, next to class folders."""
     if inputs.root in inputs.files:
         return Detection.miss("a file, not a folder")
-    if found := _lists(inputs):
-        return Detection.match(", ".join(sorted(map(display_path, found))))
+    if split_by_list := _lists(inputs):
+        return Detection.match(", ".join(sorted(map(display_path, split_by_list))))
     return Detection.miss("no list of paths such as validation_list.txt at the top")
 
 
@@ -87,16 +87,18 @@ def read(inputs: LayoutInputs) -> InputTable:
     for parts, file in inputs.below_root():
         if file.path in lists:
             continue
-        own = inputs.split or split_of.get(file.path, rest)
-        left = _left_out(parts, file.problem, own)
+        image_split = inputs.split or split_of.get(file.path, rest)
+        left = _left_out(parts, file.problem, image_split)
         if left is None or left[0] == "NO_LABEL":
             if file.path.lower().endswith(DATA_ENDINGS):
                 continue  # it means something: it is no bad image, and ends the run
             classes.update(parts[:-1][:1])
         if left is not None:
-            excluded.append(ExcludedInput(file.path, own if left[0] else None, *left))
+            excluded.append(ExcludedInput(file.path, image_split if left[0] else None, *left))
         else:
-            entries.append(Entry(file.path, own, (Blob(file.path, file.size),), (parts[0],)))
+            entries.append(
+                Entry(file.path, image_split, (Blob(file.path, file.size),), (parts[0],))
+            )
     kinds = sorted(filter(is_kind_of_files, classes))
     if kinds and inputs.layout == "auto":
         raise InputError.at(

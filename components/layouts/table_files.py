@@ -37,12 +37,12 @@ def partitions_of(folders: Sequence[str]) -> dict[str, str | None]:
     Args:
         folders: the names of the folders in a path.
     """
-    found: dict[str, str | None] = {}
+    partitions: dict[str, str | None] = {}
     for folder in filter(_is_partition, folders):
         key, _, value = folder.partition("=")
         value = urllib.parse.unquote(value)
-        found[urllib.parse.unquote(key)] = None if value == _HIVE_NULL else value
-    return found
+        partitions[urllib.parse.unquote(key)] = None if value == _HIVE_NULL else value
+    return partitions
 
 
 def _is_partition(folder: str) -> bool:
@@ -66,7 +66,7 @@ def check_folders(inputs: LayoutInputs, paths: Sequence[str]) -> None:
         strange = [part for part in inner if not _is_partition(part) and not split_of_name(part)]
         if not strange:
             continue
-        other = next(one for one in paths if folders[one] != parts)
+        other = next(path for path in paths if folders[path] != parts)
         place = display_path(posixpath.dirname(path))
         raise InputError(
             f"input_base {inputs.base!r}: expected tables at its top, or in folders named after "
@@ -102,9 +102,9 @@ def splits_of_tables(inputs: LayoutInputs, paths: Sequence[str]) -> dict[str, st
         return dict.fromkeys(paths, inputs.split)
     is_file = inputs.root in inputs.files
     parts = {path: _names_of(inputs, path, is_file=is_file) for path in paths}
-    depth = _shared_depth([own[:-1] for own in parts.values()])
-    found = _splits(paths, {path: own[depth:] for path, own in parts.items()})
-    return found if any(found.values()) else _splits(paths, parts)
+    depth = _shared_depth([parts_of_path[:-1] for parts_of_path in parts.values()])
+    splits = _splits(paths, {path: parts_of_path[depth:] for path, parts_of_path in parts.items()})
+    return splits if any(splits.values()) else _splits(paths, parts)
 
 
 def _names_of(inputs: LayoutInputs, path: str, *, is_file: bool) -> list[str]:
@@ -114,5 +114,5 @@ def _names_of(inputs: LayoutInputs, path: str, *, is_file: bool) -> list[str]:
 
 def _splits(paths: Sequence[str], parts: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
     names = {path: "/".join(parts[path]) for path in paths}
-    found = splits_of_paths(dict.fromkeys(names.values()), unit="table")
-    return {path: found[name] for path, name in names.items()}
+    split_of_name = splits_of_paths(dict.fromkeys(names.values()), unit="table")
+    return {path: split_of_name[name] for path, name in names.items()}

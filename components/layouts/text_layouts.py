@@ -20,11 +20,11 @@ def detect_text(kind: str, inputs: LayoutInputs) -> Detection:
         inputs: the inputs.
     """
     try:
-        found, paths = texts.recognise(inputs, "auto")
+        detected, paths = texts.recognise(inputs, "auto")
     except InputError as error:
         return Detection.miss(str(error))
-    if found != kind:
-        return Detection.miss(f"read as {found}")
+    if detected != kind:
+        return Detection.miss(f"read as {detected}")
     return Detection.match(display_path(paths[0]) if paths else "text files in folders")
 
 

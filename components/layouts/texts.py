@@ -166,7 +166,10 @@ def recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
         return _json_kind(inputs, tables[0], paths, layout), paths
     texts = by_kind.get("lines", [])
     parts = [inputs.parts_of(path) for path in texts]
-    are_splits = all(_is_at_top_or_in_split(own) and split_of_name(own[-1]) for own in parts)
+    are_splits = all(
+        _is_at_top_or_in_split(parts_of_path) and split_of_name(parts_of_path[-1])
+        for parts_of_path in parts
+    )
     if texts and len(texts) == len(seen) and are_splits:
         return "lines", texts
     return "folder", []
@@ -182,12 +185,12 @@ def _is_at_top_or_in_split(parts: Sequence[str]) -> bool:
 
 def _refuse_no_texts(inputs: LayoutInputs, paths: Sequence[str]) -> None:
     """Raise an InputError if files to be read as one text each are tables, media or archives."""
-    found = [path for path in paths if path.lower().endswith(_NO_TEXTS)]
-    if not found:
+    documents = [path for path in paths if path.lower().endswith(_NO_TEXTS)]
+    if not documents:
         return
-    patterns = sorted({f"*{posixpath.splitext(path)[1]}" for path in found})
-    shown = ", ".join(repr(display_path(path)) for path in found[:_MAX_SHOWN])
-    more = f" and {len(found) - _MAX_SHOWN} more" if len(found) > _MAX_SHOWN else ""
+    patterns = sorted({f"*{posixpath.splitext(path)[1]}" for path in documents})
+    shown = ", ".join(repr(display_path(path)) for path in documents[:_MAX_SHOWN])
+    more = f" and {len(documents) - _MAX_SHOWN} more" if len(documents) > _MAX_SHOWN else ""
     cure = f"To leave them out: {how_to_set(ignore=patterns)}."
     _refuse(inputs, "only text files", f"{shown}{more}", cure)
 
@@ -245,6 +248,7 @@ def _refuse(inputs: LayoutInputs, expected: str, got: str, advice: str) -> NoRet
 
 
 def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: str) -> str:
+    """Return `jsonl` for a file of kind `json` with an object per line, else the kind unchanged."""
     if kind != "json" or layout == "json":
         return kind
     good, _ = select_readable(inputs, paths, "a table")

@@ -145,14 +145,14 @@ def _pairs_of_neighbours(inputs: LayoutInputs) -> tuple[list[_Pair], list[Exclud
     by_name: dict[str, list[str]] = collections.defaultdict(list)
     for stem in annotations.keys() - images.keys():
         by_name[posixpath.basename(stem)].append(stem)
-    found: dict[str, InputFile] = {}
+    annotation_of: dict[str, InputFile] = {}
     used: dict[str, str] = {}
     for stem in images:
         others = [stem] if stem in annotations else by_name.get(posixpath.basename(stem), [])
         if len(others) > 1 or (others and used.setdefault(others[0], stem) != stem):
             raise _refuse_shared(images, annotations, stem, others, used)
         if others:
-            found[stem] = annotations[others[0]]
+            annotation_of[stem] = annotations[others[0]]
     for stem, file in annotations.items():
         if stem not in used:
             detail = "an annotation without its image"
@@ -166,7 +166,7 @@ def _pairs_of_neighbours(inputs: LayoutInputs) -> tuple[list[_Pair], list[Exclud
     for stem, problem in bad.items():
         excluded.append(ExcludedInput(images[stem].path, inputs.split, *problem))
     pairs = zip(splits, good, strict=True)
-    return [(split, images[stem], found.get(stem)) for split, stem in pairs], excluded
+    return [(split, images[stem], annotation_of.get(stem)) for split, stem in pairs], excluded
 
 
 def _refuse_several_years(inputs: LayoutInputs) -> None:
@@ -179,17 +179,17 @@ def _refuse_several_years(inputs: LayoutInputs) -> None:
         {folder[: -len(name.split("/"))] for folder in inputs.folders if folder_ends(folder, name)}
         for name in (image_dir, annotation_dir)
     ]
-    found = sorted(
+    roots = sorted(
         posixpath.join(inputs.root, *above) for above in by_name[0] & by_name[1] if above
     )
-    if len(found) > 1:
-        paths = [posixpath.join(inputs.base, place) for place in found]
+    if len(roots) > 1:
+        paths = [posixpath.join(inputs.base, place) for place in roots]
         raise InputError.at(
             inputs.base,
             expected=f"one folder with {image_dir}/ and {annotation_dir}/",
-            got=", ".join(map(repr, map(display_path, found))),
+            got=", ".join(map(repr, map(display_path, roots))),
             advice=f"Convert each on its own, such as {paths[0]!r}; or leave the others out: "
-            f"{how_to_set(ignore=[f'{place}/*' for place in found[1:]])}",
+            f"{how_to_set(ignore=[f'{place}/*' for place in roots[1:]])}",
         )
 
 
@@ -221,7 +221,7 @@ def _refuse_shared(
             f"{images[stem].path!r}: expected one annotation with its name, got {got}. To leave "
             f"some out: {how_to_set(ignore=[f'{folder}/*' for folder in folders[1:]])}."
         )
-    first, second = (images[one] for one in sorted((used[others[0]], stem)))
+    first, second = (images[path] for path in sorted((used[others[0]], stem)))
     masks = [i for i in (first, second) if i.path.lower().endswith(".png")] or [second]
     folder = posixpath.dirname(masks[-1].path)
     return InputError(
@@ -269,6 +269,7 @@ def _problem(annotation: InputFile) -> tuple[str, str] | None:
 
 
 def _parse(text: bytes | OSError, path: str) -> tuple[Value, ...]:
+    """Return the values of an annotation; raise RejectedInputError if it is malformed."""
     if isinstance(text, OSError):
         raise RejectedInputError("UNREADABLE", f"its annotation: {problem_of(text, path)[1]}")
     try:
@@ -279,23 +280,23 @@ def _parse(text: bytes | OSError, path: str) -> tuple[Value, ...]:
     if size is None:
         raise RejectedInputError("BAD_ANNOTATION", "no <size>")
     width, height = _number(size, "width"), _number(size, "height")
-    found, poses, truncated, difficult = [], [], [], []
+    box_list, poses, truncated, difficult = [], [], [], []
     for thing in root.findall("object"):  # without the nested <part> elements
         box = thing.find("bndbox")
         name = (thing.findtext("name") or "").strip().lower()
         if box is None or not name:
             raise RejectedInputError("BAD_ANNOTATION", "an <object> without <name> or <bndbox>")
         edges = [_number(box, edge) for edge in ("xmin", "xmax", "ymin", "ymax")]
-        found.append(
+        box_list.append(
             relative_box(*edges, width=width, height=height, label=name, may_be_turned=True)
         )
         poses.append((thing.findtext("pose") or "unspecified").lower())
         truncated.append(int(thing.findtext("truncated") == "1"))
         difficult.append(int(thing.findtext("difficult") == "1"))
-    if not found:
+    if not box_list:
         return _NOTHING
     lists = (tuple(poses), tuple(truncated), tuple(difficult))
-    return (*boxes.box_values(found), *lists, *claimed_size(width=width, height=height))
+    return (*boxes.box_values(box_list), *lists, *claimed_size(width=width, height=height))
 
 
 def _number(element: Any, name: str) -> float:
@@ -353,8 +354,8 @@ def read_image_sets(
     Raises:
         InputError: an image is named twice, or an image set cannot be read.
     """
-    own = inputs.names.get("image_set_dir")
-    for folder in [own] if own else folders:
+    set_folder = inputs.names.get("image_set_dir")
+    for folder in [set_folder] if set_folder else folders:
         sets: dict[str, _ImageSet] = {}
         for parts, file in inputs.below_root():
             stem, extension = posixpath.splitext(parts[-1])

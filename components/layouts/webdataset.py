@@ -130,12 +130,14 @@ def read(inputs: LayoutInputs) -> InputTable:
     sidecars = [
         ({} if sample.label is None else {"cls": sample.label}) | sample.sidecars for sample in kept
     ]
-    own = {_COLUMN_OF[kind] for sample in sidecars for kind in sample.keys() & _COLUMN_OF.keys()}
-    names = _feature_names(endings, {*own, *["image"] * has_images})
+    own_columns = {
+        _COLUMN_OF[kind] for sample in sidecars for kind in sample.keys() & _COLUMN_OF.keys()
+    }
+    names = _feature_names(endings, {*own_columns, *(["image"] if has_images else [])})
     columns, rows = _make_columns(
         sidecars,
-        given={n: kind for n, kind in inputs.columns.items() if n not in ignored},
-        own=own,
+        kinds={n: kind for n, kind in inputs.columns.items() if n not in ignored},
+        own=own_columns,
         taken={*names.values()},
         place=lambda number: kept[number].place,
     )
@@ -188,19 +190,19 @@ def _common_endings(samples: Sequence[_Sample]) -> list[str]:
     for ending, count in sorted(counts.items()):
         if count == len(samples):
             continue
-        one = next(sample for sample in samples if ending in sample.others)
+        first = next(sample for sample in samples if ending in sample.others)
         if ending in _IMAGES:
             other = next(sample for sample in samples if ending not in sample.others)
             raise InputError(
-                f"{one.archive!r}: {one.key!r} has an image {ending!r} next to its "
-                f"{one.image!r}, but {other.place!r} has none. Pack all keys alike, or leave these "
-                f"images out: {how_to_set(columns={ending: 'ignore'})}.",
-                path=one.archive,
+                f"{first.archive!r}: {first.key!r} has an image {ending!r} next to its "
+                f"{first.image!r}, but {other.place!r} has none. Pack all keys alike, or leave "
+                f"these images out: {how_to_set(columns={ending: 'ignore'})}.",
+                path=first.archive,
             )
         logging.warning(
             "%d files %r in archives are left out, since %d of %d keys have none: the first is of "
             "%r",
-            *(count, f".{ending}", len(samples) - count, len(samples), one.place),
+            *(count, f".{ending}", len(samples) - count, len(samples), first.place),
         )
     return sorted(ending for ending, count in counts.items() if count == len(samples))
 
@@ -216,8 +218,8 @@ def _splits(inputs: LayoutInputs, archives: Sequence[str]) -> dict[str, str | No
     if inputs.split is not None:
         return dict.fromkeys(archives, inputs.split)
     by_place = {"/".join(inputs.parts_of(path)): path for path in archives}
-    found = splits_of_paths(by_place, unit="archive")
-    return {by_place[place]: split for place, split in found.items()}
+    splits = splits_of_paths(by_place, unit="archive")
+    return {by_place[place]: split for place, split in splits.items()}
 
 
 def _read_archive(
@@ -326,7 +328,7 @@ def _read_sidecar(
 def _make_columns(
     samples: Sequence[Mapping[str, Json]],
     *,
-    given: Mapping[str, str],
+    kinds: Mapping[str, str],
     own: Collection[str],
     taken: Collection[str],
     place: Callable[[int], str],
@@ -335,7 +337,7 @@ def _make_columns(
 
     Args:
         samples: the sidecars of each sample.
-        given: the kinds of columns, as set by the user.
+        kinds: the kinds of columns, as set by the user.
         own: the columns that come from separate files.
         taken: other names that a JSON field cannot have.
         place: returns the place of the n-th sample, for messages.
@@ -348,19 +350,19 @@ def _make_columns(
             for name, value in fields
         }
         rows.append(row | {_COLUMN_OF[kind]: sample[kind] for kind in _COLUMN_OF if kind in sample})
-    check_columns(given, dict.fromkeys(name for row in rows for name in row), of="the archives")
-    for name, asked in given.items():
+    check_columns(kinds, dict.fromkeys(name for row in rows for name in row), of="the archives")
+    for name, asked in kinds.items():
         if asked not in _KINDS:
             raise ConfigError.of(f"columns[{name!r}]", asked, allowed=f"one of {', '.join(_KINDS)}")
-    ignored = [name for name, kind in given.items() if kind == "ignore"]
+    ignored = [name for name, kind in kinds.items() if kind == "ignore"]
     arrays, mixed = columns_of_objects(rows, place=place, ignored=ignored)
     columns, by_column = [], []
     for name, array in arrays.items():
-        kind = given.get(name, "string" if name == "text" and "text" in own else None)
+        kind = kinds.get(name, "string" if name == "text" and "text" in own else None)
         are_texts = name in mixed or (name == "label" and name in own)
-        if (found := typed_values(name, [(array, are_texts)], kind=kind, place=place)) is not None:
-            columns.append(found[0])
-            by_column.append(found[1])
+        if (typed := typed_values(name, [(array, are_texts)], kind=kind, place=place)) is not None:
+            columns.append(typed[0])
+            by_column.append(typed[1])
     return tuple(columns), list(zip(*by_column, strict=True)) if columns else [()] * len(rows)
 
 

@@ -129,7 +129,7 @@ def _label_path(path: str, texts: Mapping[str, InputFile]) -> str | None:
     if places:
         parts[places[-1]] = _LABELS
         candidates.insert(0, "/".join(parts))
-    return next((f"{one}.txt" for one in candidates if f"{one}.txt" in texts), None)
+    return next((f"{label}.txt" for label in candidates if f"{label}.txt" in texts), None)
 
 
 def _is_good(file: InputFile) -> bool:
@@ -147,24 +147,21 @@ def _problem(file: InputFile) -> tuple[str, str]:
 
 def _config_files(inputs: LayoutInputs) -> list[str]:
     """Return the YAML files with classes, at the top or in folders directly below it."""
-    found = [
+    candidates = [
         path
         for parts, path in inputs.paths_below_root(endings=_YAML)
         if len(parts) <= 2 and not is_clutter(parts)
     ]
-    return [path for path in found[:_HEADS] if _HAS_NAMES.search(inputs.head(path, _HEAD_BYTES))]
+    return [
+        path for path in candidates[:_HEADS] if _HAS_NAMES.search(inputs.head(path, _HEAD_BYTES))
+    ]
 
 
 def _read_config(inputs: LayoutInputs) -> _Config:
+    """Read class names, splits and folder from the YAML file, or from Darknet's lists of files."""
     paths = _config_files(inputs)
     if not paths:
-        lists = _lists_of_darknet(inputs)
-        for parts, path in inputs.paths_below_root(endings=_NAMES):
-            if parts[-1] in _NAMES and len(parts) <= 2:
-                lines = [line.strip() for line in inputs.read_text(path).splitlines()]
-                classes = _checked([line for line in lines if line], path)
-                return _Config(names=classes, splits=lists, path=path)
-        return _Config(splits=lists)
+        return _config_of_darknet(inputs)
     if len(paths) > 1:
         got = ", ".join(paths)
         raise InputError.at(
@@ -182,7 +179,34 @@ def _read_config(inputs: LayoutInputs) -> _Config:
         raise InputError.at(path, expected="a mapping", got=f"{value!a:.80}")
     if "kpt_shape" in value:
         raise _refused(path, "keypoints (`kpt_shape`), which are not read")
-    names = value.get("names")
+    names = _class_names(value.get("names"), path)
+    splits = {}
+    for word, split in _SPLITS.items():
+        entry = value.get(word)
+        places = entry if isinstance(entry, list) else [entry]
+        if named_places := [str(place) for place in places if place]:
+            splits[split] = named_places
+    folder = posixpath.dirname(path)
+    root = value.get("path")
+    if isinstance(root, str) and not root.startswith("/") and ".." not in root.split("/"):
+        folder = posixpath.normpath(posixpath.join(folder, root)).removeprefix("./")
+        folder = "" if folder == "." else folder
+    return _Config(names, splits, folder, path)
+
+
+def _config_of_darknet(inputs: LayoutInputs) -> _Config:
+    """Return the class names and lists of files of Darknet's files, as far as they exist."""
+    lists = _lists_of_darknet(inputs)
+    for parts, path in inputs.paths_below_root(endings=_NAMES):
+        if parts[-1] in _NAMES and len(parts) <= 2:
+            lines = [line.strip() for line in inputs.read_text(path).splitlines()]
+            classes = _checked([line for line in lines if line], path)
+            return _Config(names=classes, splits=lists, path=path)
+    return _Config(splits=lists)
+
+
+def _class_names(names: Any, path: str) -> Sequence[str] | None:
+    """Return the class names of a list, or of a mapping by number; None without any."""
     if isinstance(names, dict):
         try:
             by_class = {int(number): str(name) for number, name in names.items()}
@@ -191,23 +215,13 @@ def _read_config(inputs: LayoutInputs) -> _Config:
                 path, expected="class names by number", got=f"{names!a:.80}"
             ) from error
         names = [by_class.get(n, str(n)) for n in range(max(by_class, default=-1) + 1)]
-    if names is not None and not isinstance(names, list):
+    if names is None:
+        return None
+    if not isinstance(names, list):
         raise InputError.at(
             path, expected="class names as a list, or by number", got=f"{names!a:.80}"
         )
-    splits = {}
-    for word, split in _SPLITS.items():
-        given = value.get(word)
-        places = given if isinstance(given, list) else [given]
-        if found := [str(place) for place in places if place]:
-            splits[split] = found
-    folder = posixpath.dirname(path)
-    root = value.get("path")
-    if isinstance(root, str) and not root.startswith("/") and ".." not in root.split("/"):
-        folder = posixpath.normpath(posixpath.join(folder, root)).removeprefix("./")
-        folder = "" if folder == "." else folder
-    checked = None if names is None else _checked([str(name) for name in names], path)
-    return _Config(checked, splits, folder, path)
+    return _checked([str(name) for name in names], path)
 
 
 def _lists_of_darknet(inputs: LayoutInputs) -> dict[str, Sequence[str]]:
@@ -215,19 +229,19 @@ def _lists_of_darknet(inputs: LayoutInputs) -> dict[str, Sequence[str]]:
 
     Source: "How to train (to detect your custom objects)", github.com/AlexeyAB/darknet.
     """
-    found: dict[str, list[str]] = {}
+    paths_by_split: dict[str, list[str]] = {}
     for parts, path in inputs.paths_below_root(endings=(".data",)):
         if len(parts) == 1 and not is_clutter(parts):
             for line in inputs.read_text(path).splitlines():
                 key, _, value = (part.strip() for part in line.partition("="))
                 if value.endswith(".txt") and (split := canonical_split(key)):
-                    found.setdefault(split, []).append(value)
-    if not found:
+                    paths_by_split.setdefault(split, []).append(value)
+    if not paths_by_split:
         for parts, path in inputs.paths_below_root(endings=(".txt",)):
             split = split_of_name(posixpath.splitext(parts[0])[0]) if len(parts) == 1 else None
             if split is not None and _begins_as_list(inputs, path):
-                found.setdefault(split, []).append(parts[0])
-    return {split: places for split, places in found.items()}
+                paths_by_split.setdefault(split, []).append(parts[0])
+    return {split: places for split, places in paths_by_split.items()}
 
 
 def _begins_as_list(inputs: LayoutInputs, path: str) -> bool:
@@ -252,21 +266,21 @@ def _splits(
     """Return the split of each image: by `data.yaml` or lists, or by the names of its folders."""
     if inputs.split is not None:
         return dict.fromkeys(paths, inputs.split)
-    found: dict[str, str | None] = {}
+    split_of: dict[str, str | None] = {}
     for split, places in config.splits.items():
         for place in places:
             for path in _in_place(inputs, config, place, paths, split, excluded):
-                if found.setdefault(path, split) != split:
+                if split_of.setdefault(path, split) != split:
                     logging.warning(
                         "%r: %r is in the splits %s and %s; it is read in the first",
-                        *(config.path, place, found[path], split),
+                        *(config.path, place, split_of[path], split),
                     )
                     break
-    if not found:
+    if not split_of:
         below = ["/".join(inputs.parts_of(path)) for path in paths]
         splits = splits_of_files(below, source=inputs.root or inputs.base)
         return dict(zip(paths, splits, strict=True))
-    rest = [path for path in paths if path not in found]
+    rest = [path for path in paths if path not in split_of]
     for path in rest:
         detail = f"in no split of {config.path or 'the lists'}"
         excluded.append(ExcludedInput(path, None, None, detail))
@@ -274,7 +288,7 @@ def _splits(
         logging.warning(
             "%d images are in no split of %r: skipped", len(rest), config.path or inputs.base
         )
-    return {path: found[path] for path in paths if path in found}
+    return {path: split_of[path] for path in paths if path in split_of}
 
 
 def _in_place(
@@ -302,9 +316,9 @@ def _in_place(
                     detail = f"listed in {whole}, but there is no such file"
                     excluded.append(ExcludedInput(end, split, "FILE_NOT_FOUND", detail))
                 return listed
-            found = [path for path in paths if path.startswith(f"{whole}/")]
-            if found:
-                return found
+            inside = [path for path in paths if path.startswith(f"{whole}/")]
+            if inside:
+                return inside
     return ()
 
 

@@ -220,6 +220,7 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
 
 
 def _kind(data: bytes) -> str:
+    """Return the format of an audio file; raise RejectedInputError if it cannot be read."""
     import soundfile  # loads a C library, which is only needed for audio
 
     try:
@@ -391,12 +392,12 @@ def check_ogg_pages(data: bytes) -> None:
         body = position + _PAGE.size
         end = len(data) + 1
         if body <= len(data):
-            _, _, flags, _, own, sequence, crc, segments = _PAGE.unpack_from(data, position)
+            _, _, flags, _, page_serial, sequence, crc, segments = _PAGE.unpack_from(data, position)
             sizes = data[body : body + segments]
             end = body + segments + sum(sizes)
         if end > len(data):
             raise RejectedInputError("TRUNCATED_AUDIO", f"page {number} is cut short")
-        if serial not in (None, own):
+        if serial not in (None, page_serial):
             raise RejectedInputError("UNSUPPORTED_FORMAT", "expected one stream, got several")
         page = data[position : position + 22] + bytes(4) + data[position + 26 : end]
         reflected = zlib.crc32(page.translate(_REVERSED), 0xFFFFFFFF) ^ 0xFFFFFFFF
@@ -404,6 +405,6 @@ def check_ogg_pages(data: bytes) -> None:
             raise RejectedInputError("DAMAGED_AUDIO", f"page {number} has a wrong checksum")
         if sequence != number:
             raise RejectedInputError("DAMAGED_AUDIO", f"expected page {number}, got {sequence}")
-        serial, position, number = own, end, number + 1
+        serial, position, number = page_serial, end, number + 1
     if not flags & _LAST:
         raise RejectedInputError("TRUNCATED_AUDIO", f"expected a last page after {number}")

@@ -162,8 +162,8 @@ def scan_jpeg(data: bytes) -> ImageStructure:
     # and neither Pillow nor TensorFlow reports the warning.
     is_arithmetic = frame.process in _ARITHMETIC
     if _CONDITIONING in tables if not is_arithmetic else min(tables, default=0x100) < 0x100:
-        found = ("arithmetic", "Huffman") if is_arithmetic else ("Huffman", "arithmetic")
-        raise damaged("its header says {} coding, its tables are of {} coding".format(*found))
+        codings = ("arithmetic", "Huffman") if is_arithmetic else ("Huffman", "arithmetic")
+        raise damaged("its header says {} coding, its tables are of {} coding".format(*codings))
     doubt = next(filter(None, doubts), None) or frame.doubt
     return ImageStructure(
         format="JPEG",
@@ -247,6 +247,7 @@ def _add_quantizers(segment: bytes, tables: set[int]) -> str | None:
 
 
 def _add_codes(segment: bytes, tables: set[int]) -> str | None:
+    """Add the Huffman tables that a segment defines; return a problem with them, if any."""
     position = 0
     while position + 17 <= len(segment):
         number, counts = segment[position], segment[position + 1 : position + 17]
@@ -320,7 +321,7 @@ def scan_png(data: bytes) -> ImageStructure:
                 first, second = data[position + 8 : position + 10]
                 is_good = first & 15 == 8 and first >> 4 <= 7 and (first << 8 | second) % 31 == 0
                 if not is_good or second & 32:
-                    doubt = doubt or "pixels that are no zlib stream"
+                    doubt = doubt or "pixels that are not a zlib stream"
             elif pixel_bytes and before != name:
                 doubt = doubt or "pixels in two places"
             pixel_bytes += length

@@ -25,7 +25,7 @@ from trainer_utils.format.media_formats import (
     is_other_image,
     packing_of,
 )
-from trainer_utils.storage.file_system import is_host_error
+from trainer_utils.storage.host_errors import is_host_error
 
 _FORMAT_OF = {ending: f.name for f in FORMATS if f.kind == "image" for ending in f.extensions}
 _LARGEST = 1 << 31
@@ -293,6 +293,7 @@ def _converted(
     orientation: int,
     conversions: tuple[str, ...],
 ) -> StoredImage:
+    """Decode an image and encode it again, with the conversions that it needs."""
     side = options.resize_shorter_side
     if side is not None and structure.can_be_scaled:
         scale = side / min(image.size)

@@ -56,6 +56,7 @@ def open_raw(place: str, conversion: Mapping[str, Any]) -> RawDataset:
 
 
 def _open_raw(place: str, conversion: Mapping[str, Any]) -> RawDataset:
+    """Do the work of `open_raw` with one listing of the inputs."""
     request = prepare(place, **dict(conversion))
     balancing = BalancerSettings(**request.balancer)
     for name in _NEEDS_RECORDS:
@@ -148,12 +149,12 @@ def _features(
         count = min(len(rows), max(1, _SAMPLES // len(records.order)))
         numbers = np.unique(np.linspace(0, max(len(rows) - 1, 0), count, dtype=np.int64))
         samples += records.media_of(split, numbers.tolist())
-    found = features_of(facts_of(samples), plan.blobs)
+    sampled = features_of(facts_of(samples), plan.blobs)
     features, assumed = {"filename": Feature(type="string")}, {}
     for name, kind in plan.blobs:
-        if name in found:
-            features[name] = found[name]
-            assumed[name] = _assumed(found[name], kind)
+        if name in sampled:
+            features[name] = sampled[name]
+            assumed[name] = _assumed(sampled[name], kind)
         features |= {other: Feature(type="int") for other in DESCRIPTIONS.get(kind, ())}
     used = plan.rows.take(int_array(plan.order))
     for place, column in enumerate(plan.columns):

@@ -34,7 +34,7 @@ from trainer_utils.format import canonical_split
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.format.tfrecord import begins_with_frame
 from trainer_utils.storage import exists, is_folder, open_for_reading, walk_files
-from trainer_utils.storage.file_system import join
+from trainer_utils.storage.paths import join
 
 KINDS = ("image", "text", "audio")
 
@@ -42,6 +42,7 @@ _LAYOUTS = {
     **dict.fromkeys(("voc", "coco", "segmentation", "tar"), "image"),
     **dict.fromkeys(("lines", "json"), "text"),
 }
+_LIST = "csv_path"  # a setting of lists of images or audio files
 _MAX_FILES = 100_000  # names to read
 _MAX_OPENED = 64
 _MAX_SHOWN = 3  # names in a message
@@ -55,14 +56,16 @@ _KIND_BY_ENDING = {
 }
 _NOUNS = {
     "image": "image",
-    "audio": "sound",
+    "audio": "audio file",
     "archive": "archive",
     "table": "table",
     "text": "text",
     "beside": "JSON or XML file",
+    "nested": "table in subfolders",
     "records": "file of TFRecords",
     "other": "other file",
 }
+_PLURALS = {"records": "files of TFRecords", "nested": "tables in subfolders"}
 _NOISE = 0.05  # a kind with at most this share of the files is ignored as stray files
 _NAMES = {"image_uri": "image", "image": "image", "audio_uri": "audio", "audio": "audio"}
 
@@ -78,38 +81,43 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
         InputError: the input is missing or empty, or its kind is ambiguous.
     """
     if lists_once() and (kind := _only_kind(source, options)) is not None:
-        return kind, f"only files of {_NOUNS[kind]}s"
+        return kind, f"only {_NOUNS[kind]}s"
     names, is_all = check_source(source, options)
     if kind := _kind_by_options(options):
         return kind, "as layout or columns say"
     if not is_folder(source):
         return _recognise_file(source)
-    found = _by_kind(source, names)
-    seen = _describe(found, is_all)
-    tables = found.get("table", [])
-    media = {kind: len(found.get(kind, ())) for kind in ("image", "audio")}
-    media["image"] += len(found.get("archive", ()))
+    names_by_kind = _by_kind(source, names)
+    seen = _describe(names_by_kind, is_all)
+    if _LIST in options:
+        is_audio = len(names_by_kind.get("audio", ())) > len(names_by_kind.get("image", ()))
+        return "audio" if is_audio else "image", f"{seen}; {_LIST} names a list of files"
+    tables = names_by_kind.get("table", [])
+    media = {kind: len(names_by_kind.get(kind, ())) for kind in ("image", "audio")}
+    media["image"] += len(names_by_kind.get("archive", ()))
     media = {kind: number for kind, number in media.items() if number > _NOISE * len(names)}
     if tables and (in_table := kind_in_table(join(source, tables[0]))):
         return in_table, f"{seen}; {tables[0]} names or holds {_NOUNS[in_table]}s"
-    if not media and not tables and (records := found.get("records")):
+    if not media and not tables and (records := names_by_kind.get("records")):
         raise _refused_records(join(source, records[0]))
     stems = {
-        posixpath.splitext(posixpath.basename(n))[0] for kind in media for n in found.get(kind, ())
+        posixpath.splitext(posixpath.basename(n))[0]
+        for kind in media
+        for n in names_by_kind.get(kind, ())
     }
     texts = [
         name  # a text named like an image or clip contains its boxes, caption or transcript
-        for name in found.get("text", ())
+        for name in names_by_kind.get("text", ())
         if posixpath.splitext(posixpath.basename(name))[0] not in stems
     ]
     if len(media) == 1 and len(texts) <= max(media.values()):
         return next(iter(media)), seen
-    if not media and (tables or found.get("text") or found.get("beside")):
+    if not media and (tables or any(map(names_by_kind.get, ("text", "beside", "nested")))):
         return "text", seen
     # Texts next to images or audio files more often describe these than the other way round.
-    media_kinds = [one for one in ("image", "audio") if found.get(one)]
-    kind = max(media_kinds, key=lambda one: len(found[one]), default="text")
-    if not found.get(kind):
+    media_kinds = [kind for kind in ("image", "audio") if names_by_kind.get(kind)]
+    kind = max(media_kinds, key=lambda kind: len(names_by_kind[kind]), default="text")
+    if not names_by_kind.get(kind):
         shown = ", ".join(repr(name) for name in names[:_MAX_SHOWN])
         raise InputError(
             f"source {source!r}: expected images, texts or audio files, found {seen}, such as "
@@ -117,7 +125,9 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
             "CSV, JSON lines or Parquet.",
             path=source,
         )
-    patterns = _patterns_of(name for one, some in found.items() if one != kind for name in some)
+    patterns = _patterns_of(
+        name for media, names in names_by_kind.items() if media != kind for name in names
+    )
     raise InputError(
         f"source {source!r}: expected images, texts or audio files, found {seen}. Put each kind "
         f"into a folder of its own; or name the kind to read ({', '.join(KINDS)}) and leave out "
@@ -165,18 +175,19 @@ def _kind_by_options(options: Mapping[str, object]) -> str | None:
     for kind in ("image", "audio"):
         if kind in kinds:
             return kind
-    if any(name in options for name in settings_of(LayoutNames)):
+    if any(name in options for name in settings_of(LayoutNames) if name != _LIST):
         return "image"
     return _LAYOUTS.get(str(options.get("layout")))
 
 
 def _recognise_file(source: str) -> tuple[str, str]:
+    """Return the kind of a single file, and the evidence; refuse a file that is not a source."""
     kind = _kind(source) or _sniffed(source)
     if kind == "archive":
         return "image", "an archive"
     if kind == "table":
-        found = kind_in_table(source) or _kind_beside(source) or "text"
-        return found, f"a table of {_NOUNS[found]}s"
+        media_kind = kind_in_table(source) or _kind_beside(source) or "text"
+        return media_kind, f"a table of {_NOUNS[media_kind]}s"
     if kind == "records":
         raise _refused_records(source)
     if kind in ("text", "beside"):
@@ -208,8 +219,8 @@ def _kind_beside(source: str) -> str | None:
     folder = posixpath.splitext(source.removesuffix(".gz"))[0]
     if not canonical_split(posixpath.basename(folder)) or not is_folder(folder):
         return None
-    found = _by_kind(folder, _names_below(folder, {})[0][:_MAX_OPENED])
-    return next((kind for kind in ("image", "audio") if kind in found), None)
+    names_by_kind = _by_kind(folder, _names_below(folder, {})[0][:_MAX_OPENED])
+    return next((kind for kind in ("image", "audio") if kind in names_by_kind), None)
 
 
 def _names_below(base: str, options: Mapping[str, object]) -> tuple[list[str], bool]:
@@ -223,30 +234,30 @@ def _names_below(base: str, options: Mapping[str, object]) -> tuple[list[str], b
         seen = (file for file in walk if not is_clutter(file.path.split("/")))
         files = FileTable.of(itertools.islice(seen, _MAX_FILES + 1))
     is_left_out = junk_mask(files, media="image")
-    if isinstance(ignore, (list, tuple)) and all(isinstance(one, str) for one in ignore):
+    if isinstance(ignore, (list, tuple)) and all(isinstance(item, str) for item in ignore):
         is_left_out |= ignored_mask(files, ignore)
-    found = [path for path in files.select_only(~is_left_out) if not is_clutter(path.split("/"))]
-    return found[:_MAX_FILES], len(files) <= _MAX_FILES
+    paths = [path for path in files.select_only(~is_left_out) if not is_clutter(path.split("/"))]
+    return paths[:_MAX_FILES], len(files) <= _MAX_FILES
 
 
 def _patterns_of(names: Iterable[str]) -> list[str]:
     """Return patterns that match these names: by ending, or by name without one."""
     bases = map(posixpath.basename, names)
-    return sorted({f"*{e}" if (e := posixpath.splitext(one)[1]) else one for one in bases})
+    return sorted({f"*{e}" if (e := posixpath.splitext(path)[1]) else path for path in bases})
 
 
 def _by_kind(base: str, names: Iterable[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = collections.defaultdict(list)
+    names_by_kind: dict[str, list[str]] = collections.defaultdict(list)
     opened = 0
     for name in names:
         kind = _kind(name)
         folders = name.split("/")[:-1]  # tables count at the top, or in folders named after splits
         if kind == "table" and folders and (len(folders) > 1 or not canonical_split(folders[0])):
-            kind = "beside"
+            kind = "nested"
         if kind is None and opened < _MAX_OPENED:
             kind, opened = _sniffed(join(base, name)), opened + 1
-        found[kind or "other"].append(name)
-    return found
+        names_by_kind[kind or "other"].append(name)
+    return names_by_kind
 
 
 def _kind(name: str) -> str | None:
@@ -265,8 +276,12 @@ def _sniffed(path: str) -> str:
     return kind_of_bytes(head) or ("records" if begins_with_frame(head) else "other")
 
 
-def _describe(found: Mapping[str, list[str]], is_all: bool) -> str:
-    parts = [quantity(len(found[kind]), noun) for kind, noun in _NOUNS.items() if kind in found]
+def _describe(names_by_kind: Mapping[str, list[str]], is_all: bool) -> str:
+    parts = [
+        quantity(len(names_by_kind[kind]), noun, _PLURALS.get(kind, ""))
+        for kind, noun in _NOUNS.items()
+        if kind in names_by_kind
+    ]
     return f"{'' if is_all else 'at least '}{', '.join(parts)}"
 
 
@@ -304,6 +319,7 @@ def _kind_of_column(name: str, values: Sequence[Any]) -> str | None:
 
 
 def _rows(path: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the first rows of a table, by column name."""
     kind = SUFFIXES.get(posixpath.splitext(path.lower())[1])
     if kind is None:  # a compressed table contains texts
         return

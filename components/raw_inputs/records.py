@@ -8,6 +8,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import functools
+import itertools
 import os
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,22 +18,26 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from components.example_gen.file_examples import MediaFacts, Stored
+from components.example_gen.file_examples import MediaFacts, Stored, encode_values
 from components.example_gen.file_shards import encode_entry
 from components.example_gen.settings import MediaSettings
 from components.inputs.arrow_columns import int_array
 from components.inputs.blob_reader import BlobReader, RowGroups
 from components.inputs.input_table import Blob, BlobColumn, Column, Entry, entries_of
 from components.inputs.rejects import RejectedInputError, reject_errors
+from components.media.options import DESCRIPTIONS
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.dataset.raw_inputs import RejectedRecordError
 from trainer_utils.format import Feature
+from trainer_utils.format.example import encode_example
 from trainer_utils.format.input_listing import InputListing
 from trainer_utils.storage import display_path, is_remote, join, retry_transient
+from trainer_utils.storage.paths import encode_path
 
 _REMOTE_THREADS, _LOCAL_THREADS = 64, 4
 _ROW_GROUP_BYTES = 512 << 20  # of Parquet, whose rows are read in random order
 _AHEAD_BYTES = 256 << 20  # of files that were requested ahead and not used yet
+_NAME = "filename"  # the feature that every example has
 _MAX_WAITING = 1 << 14  # files to request once there is space
 
 _Read = list[bytes] | RejectedInputError
@@ -70,8 +75,8 @@ class FileRecords:
     @property
     def _files(self) -> "_FileReader":
         """The reader of this process: threads and locks do not survive a fork."""
-        own: _FileReader | None = vars(self).get("_own_files")
-        if own is None or own.process != os.getpid():
+        files: _FileReader | None = vars(self).get("_own_files")
+        if files is None or files.process != os.getpid():
             settings = self.settings
             reader = BlobReader(
                 self.base,
@@ -79,21 +84,42 @@ class FileRecords:
                 follow_links=settings.follow_links,
                 row_groups=RowGroups(_ROW_GROUP_BYTES),
             )
-            own = vars(self)["_own_files"] = _FileReader(reader, is_remote=self.is_remote)
-        return own
+            files = vars(self)["_own_files"] = _FileReader(reader, is_remote=self.is_remote)
+        return files
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def release(self) -> None:
         """Free this process's threads and the files in memory; a later read gets them again."""
-        own: _FileReader | None = vars(self).pop("_own_files", None)
-        if own is not None and own.process == os.getpid():
-            own.cancel()
+        files: _FileReader | None = vars(self).pop("_own_files", None)
+        if files is not None and files.process == os.getpid():
+            files.cancel()
 
     def _entries(self, split: str, numbers: Sequence[int]) -> list[Entry]:
         rows = self.order[split][np.asarray(numbers, np.int64)]
         return [*entries_of(self.rows.take(int_array(rows)).combine_chunks())]
+
+    @functools.cached_property
+    def listed_features(self) -> frozenset[str]:
+        """Features whose values the list of inputs has, so that no file must be read for them.
+
+        Lists are left out, since boxes may be fitted to the image that is stored.
+        """
+        measured = {name for name, _ in self.blobs}
+        measured |= {name for _, kind in self.blobs for name in DESCRIPTIONS.get(kind, ())}
+        single = {column.name for column in self.columns if not column.is_list}
+        return frozenset((single | {_NAME}) - measured)
+
+    def listed(self, split: str, numbers: Sequence[int]) -> list[list[bytes]]:
+        """Return serialized examples that only have the listed features, each in parts."""
+        columns = [column.name in self.listed_features for column in self.columns]
+        examples = []
+        for entry in self._entries(split, numbers):
+            values = itertools.compress(entry.values, columns)
+            features = encode_values([*itertools.compress(self.columns, columns)], [*values])
+            examples.append(encode_example({**features, _NAME: encode_path(entry.name)}))
+        return examples
 
     def source_of(self, split: str, number: int) -> str:
         """Return the path of the input of a record."""
@@ -122,18 +148,18 @@ class FileRecords:
             ConfigError: a file differs from the features of the dataset.
             MachineError: the machine failed.
         """
-        found: list[list[bytes] | RejectedRecordError] = []
+        results: list[list[bytes] | RejectedRecordError] = []
         for entry, encoded in self._encode(split, numbers):
             if isinstance(encoded, RejectedInputError):
                 problem = RejectedRecordError(self._path(entry), encoded.code, encoded.detail)
-                found.append(problem)
+                results.append(problem)
                 continue
             media, parts = encoded
             for name in checks.keys() & self.assumed.keys() & media.keys():
                 path = self._path(entry)
                 self.assumed[name].check(media[name], checks[name], name=name, path=path)
-            found.append(parts)
-        return found
+            results.append(parts)
+        return results
 
     def media_of(self, split: str, numbers: Sequence[int]) -> list[Mapping[str, Stored]]:
         """Return the stored files of records by feature, without rejected ones."""

@@ -137,7 +137,7 @@ def check_options(options: Mapping[str, object], *, kind: str | None = None) -> 
         ConfigError: an option is unknown; the message has its value and the closest known name.
     """
     kinds = KINDS if kind is None else (kind,)
-    known = [*dict.fromkeys(name for one in kinds for name in SETTINGS[one].argument_names())]
+    known = [*dict.fromkeys(name for kind in kinds for name in SETTINGS[kind].argument_names())]
     component = EXAMPLE_GENS[kind] if kind else "the ExampleGens"
     check_names(
         "convert",

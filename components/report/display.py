@@ -45,8 +45,8 @@ def describe_value(value: Value) -> str:
             for t in value.texts[:_MAX_VALUES]
         ]
     else:
-        some = value.values[:_MAX_VALUES]
-        texts = [f"{n:.7g}" if isinstance(n, float) else str(n) for n in some]
+        first_values = value.values[:_MAX_VALUES]
+        texts = [f"{n:.7g}" if isinstance(n, float) else str(n) for n in first_values]
         for place, name in enumerate(value.names[:_MAX_VALUES]):
             texts[place] += f" ({printable(name)})"
     count = len(value.values)

@@ -16,7 +16,7 @@ from trainer_utils.core.errors import DatasetError
 from trainer_utils.core.text_output import Part, human_bytes, list_counts, make_table, quantity
 from trainer_utils.format import Manifest
 from trainer_utils.format.naming import REJECTS_FILE
-from trainer_utils.storage.file_system import is_host_error
+from trainer_utils.storage.host_errors import is_host_error
 
 _STYLES = {"ok": "green", "warn": "yellow", "bad": "red"}
 _LARGE_BYTES = 10**9  # the size of a split above which the size of its shards matters
@@ -95,6 +95,7 @@ def _manifest(facts: DatasetFacts) -> Check:
 
 
 def _shards(facts: DatasetFacts, what: str, split: SplitFacts, workers: int) -> Check:
+    """Check the number and sizes of a split's shards for a number of workers."""
     if split.records == 0 or not split.shards:
         cure = "Leave the split out, or convert again with --splits train=8,eval=2."
         return Check(what, "warn", "has no records", cure)

@@ -26,6 +26,7 @@ def load_template(name: str) -> jinja2.Template:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
+    """Return the environment of all templates, which escapes every value."""
     loader = jinja2.FileSystemLoader(os.path.dirname(__file__))
     environment = jinja2.Environment(
         loader=loader,

@@ -178,8 +178,9 @@ class DatasetFacts(TextReport):
         return [*parts, f"… and {more} (--json has all)"] if len(totals) > len(shown) else parts
 
     def _excluded(self) -> list[str]:
+        """Return the lines about inputs that this step or an earlier one left out or converted."""
         if self.manifest is None:
-            lines = ["", "It has no manifest: nothing says how large and how whole it should be."]
+            lines = ["", "It has no manifest: its expected size and contents are unknown."]
             if self.sampled is not None:
                 lines.append(f"Its features were inferred from {self.sampled:,} of its records.")
             return [*lines, f"With an index and a manifest: tfx-shards balance {self.uri} OUT"]

@@ -138,9 +138,11 @@ def render_report(
 
 def _title(facts: DatasetFacts, sample: Sample) -> str:
     """Return the name of the inputs that the dataset was converted from, else of its folder."""
-    made = [] if facts.origin is None else [one.made_by for one in facts.origin.ancestors]
-    made += [] if facts.origin is None else [facts.origin.made_by]
-    for step in filter(None, made):
+    steps = (
+        [] if facts.origin is None else [ancestor.made_by for ancestor in facts.origin.ancestors]
+    )
+    steps += [] if facts.origin is None else [facts.origin.made_by]
+    for step in filter(None, steps):
         source = str(step.settings.get("input_base") or "").rstrip("/")
         if "id" in sample.features and len(sample.features["id"].tables) == 1:  # a single table
             source = next(iter(sample.features["id"].tables)) or source
@@ -172,21 +174,21 @@ def _rejects(facts: DatasetFacts, reader: ExampleReader) -> list[dict[str, objec
     if facts.manifest is None:
         return []
     lists = reader.dataset.read_lines(REJECTS_FILE) if facts.manifest.reject_counts else ()
-    found = [("", facts.manifest.reject_counts, _examples_of(lists))]
+    rejects_by_step = [("", facts.manifest.reject_counts, _examples_of(lists))]
     for ancestor in facts.origin.ancestors if facts.origin else ():
         summary = ancestor.summary
         if summary is not None and summary.rejects:
             lines = _rejects_of(facts.uri, ancestor)
-            found.append((summary.producer, summary.rejects, _examples_of(lines)))
+            rejects_by_step.append((summary.producer, summary.rejects, _examples_of(lines)))
     return [
         {
             "code": code,
             "count": count,
             "by": by,
-            "examples": some.get(code, []),
+            "examples": examples.get(code, []),
             "cause": REJECT_CODES.get(code),
         }
-        for by, counts, some in found
+        for by, counts, examples in rejects_by_step
         for code, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
 
@@ -222,22 +224,25 @@ def _steps(facts: DatasetFacts) -> list[tuple[str, dict[str, str]]]:
     """Return the steps that made the dataset in order, each with its settings."""
     if facts.manifest is None:
         return []
-    found = [(facts.manifest.producer, facts.manifest.config)]
+    settings_by_step = [(facts.manifest.producer, facts.manifest.config)]
     if facts.origin:
-        made = [*(each.made_by for each in facts.origin.ancestors), facts.origin.made_by]
-        found = [(step.component, step.settings) for step in made if step is not None]
+        steps = [*(each.made_by for each in facts.origin.ancestors), facts.origin.made_by]
+        settings_by_step = [(step.component, step.settings) for step in steps if step is not None]
 
     def shown(value: object) -> str:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
-    return [(who, {n: shown(v) for n, v in sorted(settings.items())}) for who, settings in found]
+    return [
+        (who, {n: shown(v) for n, v in sorted(settings.items())})
+        for who, settings in settings_by_step
+    ]
 
 
 def _read_statistics(uri: str) -> dict[str, list[dict[str, object]]]:
     """Return, for each feature, one table row per split, with the columns of its kind."""
     from components.schema.tfmd import feature_name, read_statistics  # TFX's messages
 
-    found: dict[str, list[dict[str, object]]] = {}
+    rows_by_feature: dict[str, list[dict[str, object]]] = {}
     for split, statistics in read_statistics(uri).items():
         for entry in statistics.features:
             kind = entry.WhichOneof("stats")
@@ -249,9 +254,11 @@ def _read_statistics(uri: str) -> dict[str, list[dict[str, object]]]:
                 row[column] = getattr(stats, field)
             if kind == "string_stats":
                 top = [value for value in stats.top_values if value.frequency > 1][:_MAX_VALUES]
-                row["frequent"] = ", ".join(f"{one.value} ({one.frequency:,.0f})" for one in top)
-            found.setdefault(feature_name(entry), []).append(row)
-    return found
+                row["frequent"] = ", ".join(
+                    f"{entry.value} ({entry.frequency:,.0f})" for entry in top
+                )
+            rows_by_feature.setdefault(feature_name(entry), []).append(row)
+    return rows_by_feature
 
 
 def _schema_check(schema: str, facts: DatasetFacts) -> Check:

@@ -39,7 +39,7 @@ from trainer_utils.format import Feature, RecordIndex, resolve_slices
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.media_formats import FORMATS, encode_png, format_of, image_size
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.storage.file_system import encode_path, is_remote
+from trainer_utils.storage.paths import encode_path, is_remote
 
 _SUFFIXES = {known.name: known.extensions[0] for known in FORMATS} | {"RAW": ".png"}
 _REQUEST_BYTES = 1 << 20  # a store returns this as fast as a single record
@@ -197,10 +197,10 @@ class ExampleReader:
         """Yield records of a split by ascending number; raise CorruptShardError if damaged."""
         features, labels = self.dataset.features, self.dataset.vocabularies
         for number, shard, record in self.payloads(split, numbers):
-            found = decode_example(record)
+            stored = decode_example(record)
             values = {}
-            for name in sorted(found, key=lambda name: (name not in features, name)):
-                value = value_of(found[name], features.get(name), labels.get(name, ()))
+            for name in sorted(stored, key=lambda name: (name not in features, name)):
+                value = value_of(stored[name], features.get(name), labels.get(name, ()))
                 if value.kind == "bytes" and name in NAME_FEATURES:  # a name, not UTF-8
                     value = dataclasses.replace(value, kind="text")
                 values[name] = value
@@ -208,13 +208,13 @@ class ExampleReader:
 
     def named(self, name: str, *, count: int = 20) -> Iterator[Example]:
         """Yield the first `count` records with a `filename` or `id`; raise DatasetError if none."""
-        found = find_places(self.dataset, name)
-        if not found:
+        places = find_places(self.dataset, name)
+        if not places:
             raise DatasetError(
                 f"record {name!r}: expected the filename or id of a record of "
                 f"{self.dataset.uri!r}, found none"
             )
-        for split, group in itertools.groupby(found[:count], key=lambda each: each.split):
+        for split, group in itertools.groupby(places[:count], key=lambda each: each.split):
             firsts = {shard.name: first for first, shard in self.shards(split)}
             yield from self.read(split, [firsts[each.shard] + each.record for each in group])
 
@@ -282,20 +282,20 @@ def names_of(values: Mapping[str, Sequence[Any]]) -> list[bytes]:
 
 def find_places(dataset: Dataset, name: str) -> list[Place]:
     """Return the records with a name, in the order of the shards; raise if one is damaged."""
-    found: list[Place] = []
+    places: list[Place] = []
     for split, shards in dataset.shards.items():
         for shard in shards:
             numbers = find_numbers(dataset, shard, [encode_path(name)])
             if numbers is None:
-                found += read_places(shard, split, [name])
+                places += read_places(shard, split, [name])
             elif numbers:
                 index = read_index(shard, is_strict=False)
                 spans = [(int(index.offsets[n]), int(index.lengths[n])) for n in numbers]
-                found += [
+                places += [
                     Place(name, split, shard.name, number, *span)
                     for number, span in zip(numbers, spans, strict=True)
                 ]
-    return found
+    return places
 
 
 def read_places(shard: ShardFile, split: str, names: Iterable[str]) -> Iterator[Place]:
@@ -307,9 +307,9 @@ def read_places(shard: ShardFile, split: str, names: Iterable[str]) -> Iterator[
         is_looked_into = len(wanted) > _FEW or may_be_numbers
         if is_looked_into or any(name in block.data for name in wanted):
             for number, record in enumerate(block.records()):
-                own = wanted.keys() & names_of(decode_example(record, NAME_FEATURES))
-                if own:
+                record_names = wanted.keys() & names_of(decode_example(record, NAME_FEATURES))
+                if record_names:
                     place = block.file_offset + int(block.starts[number])
-                    found = wanted[min(own)], split, shard.name, first + number
-                    yield Place(*found, byte_offset=place, bytes=len(record))
+                    location = wanted[min(record_names)], split, shard.name, first + number
+                    yield Place(*location, byte_offset=place, bytes=len(record))
         first += len(block)

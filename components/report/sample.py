@@ -23,7 +23,7 @@ from PIL import Image
 from components.media.image_opening import in_eight_bits
 from components.report.records import Example, ExampleReader, Value
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.storage.file_system import is_host_error
+from trainer_utils.storage.host_errors import is_host_error
 
 _BINS = 24
 _MAX_TEXTS, _MAX_SOUNDS, _MAX_NAMES = 6, 8, 3
@@ -90,7 +90,7 @@ class FeatureSample:
     @property
     def statistics(self) -> dict[str, dict[str, dict[str, object]]]:
         """Statistics by name and split; `shares` use the same bins for all splits."""
-        found = {}
+        statistics = {}
         for name, by_split in self.numbers.items():
             arrays = {split: np.asarray(numbers, float) for split, numbers in by_split.items()}
             arrays = {split: array[np.isfinite(array)] for split, array in arrays.items()}
@@ -99,7 +99,7 @@ class FeatureSample:
                 values = np.concatenate(list(arrays.values()))
                 bins = min(_BINS, len(np.unique(values)))
                 edges = np.histogram_bin_edges(values, bins=bins)
-                found[name] = {
+                statistics[name] = {
                     split: {
                         "least": float(array.min()),
                         "median": float(np.median(array)),
@@ -109,7 +109,7 @@ class FeatureSample:
                     }
                     for split, array in arrays.items()
                 }
-        return found
+        return statistics
 
     def add(self, split: str, value: Value, sound: Sound | None) -> None:
         """Add the value of one example, and the clip in it."""
@@ -151,7 +151,7 @@ class FeatureSample:
         self._count("characters", split, [len(text) for text in texts])
         words = [_WORD.findall(text.casefold()) for text in texts]
         if sum(map(len, words)) >= _WORDS_OF_LANGUAGE * len(texts):  # else they are names
-            self._count("words", split, [len(found) for found in words])
+            self._count("words", split, [len(words_of_text) for words_of_text in words])
             self.words.update(itertools.chain.from_iterable(words))
             if len(self.texts) < _MAX_TEXTS:
                 self.texts += [text[:_MAX_TEXT_CHARACTERS] for text in texts[:1]]
@@ -183,31 +183,31 @@ def draw_sample(
 
     `advance` is called after each record with 1 and the number of records in the sample.
     """
-    found = Sample(records=dict.fromkeys(reader.splits, 0))
+    sample = Sample(records=dict.fromkeys(reader.splits, 0))
     numbers: dict[str, list[int]] = {}
     for split in reader.splits:
-        with _noting_damage(found):
+        with _noting_damage(sample):
             numbers[split] = spread(reader.count(split), most_records)
     total = sum(map(len, numbers.values()))
     for split in numbers:
-        with _noting_damage(found):
+        with _noting_damage(sample):
             for example in reader.read(split, numbers[split]):
-                found.records[split] += 1
+                sample.records[split] += 1
                 advance(1, total)
                 for name, value in example.values.items():
                     sound = _read_sound(example.name, value)
-                    feature = found.features.setdefault(name, FeatureSample())
+                    feature = sample.features.setdefault(name, FeatureSample())
                     if name in NAME_FEATURES:
                         feature.add_name(split, value)
                     else:
                         feature.add(split, value, sound)
-                    if sound is not None and len(found.sounds) < _MAX_SOUNDS:
-                        found.sounds.append(sound)
-                _keep_picture(found.pictures, example)
-    found.more_features = max(len(found.features) - _MAX_FEATURES, 0)
-    found.features = dict(itertools.islice(found.features.items(), _MAX_FEATURES))
-    found.pictures = dict(sorted(found.pictures.items()))
-    return found
+                    if sound is not None and len(sample.sounds) < _MAX_SOUNDS:
+                        sample.sounds.append(sound)
+                _keep_picture(sample.pictures, example)
+    sample.more_features = max(len(sample.features) - _MAX_FEATURES, 0)
+    sample.features = dict(itertools.islice(sample.features.items(), _MAX_FEATURES))
+    sample.pictures = dict(sorted(sample.pictures.items()))
+    return sample
 
 
 @contextlib.contextmanager

@@ -16,22 +16,22 @@ def properties_of_dataset(
     manifest: Manifest, vocabularies: Mapping[str, Sequence[str]], *, gzip: bool
 ) -> Properties:
     """Return splits, formats, vocabularies, and the accounting of the dataset and each split."""
-    found: Properties = {
+    properties: Properties = {
         SPLIT_NAMES: json.dumps(list(manifest.splits)),
         "payload_format": "FORMAT_TF_EXAMPLE",
         "num_shards": len(manifest.shards),
     }
     if gzip:  # TFX has no other format name; without one its readers detect it
-        found["file_format"] = "tfrecords_gzip"
+        properties["file_format"] = "tfrecords_gzip"
     for feature, values in vocabularies.items():
         text = json.dumps(values, ensure_ascii=False)
         if len(text) <= _MAX_CHARACTERS:  # otherwise only the file has it
-            found[f"vocabulary_{feature}"] = text
+            properties[f"vocabulary_{feature}"] = text
     by_split = {f"{split}_": accounting for split, accounting in manifest.accounting.items()}
     for prefix, accounting in {"": manifest.total, **by_split}.items():
         for name in ("found", "written", "rejected", "skipped"):
-            found[prefix + name] = getattr(accounting, name)
-    return found
+            properties[prefix + name] = getattr(accounting, name)
+    return properties
 
 
 def properties_of_export(num_features: int, datum_limits: Sequence[str]) -> Properties:

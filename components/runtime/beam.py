@@ -114,7 +114,10 @@ def call_on_beam(
             call.forget_errors()
             _run_pipeline(make_pipeline(), call, [*pool.map(call.write_task, open_tasks)])
         names = [task.name for task in open_tasks]
-        known |= {name: (one,) for name, one in zip(names, pool.map(call.read, names), strict=True)}
+        known |= {
+            name: (argument,)
+            for name, argument in zip(names, pool.map(call.read, names), strict=True)
+        }
     return [result[0] for task in tasks if (result := known[task.name]) is not None]
 
 

@@ -66,10 +66,12 @@ class ComponentSettings(Settings):
         """Return the settings by name, each with its description from the class's docstring."""
         kinds = [*(options for options, _ in groups_of(cls).values()), *reversed(cls.__mro__)]
         docs = "\n".join(inspect.cleandoc(kind.__doc__ or "") for kind in kinds)
-        found = {one["name"]: " ".join(one["text"].split()) for one in _ENTRY.finditer(docs)}
+        help_by_name = {
+            match["name"]: " ".join(match["text"].split()) for match in _ENTRY.finditer(docs)
+        }
         return {
-            name: dataclasses.replace(one, help=found.get(name, one.help))
-            for name, one in settings_of(cls).items()
+            name: dataclasses.replace(setting, help=help_by_name.get(name, setting.help))
+            for name, setting in settings_of(cls).items()
         }
 
     @classmethod
@@ -86,9 +88,9 @@ class ComponentSettings(Settings):
         values = with_new_names(values)
         known = {
             name: values[name]
-            for name, one in settings_of(cls).items()
+            for name, setting in settings_of(cls).items()
             if name in values
-            and not (values[name] is None and one.is_collection and not one.is_optional)
+            and not (values[name] is None and setting.is_collection and not setting.is_optional)
         }
         groups = {
             field: options(**{name: known.pop(name) for name in names if name in known})
@@ -100,12 +102,14 @@ class ComponentSettings(Settings):
     def from_properties(cls: type[_Settings], values: Mapping[str, Any]) -> _Settings:
         """Create settings from execution properties: ignore other keys, use defaults if missing."""
         values = with_new_names(values)
-        given = {n: one for n, one in settings_of(cls).items() if values.get(n) is not None}
+        present = {
+            n: setting for n, setting in settings_of(cls).items() if values.get(n) is not None
+        }
         return cls.from_arguments(
             {
-                name: _from_property(one, values[name])
-                for name, one in given.items()  # Kubeflow always passes every parameter
-                if values[name] != "" or not (one.is_optional or one.is_collection)
+                name: _from_property(setting, values[name])
+                for name, setting in present.items()  # Kubeflow always passes every parameter
+                if values[name] != "" or not (setting.is_optional or setting.is_collection)
             }
         )
 
@@ -117,8 +121,8 @@ class ComponentSettings(Settings):
             values: arguments by name; placeholders that a run fills in stay.
         """
         return {
-            name: _to_property(one, values.get(name, one.default))
-            for name, one in settings_of(cls).items()
+            name: _to_property(setting, values.get(name, setting.default))
+            for name, setting in settings_of(cls).items()
         }
 
     def as_properties(self) -> ExecProperties:
@@ -140,37 +144,37 @@ def with_new_names(values: Mapping[str, Any]) -> dict[str, Any]:
         if renamed.get(old) in (None, "", (), []):
             renamed.pop(old, None)
             continue
-        warnings.warn(f"{old}= is {new}= now", FutureWarning, stacklevel=3)
+        warnings.warn(f"{old}= was renamed to {new}=", FutureWarning, stacklevel=3)
         if renamed.get(new) not in (None, "", (), []):
             raise ConfigError.of(old, renamed[old], allowed=f"{new} alone")
         renamed[new] = renamed.pop(old)
     return renamed
 
 
-def _to_property(one: Setting, value: Any) -> Any:
+def _to_property(setting: Setting, value: Any) -> Any:
     if _is_runtime_parameter(value):
         return value
-    if one.is_path:
+    if setting.is_path:
         value = plain_paths(value)
-    if one.is_collection:
+    if setting.is_collection:
         return json.dumps(value, sort_keys=True) if value else None
     if isinstance(value, bool):
         return int(value)
-    return float(value) if one.kinds == (float,) else value
+    return float(value) if setting.kinds == (float,) else value
 
 
-def _from_property(one: Setting, value: Any) -> Any:
-    if one.is_collection and isinstance(value, str):
-        if str in one.kinds and not value.startswith(_JSON_STARTS):
+def _from_property(setting: Setting, value: Any) -> Any:
+    if setting.is_collection and isinstance(value, str):
+        if str in setting.kinds and not value.startswith(_JSON_STARTS):
             return value  # a string that did not pass through `_to_property`: a runtime parameter
         try:
             return json.loads(value)
         except ValueError as error:
-            or_number = "a number or " if int in one.kinds else ""
-            raise ConfigError.of(one.name, value, allowed=f"{or_number}JSON") from error
-    if bool in one.kinds and value in (0, 1):
+            or_number = "a number or " if int in setting.kinds else ""
+            raise ConfigError.of(setting.name, value, allowed=f"{or_number}JSON") from error
+    if bool in setting.kinds and value in (0, 1):
         return bool(value)
-    if int in one.kinds and isinstance(value, float) and value.is_integer():
+    if int in setting.kinds and isinstance(value, float) and value.is_integer():
         return int(value)  # Kubeflow's numbers are float64
     return value
 

@@ -47,22 +47,26 @@ def make_origin(
         output: the name of the output.
         inputs: the input datasets, by the name of the input.
     """
-    given = [(name, dataset) for name, datasets in (inputs or {}).items() for dataset in datasets]
+    named_inputs = [
+        (name, dataset) for name, datasets in (inputs or {}).items() for dataset in datasets
+    ]
     step = Step(
         component=producer,
         settings=_settings(exec_properties),
-        inputs=tuple(DatasetInput(name=name, digest=dataset.digest) for name, dataset in given),
+        inputs=tuple(
+            DatasetInput(name=name, digest=dataset.digest) for name, dataset in named_inputs
+        ),
         output=output,
     )
     ancestors: dict[str, Ancestor] = {}
-    for _, dataset in given:
+    for _, dataset in named_inputs:
         origin, manifest = _origin_of(dataset), dataset.manifest
-        own = Ancestor(
+        parent = Ancestor(
             digest=dataset.digest,
             summary=None if manifest is None else DatasetSummary.of(manifest),
             made_by=None if origin is None else origin.made_by,
         )
-        for ancestor in (*(() if origin is None else origin.ancestors), own):
+        for ancestor in (*(() if origin is None else origin.ancestors), parent):
             ancestors.setdefault(ancestor.digest, ancestor)
     return Origin(made_by=step, ancestors=tuple(ancestors.values()))
 

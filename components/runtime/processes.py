@@ -156,6 +156,7 @@ class Pool:
         processes: int,
         on_result: Callable[[int, Any], None] | None,
     ) -> list[Any]:
+        """Send each process one call at a time, until all calls have returned their results."""
         assert self._server is not None
         results: list[Any] = [None] * len(arguments)
         # Pickled while processes work, so that no process waits for it.
@@ -447,8 +448,8 @@ def serve(descriptor: int, module: str, parent: int) -> None:
                 process = os.fork()
                 if process == 0:
                     try:
-                        for one in (connection, woken, wakes):
-                            one.close()
+                        for endpoint in (connection, woken, wakes):
+                            endpoint.close()
                         _work(Connection(there), setting, server)
                     finally:
                         os._exit(1)

@@ -37,6 +37,8 @@ def measured(
     """
 
     def decorate(function: Callable[_Parameters, _Written]) -> Callable[_Parameters, _Written]:
+        """Wrap a function so that its duration, error type and accounting are recorded."""
+
         @functools.wraps(function)
         def call(*arguments: _Parameters.args, **named: _Parameters.kwargs) -> _Written:
             telemetry.export_if_used()

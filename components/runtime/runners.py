@@ -171,8 +171,8 @@ def map_tasks(
     except BaseException as error:
         with contextlib.suppress(Exception):  # the original error is more useful
             there = set(storage.list_names(folder, may_lack=True))
-            done = sum(task.name in there for task in tasks)
-            setattr(error, FINISHED_WORK, f"{done:,} of {len(tasks):,} {noun}")
+            if done := sum(task.name in there for task in tasks):
+                setattr(error, FINISHED_WORK, f"{done:,} of {len(tasks):,} {noun}")
         raise
 
 
@@ -192,6 +192,7 @@ def _show_progress(folder: str, tasks: Sequence[Task[Any]], unit: str) -> Iterat
 
 
 def _watch(folder: str, tasks: Sequence[Task[Any]], unit: str, ended: threading.Event) -> None:
+    """Show the progress of tasks by their results in a folder, until they have ended."""
     work = {task.name: (task.records, task.bytes) for task in tasks}
     total = sum(task.records for task in tasks)
     started = last_logged = time.monotonic()

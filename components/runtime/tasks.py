@@ -45,7 +45,7 @@ _RESULT_TYPES = {
     "trainer_utils.format.index": ("RecordIndex",),
     "trainer_utils.format.manifest": ("Shard",),
     "trainer_utils.format.media_formats": ("ImageSize",),
-    "trainer_utils.storage.file_system": ("MachineError",),
+    "trainer_utils.storage.host_errors": ("MachineError",),
 }
 _PLAIN = {
     *((module, name) for module, names in _RESULT_TYPES.items() for name in names),

@@ -58,11 +58,11 @@ def take_over(uri: str, key: str) -> None:
     if storage.is_remote(uri):
         _take_over_in_bucket(workspace, key)
         return
-    own = os.path.abspath(uri)
-    parent = os.path.dirname(own)
+    path = os.path.abspath(uri)
+    parent = os.path.dirname(path)
     for name in sorted(storage.list_names(parent)):
         other = Workspace(os.path.join(parent, name))
-        if other.uri != own and _has_work_of(other, key) and _take_from(other, workspace):
+        if other.uri != path and _has_work_of(other, key) and _take_from(other, workspace):
             return
 
 
@@ -75,13 +75,13 @@ def _has_work_of(workspace: Workspace, key: str) -> bool:
 
 
 def _set_aside(uri: str) -> None:
-    own = os.path.abspath(uri)
-    parent, name = os.path.split(own)
+    path = os.path.abspath(uri)
+    parent, name = os.path.split(path)
     for other in storage.list_names(parent):
         if other.endswith(_UNFINISHED):
             _remove_unless_locked(os.path.join(parent, other))
-    storage.rename(own, os.path.join(parent, f".{name}{_UNFINISHED}"))
-    storage.make_folder(own)
+    storage.rename(path, os.path.join(parent, f".{name}{_UNFINISHED}"))
+    storage.make_folder(path)
 
 
 def _remove_unless_locked(folder: str) -> None:

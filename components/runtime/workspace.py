@@ -35,7 +35,7 @@ from components.runtime.unfinished_runs import kept_from_launcher, take_over
 from trainer_utils import storage
 from trainer_utils.core.errors import ConfigError, DatasetError
 from trainer_utils.core.printable import printable
-from trainer_utils.core.text_output import human_bytes
+from trainer_utils.core.text_output import human_bytes, quantity
 
 __all__ = [
     "FINISHED_WORK",
@@ -111,8 +111,8 @@ def _end_failed(run: Run, error: BaseException) -> None:
 
 def _report_kept_work(workspace: Workspace, finished: int, error: BaseException) -> None:
     """Log the finished tasks that stay; for Ctrl-C, put them into the error that is printed."""
-    done = getattr(error, FINISHED_WORK, None) or f"{finished:,} finished tasks"
-    kept = f"{done} are kept: the same run resumes from them, or discards them with --restart"
+    done = getattr(error, FINISHED_WORK, None) or quantity(finished, "finished task")
+    kept = f"kept {done}: the same run resumes from them, or discards them with --restart"
     if isinstance(error, KeyboardInterrupt):
         error.args = (kept,)
         return

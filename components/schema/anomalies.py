@@ -22,8 +22,8 @@ def files_of(audit: Audit, fail_on: Sequence[str]) -> dict[str, bytes]:
     """Return the contents of the files by path. Kinds in `fail_on` are errors, others warnings."""
     files = {}
     for split in audit.records:
-        found = [one for one in audit.findings if split in one.splits]
-        message = _anomalies(found, fail_on)
+        findings = [finding for finding in audit.findings if split in finding.splits]
+        message = _anomalies(findings, fail_on)
         path = f"{SPLIT_PREFIX}{split}/{_ANOMALIES_FILE}"
         files[path] = message.SerializeToString(deterministic=True)
     listed = audit.to_json()
@@ -32,17 +32,17 @@ def files_of(audit: Audit, fail_on: Sequence[str]) -> dict[str, bytes]:
     return {**files, FINDINGS_FILE: text.encode("utf-8", "backslashreplace")}
 
 
-def _anomalies(found: Sequence[Finding], fail_on: Sequence[str]) -> anomalies_pb2.Anomalies:
+def _anomalies(findings: Sequence[Finding], fail_on: Sequence[str]) -> anomalies_pb2.Anomalies:
     """Return one anomaly for each kind of finding."""
     message = anomalies_pb2.Anomalies()
     for kind in KINDS:
-        of_kind = [one for one in found if one.kind == kind]
+        of_kind = [finding for finding in findings if finding.kind == kind]
         if not of_kind:
             continue
         info = message.anomaly_info[kind]
         info.severity = info.ERROR if kind in fail_on else info.WARNING
         info.short_description = KINDS[kind]
-        info.description = "\n".join(str(one) for one in of_kind[:_MAX_SENTENCES])
+        info.description = "\n".join(str(finding) for finding in of_kind[:_MAX_SENTENCES])
         reason = info.reason.add()
         reason.type = info.CUSTOM_VALIDATION
         reason.short_description, reason.description = info.short_description, info.description

@@ -170,6 +170,7 @@ def render_example_schema(
 
 
 def _property(feature: Feature, classes: Sequence[str] | None) -> JsonObject:
+    """Return the JSON Schema of one feature of a parsed example."""
     if feature.is_raw_image:
         return _array(_PIXEL, feature.extra["image_shape"])
     if feature.is_image:
@@ -188,12 +189,12 @@ def _property(feature: Feature, classes: Sequence[str] | None) -> JsonObject:
 
 def _array(value: Mapping[str, Json], shape: Sequence[int | None]) -> JsonObject:
     """Return the schema of nested arrays. A size of None means any size."""
-    made = dict(value)
+    schema = dict(value)
     for size in reversed(shape):
-        made = {"type": "array", "items": made}
+        schema = {"type": "array", "items": schema}
         if size is not None:
-            made |= {"minItems": size, "maxItems": size}
-    return made
+            schema |= {"minItems": size, "maxItems": size}
+    return schema
 
 
 def datum_limits(features: Mapping[str, Feature], paths: Iterable[str]) -> list[str]:
@@ -213,6 +214,7 @@ def datum_limits(features: Mapping[str, Feature], paths: Iterable[str]) -> list[
 
 
 def _notes(name: str, feature: Feature, features: Mapping[str, Feature]) -> list[str]:
+    """Return sentences about the parts of a feature that Datum cannot express, each with a fix."""
     if feature.is_raw_image:
         return ["Datum has no raw pixels and reads bytes. Keep the images encoded."]
     if feature.is_image:
@@ -226,7 +228,7 @@ def _notes(name: str, feature: Feature, features: Mapping[str, Feature]) -> list
             )
         return notes
     if feature.type == "string" and not feature.dense and feature.shape == (1,):
-        return ["Datum reads a missing value as an empty list. Write an empty text instead."]
+        return ["Datum reads a missing value as an empty list. Write an empty string instead."]
     if not feature.dense and len(feature.shape) > 1 and f"{name}_shape" not in features:
         return [
             "Datum reads matrices of any size only if each has its shape next to it. Write a "
@@ -239,9 +241,9 @@ def _tfds_files(source: Dataset, features: Mapping[str, Feature], uri: str) -> d
     """Return the files that `tfds.builder_from_directory` reads."""
     splits = []
     for split, shards in source.shards.items():
-        found = {_NUMBERED.fullmatch(_path_from(uri, shard.path)) for shard in shards}
-        heads = {match["head"] for match in found if match is not None}
-        if None in found or len(heads) != 1:
+        matches = {_NUMBERED.fullmatch(_path_from(uri, shard.path)) for shard in shards}
+        heads = {match["head"] for match in matches if match is not None}
+        if None in matches or len(heads) != 1:
             raise DatasetError(
                 f"split {split!r}: expected shards called …-00000-of-{len(shards):05d}, not "
                 f"compressed, for TFDS, got {shards[0].path if shards else 'none'!r}. "
@@ -275,6 +277,7 @@ def render_tfds_features(features: Mapping[str, Feature], *, classes: Mapping[st
 
 
 def _tfds_entry(feature: Feature, num_classes: int | None) -> JsonObject:
+    """Return a feature in the form of TFDS's `features.json`."""
     dtype = {"int": "int64", "float": "float32", "string": "string"}[feature.type]
     if feature.is_image and feature.dense:
         size = feature.shape[:2] if feature.is_fixed_size else (_TFDS_UNKNOWN, _TFDS_UNKNOWN)

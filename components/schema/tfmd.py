@@ -142,10 +142,10 @@ def check_agreement(
         raise _disagreement(f"feature {name!r}", expected, got, source)
 
 
-def adopt_shapes(given: schema_pb2.Schema, features: Mapping[str, Feature]) -> dict[str, Feature]:
+def adopt_shapes(schema: schema_pb2.Schema, features: Mapping[str, Feature]) -> dict[str, Feature]:
     """Return the features with matrix shapes, which only the schema has, filled in."""
     adopted = dict(features)
-    for entry in given.feature:
+    for entry in schema.feature:
         feature, shape = features[entry.name], _declared_shape(entry)
         if feature.dense and feature.type != "string" and len(shape) > 1:
             adopted[entry.name] = dataclasses.replace(feature, shape=shape)
@@ -153,12 +153,12 @@ def adopt_shapes(given: schema_pb2.Schema, features: Mapping[str, Feature]) -> d
 
 
 def merge_schema(
-    given: schema_pb2.Schema, features: Mapping[str, Feature], own: schema_pb2.Schema
+    schema: schema_pb2.Schema, features: Mapping[str, Feature], derived: schema_pb2.Schema
 ) -> schema_pb2.Schema:
     """Return `given` with missing shapes and image domains filled in from the data."""
     merged = schema_pb2.Schema()
-    merged.CopyFrom(given)
-    known = {entry.name: entry for entry in own.feature}
+    merged.CopyFrom(schema)
+    known = {entry.name: entry for entry in derived.feature}
     for entry in merged.feature:
         mine = known[entry.name]
         if features[entry.name].dense and not entry.HasField("shape"):
@@ -193,14 +193,14 @@ def read_statistics(uri: str) -> dict[str, statistics_pb2.DatasetFeatureStatisti
     for file in list_files(uri) if exists(uri) else ():
         folder, _, name = file.path.partition("/")
         if folder.startswith(SPLIT_PREFIX) and name == _STATISTICS_FILE:
-            found = statistics_pb2.DatasetFeatureStatisticsList()
+            proto = statistics_pb2.DatasetFeatureStatisticsList()
             try:
-                found.ParseFromString(read_bytes(join(uri, file.path)))
+                proto.ParseFromString(read_bytes(join(uri, file.path)))
             except message.DecodeError as error:
                 raise DatasetError(
                     f"{file.path!r}: expected statistics: {error}", path=file.path
                 ) from error
-            for dataset in found.datasets[:1]:
+            for dataset in proto.datasets[:1]:
                 statistics[folder.removeprefix(SPLIT_PREFIX)] = dataset
     if not statistics:
         name = f"{SPLIT_PREFIX}train/{_STATISTICS_FILE}"
@@ -216,19 +216,19 @@ def feature_name(entry: statistics_pb2.FeatureNameStatistics) -> str:
 def check_facts(schema: schema_pb2.Schema, facts: DatasetFacts, *, source: str) -> None:
     """Raise DatasetError if the examples violate a schema's presence or value counts."""
     for entry in schema.feature:
-        found = facts.features.get(entry.name)
-        if found is None:
+        in_data = facts.features.get(entry.name)
+        if in_data is None:
             continue
         counts = entry.value_count
         rules = {
-            "in every example": entry.presence.min_fraction < 1 or found.present == facts.records,
-            f"at least {counts.min} values": found.shortest >= counts.min or not found.present,
-            f"at most {counts.max} values": not counts.max or found.longest <= counts.max,
+            "in every example": entry.presence.min_fraction < 1 or in_data.present == facts.records,
+            f"at least {counts.min} values": in_data.shortest >= counts.min or not in_data.present,
+            f"at most {counts.max} values": not counts.max or in_data.longest <= counts.max,
         }
         for rule, is_kept in rules.items():
             if not is_kept:
-                got = f"it in {found.present} of {facts.records} examples"
-                got += f" with {found.shortest} to {found.longest} values"
+                got = f"it in {in_data.present} of {facts.records} examples"
+                got += f" with {in_data.shortest} to {in_data.longest} values"
                 expected = f"it {rule} as the schema says"
                 raise _disagreement(f"feature {entry.name!r}", expected, got, source)
 

@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 from absl import logging
 
-from components.shuffle.condition import parse_condition
 from trainer_utils.core.errors import ConfigError, DatasetError, did_you_mean
 from trainer_utils.core.json_text import JsonObject
 from trainer_utils.format import Feature, RecordBlock
+from trainer_utils.format.condition import parse_condition
 from trainer_utils.format.example import decode_example, encode_example, read_fields, varint
 from trainer_utils.format.example_columns import Column, parse_examples
 from trainer_utils.format.naming import NAME_FEATURES
@@ -34,7 +34,7 @@ from trainer_utils.format.tfrecord import (
     frame_parts,
 )
 from trainer_utils.storage import read_bytes, write_text
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 
 LABEL = "label"
 _UNDECODED = "surrogateescape"  # how `os.fsdecode` decodes file names that are not UTF-8
@@ -158,14 +158,19 @@ class Edits:
         self._count_labels(counts.labels_before, block, path)
         if self.unknown:
             columns = parse_block(block, self.unknown, path=path)
-            counts.unknown_features.update(n for n, one in columns.items() if len(one.values))
+            counts.unknown_features.update(n for n, column in columns.items() if len(column.values))
             counts.seen_features.update(decode_example(block.record(0)).keys())
         names = _names_of(block, path) if self.exclude or self.relabel else []
         kept = np.ones(len(block), np.bool_)
         if self.exclude and source < self.first_added:
-            found = [[self._excluded[n] for n in own if n in self._excluded] for own in names]
-            counts.excluded_names.update(place for own in found for place in own)
-            kept = np.array([not own for own in found])
+            excluded = [
+                [self._excluded[n] for n in names_of_record if n in self._excluded]
+                for names_of_record in names
+            ]
+            counts.excluded_names.update(
+                place for excluded_names in excluded for place in excluded_names
+            )
+            kept = np.array([not names_of_record for names_of_record in excluded])
             counts.excluded += int((~kept).sum())
         changed = self._changed(block, names, kept, counts, path) if self.relabel else {}
         is_new = np.isin(np.flatnonzero(kept), [*changed])
@@ -204,12 +209,12 @@ class Edits:
             place, text = self._relabelled[name]
             counts.relabelled_names[place] += 1
             stop = int(ends[number])
-            given = column.values[stop - int(column.counts[number]) : stop].tolist()
-            if not given and not self.kind:
-                found = f"none of {self.feature!r} ({name!r})"
-                raise DatasetError.at(path, expected="a value that shows its kind", got=found)
+            values = column.values[stop - int(column.counts[number]) : stop].tolist()
+            if not values and not self.kind:
+                got = f"none of {self.feature!r} ({name!r})"
+                raise DatasetError.at(path, expected="a value that shows its kind", got=got)
             value = _as_kind(text, self.kind or column.kind, name.decode(errors="replace"))
-            if given != [value]:
+            if values != [value]:
                 changed[number] = replace_feature(block.record(number), self.feature, value)
         return changed
 
@@ -280,11 +285,13 @@ def check_feature(
     setting: str, name: str, features: Mapping[str, Feature], knows_all: bool
 ) -> None:
     """Raise ConfigError for an unknown feature, or one without comparable values."""
-    found = features.get(name)
-    if found is None and knows_all:
+    feature = features.get(name)
+    if feature is None and knows_all:
         _refuse_feature(setting, name, features)
-    if found is not None and (found.is_image or found.tensor is not None):
-        raise ConfigError.of(setting, name, allowed="a feature of numbers or texts")
+    if feature is None:
+        return
+    if feature.is_image or feature.tensor is not None or feature.tokens is not None:
+        raise ConfigError.of(setting, name, allowed="a feature of numbers or strings")
 
 
 def _refuse_feature(setting: str, name: str, known: Iterable[str]) -> NoReturn:
@@ -341,8 +348,8 @@ def _delimited(content: bytes) -> bytes:
 @functools.lru_cache(maxsize=1)
 def _stored_names(path: str) -> dict[str, Any]:
     """Return the names to exclude and to relabel that were stored in a file, read once."""
-    found: dict[str, Any] = json.loads(read_bytes(path))
-    return found
+    labels: dict[str, Any] = json.loads(read_bytes(path))
+    return labels
 
 
 def names_to_exclude(exclude: str | Sequence[str]) -> list[str]:
@@ -350,10 +357,10 @@ def names_to_exclude(exclude: str | Sequence[str]) -> list[str]:
     # Not splitlines(): a name may contain other line separators, such as U+2028.
     lines = _read("exclude", exclude).split("\n") if isinstance(exclude, str) else ()
     names = [line.removesuffix("\r") for line in lines] or exclude
-    found = sorted({name for name in names if name.strip()})
-    if not found:
+    unique = sorted({name for name in names if name.strip()})
+    if not unique:
         raise ConfigError.of("exclude", exclude, allowed="a file with a name a line")
-    return found
+    return unique
 
 
 def table_of_labels(relabel: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -408,19 +415,21 @@ def check_edits(edits: Edits, by_split: Mapping[str, EditCounts]) -> None:
     for name in edits.unknown:
         if name not in total.unknown_features and total.found:
             _refuse_feature("where", name, total.seen_features)
-    for setting, names, found in (
+    for setting, names, matched in (
         ("exclude", edits.exclude, total.excluded_names),
         ("relabel", [*edits.relabel], total.relabelled_names),
     ):
-        missing = [name for place, name in enumerate(names) if place not in found]
-        if names and not found:
+        missing = [name for place, name in enumerate(names) if place not in matched]
+        if names and not matched:
             allowed = f"names of records as {', '.join(NAME_FEATURES)} have them"
             advice = f"None of the {len(names)} names matches: see `tfx-shards show`"
             raise ConfigError.of(setting, names[0], allowed=allowed, advice=advice)
         if missing:
             counted = setting, len(missing), len(names), missing[0]
             logging.warning("%s: %d of %d names match no record, such as %r", *counted)
-    emptied = [name for name, one in by_split.items() if one.found and one.skipped == one.found]
+    emptied = [
+        name for name, edits in by_split.items() if edits.found and edits.skipped == edits.found
+    ]
     if emptied and total.skipped == total.found:
         setting = "where" if total.filtered else "exclude"
         raise ConfigError(
@@ -445,7 +454,7 @@ def describe_edits(edits: Edits, counts: EditCounts) -> JsonObject:
     """Return the manifest's entry for edits: digests of names, and counts of records."""
     described: JsonObject = {}
     relabelled = edits.feature, [*edits.relabel.items()]
-    for setting, (feature, table), records, found in (
+    for setting, (feature, table), records, matched in (
         ("exclude", ("", [*edits.exclude]), counts.excluded, counts.excluded_names),
         ("relabel", relabelled, counts.relabelled, counts.relabelled_names),
     ):
@@ -453,7 +462,7 @@ def describe_edits(edits: Edits, counts: EditCounts) -> JsonObject:
             described[setting] = {
                 "digest": _digest_of(json.dumps([feature, *table]).encode()),
                 "names": len(table),
-                "unmatched": len(table) - len(found),
+                "unmatched": len(table) - len(matched),
                 "records": records,
             }
     if edits.where:

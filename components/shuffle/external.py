@@ -48,7 +48,7 @@ from trainer_utils.writing.working_folder import working_folder
 HELD_TIMES = 3
 """Copies of records in memory while they are sorted: original, joined, and sorted."""
 
-LOT_BYTES = 1 << 20
+BATCH_BYTES = 1 << 20
 """Bytes checked and written at a time: it fits into a core's cache, and keeps calls few."""
 
 _MAX_CELLS = 1 << 20
@@ -88,10 +88,13 @@ def plan_tasks(
     if isinstance(record_bytes, float):
         held = np.ceil(np.diff(cells) * record_bytes)
     else:
-        for some in record_bytes:
-            owners = np.searchsorted(cells, layout.positions(first, first + len(some)), "right") - 1
-            held += np.bincount(owners, weights=some, minlength=len(held))
-            first += len(some)
+        for chunk_bytes in record_bytes:
+            owners = (
+                np.searchsorted(cells, layout.positions(first, first + len(chunk_bytes)), "right")
+                - 1
+            )
+            held += np.bincount(owners, weights=chunk_bytes, minlength=len(held))
+            first += len(chunk_bytes)
     ends = np.concatenate([[0], np.cumsum(held)])
     places = np.searchsorted(cells, layout.bounds).tolist()  # indices of the shards among the cells
     tasks, shard = list[ShardTask](), 0
@@ -220,8 +223,8 @@ class ExternalShuffle:
         """
         task, layout, last = self.tasks[number], self.layout, len(self._widths) - 1
         bounds = layout.bounds[task.first_shard : task.stop_shard + 1]
-        lots = itertools.chain.from_iterable(
-            self._lots(
+        batches = itertools.chain.from_iterable(
+            self._framed_batches(
                 held if held is not None else [*self._pieces(last, cell)],
                 span,
                 bounds,
@@ -232,7 +235,7 @@ class ExternalShuffle:
         shards = range(task.first_shard, task.stop_shard)
         sizes = np.diff(bounds).tolist()
         named = zip(map(layout.shard_name, shards), sizes, strict=True)
-        return write_shards(named, lots, uri=self.uri, block_bytes=self.block_bytes)
+        return write_shards(named, batches, uri=self.uri, block_bytes=self.block_bytes)
 
     def _folder(self, level: int, index: int | None = None) -> str:
         """Return the folder of the runs of a group, or of all groups of a level."""
@@ -278,17 +281,17 @@ class ExternalShuffle:
                     if piece.num_rows:
                         yield piece
 
-    def _lots(
+    def _framed_batches(
         self,
         batches: list[pa.RecordBatch],
         span: tuple[int, int],
         bounds: Sequence[int],
         are_files: bool,
     ) -> Iterator[FramedBatch]:
-        """Yield the records of a cell in order, in lots that do not cross the end of a shard."""
+        """Yield the records of a cell in order, in batches that do not cross the end of a shard."""
         start, stop = span
-        found = [batch.column(0).to_numpy() for batch in batches]
-        positions = np.concatenate([np.zeros(0, np.int64), *found])
+        positions_of_batches = [batch.column(0).to_numpy() for batch in batches]
+        positions = np.concatenate([np.zeros(0, np.int64), *positions_of_batches])
         order = np.argsort(positions, kind="stable")
         if not np.array_equal(positions[order], np.arange(start, stop)):
             raise DatasetError(
@@ -299,16 +302,18 @@ class ExternalShuffle:
         frames = _joined([batch.column(1) for batch in batches])
         names = pa.concat_arrays([batch.column(2) for batch in batches])
         batches.clear()
-        step = max(1, int(LOT_BYTES * len(frames) / max(1, frames.nbytes)))
+        step = max(1, int(BATCH_BYTES * len(frames) / max(1, frames.nbytes)))
         cuts = np.union1d(np.arange(start, stop, step), np.clip(bounds, start, stop))
         for first, last in itertools.pairwise([*cuts.tolist(), stop]):
             if first < last:
                 rows = pa.array(order[first - start : last - start])
-                yield _lot(frames.take(rows), names.take(rows), self._root if are_files else None)
+                yield _framed_batch(
+                    frames.take(rows), names.take(rows), self._root if are_files else None
+                )
 
 
-def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> FramedBatch:
-    """Return framed records as a lot; verify them if they come from a file."""
+def _framed_batch(frames: pa.Array, names: pa.Array, path: str | None) -> FramedBatch:
+    """Return framed records as a batch; verify them if they come from a file."""
     _, offsets, data = frames.buffers()
     ends: Ints = np.frombuffer(offsets, np.int64)[1 : len(frames) + 1]
     lengths = np.diff(ends, prepend=0) - RECORD_OVERHEAD_BYTES
@@ -326,21 +331,21 @@ def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> FramedBatch:
 
 def write_shards(
     shards: Iterable[tuple[ShardName, int]],
-    lots: Iterator[FramedBatch],
+    batches: Iterator[FramedBatch],
     *,
     uri: str,
     block_bytes: int,
 ) -> list[Shard]:
     """Write shards with the given numbers of records, and read them back.
 
-    Each lot belongs to one shard.
+    Each batch belongs to one shard.
     """
 
     def fill(records: int, writer: ShardWriter) -> None:
         while records:
-            lot = next(lots)
-            writer.write_framed(*lot)
-            records -= len(lot.lengths)
+            batch = next(batches)
+            writer.write_framed(*batch)
+            records -= len(batch.lengths)
 
     written = []
     # Write one shard while the next is assembled: reading back waits for the disk.

@@ -76,6 +76,7 @@ class ChatTemplate:
             raise ChatError(f"{type(error).__name__}: {error}") from error
 
     def _render_by_template(self, messages: Sequence[Message]) -> tuple[str, list[Span]]:
+        """Render messages; return the text, and the spans of the assistant's parts."""
         template = _compiled(self.source)
 
         def text_of(count: int, *, with_prompt: bool = False) -> str:
@@ -142,6 +143,7 @@ def load_template(tokenizer: str) -> ChatTemplate:
 
 
 def _message(value: Any) -> Message:
+    """Return a message with its role and its content as a string; raise ChatError without these."""
     if not isinstance(value, dict):
         raise ChatError(f"expected messages, got {value!r}")
     role = value.get("role", value.get("from"))
@@ -188,6 +190,7 @@ def _without_marks(marked: str) -> tuple[str, list[Span]]:
 
 @functools.lru_cache(maxsize=4)
 def _compiled(source: str) -> Any:
+    """Compile a template in a sandbox with the functions that Hugging Face's templates use."""
     import jinja2.ext
     import jinja2.nodes
     import jinja2.sandbox

@@ -16,7 +16,7 @@ from trainer_utils.core.errors import ConfigError, InputError, did_you_mean
 from trainer_utils.core.printable import printable
 from trainer_utils.format import canonical_split
 from trainer_utils.format.naming import vocabulary_file
-from trainer_utils.storage.file_system import display_path, encode_path
+from trainer_utils.storage.paths import display_path, encode_path
 
 SPLIT_NAMES = ("split", "ml_use")
 MAYBE_SPLIT = "set"  # a split column only if each of its values names a split
@@ -52,18 +52,18 @@ def split_column(
     if asked:
         return asked[0]
     free = {name.lower(): name for name in reversed(names) if name not in given}
-    found = next((free[name] for name in SPLIT_NAMES if name in free), None)
-    if found is None and MAYBE_SPLIT in free:
+    split_name = next((free[name] for name in SPLIT_NAMES if name in free), None)
+    if split_name is None and MAYBE_SPLIT in free:
         words = [word for word in words_of(free[MAYBE_SPLIT]) if word]
         if words and all(map(is_split_word, words)):
             return free[MAYBE_SPLIT]
-    return found
+    return split_name
 
 
 def is_split_word(word: str) -> bool:
     """Return whether a value names a split, or is a word such as UNASSIGNED or DISCARD."""
-    found = split_of_word(word, column="")
-    return not isinstance(found, NoSplit) or found.code is None
+    split = split_of_word(word, column="")
+    return not isinstance(split, NoSplit) or split.code is None
 
 
 def split_of_word(word: str, *, column: str) -> str | NoSplit | None:
@@ -112,8 +112,8 @@ def make_vocabularies(
             raise ConfigError.of("vocabulary", name, allowed=allowed, advice=meant)
     vocabularies = {}
     for name, values in labels.items():
-        found = [*(known or {}).get(name, ()), *sorted(set(values), key=encode_path)]
-        vocabularies[name] = given.get(name) or tuple(dict.fromkeys(found))
+        known_labels = [*(known or {}).get(name, ()), *sorted(set(values), key=encode_path)]
+        vocabularies[name] = given.get(name) or tuple(dict.fromkeys(known_labels))
         vocabulary_file(name)  # raises if the feature's name is not a valid file name
         forms: dict[str, str] = {}
         for label in vocabularies[name]:

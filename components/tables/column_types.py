@@ -156,6 +156,7 @@ def column_facts(array: pa.Array, records: Records, *, are_texts: bool) -> Colum
 
 
 def _facts_of_texts(array: pa.Array, records: Records) -> ColumnFacts:
+    """Return the facts of a column of strings: how many look like numbers, and which do not."""
     facts = ColumnFacts(values=len(array) - array.null_count, bytes=array.nbytes)
     facts.numbers = _count(pc.match_substring_regex(array, _LIKE_NUMBER))
     if not facts.numbers:
@@ -226,7 +227,7 @@ def decide_column(
     name: str,
     facts: Sequence[tuple[Any, ColumnFacts]],
     *,
-    given: str | None,
+    declared: str | None,
     is_text: bool,
     place: Callable[[Any, int], str],
 ) -> Column | None:
@@ -235,7 +236,7 @@ def decide_column(
     Args:
         name: the column.
         facts: the pieces, each with its facts.
-        given: the kind that the user sets, or None.
+        declared: the kind that the user sets, or None.
         is_text: whether the column is a text column, which stays a string column.
         place: returns the place of a row of a piece, for messages.
 
@@ -245,17 +246,22 @@ def decide_column(
     Raises:
         InputError: a value is not of the given kind, or of the kind that most values have.
     """
-    found = [fact for _, fact in facts]
-    values, numbers = sum(fact.values for fact in found), sum(fact.numbers for fact in found)
+    column_facts = [fact for _, fact in facts]
+    values = sum(fact.values for fact in column_facts)
+    numbers = sum(fact.numbers for fact in column_facts)
     if not values:
         return None
-    missing = sum(fact.missing for fact in found)
-    is_list = any(fact.lists for fact in found)
-    # Strings that look like lists are lists only if all of them do.
-    if is_list and all(f.are_texts for f in found) and any(f.lists < f.values for f in found):
+    missing = sum(fact.missing for fact in column_facts)
+    is_list = any(fact.lists for fact in column_facts)
+    are_strings = all(fact.are_texts for fact in column_facts)
+    if is_list and are_strings and any(fact.lists < fact.values for fact in column_facts):
+        # Strings that look like lists are lists only if all of them do.
         is_list, numbers = False, 0
-    given = "string" if given == "json" else given
-    kind = "string" if is_text else given or _kind_by_values(found, values - missing, numbers)
+    declared = "string" if declared == "json" else declared
+    if is_text:
+        kind: str | None = "string"
+    else:
+        kind = declared or _kind_by_values(column_facts, values - missing, numbers)
     if kind in (None, "string", "text", "label"):
         for piece, fact in facts:
             if "not_finite" in fact.first:
@@ -269,7 +275,7 @@ def decide_column(
         return next((f"{at[1]} ({place(piece, at[0])})" for piece, at in places if at), None)
 
     assert kind is not None
-    of_all = f", as {numbers} of {values - missing} rows have" if given is None else ""
+    of_all = f", as {numbers} of {values - missing} rows have" if declared is None else ""
     of_kind = f"{kind}{' in lists' if is_list else ''}{of_all}"
     texts = how_to_set(columns={name: "string"})
     in_32_bits = "numbers that fit into a 32-bit float, up to 3.4e38"
@@ -286,7 +292,7 @@ def decide_column(
             "If they are words, keep them: %s",
             *(name, missing, values, texts),
         )
-    if kind == "float" and given is None and (wrong := first("rounded")):  # an id: 123456789.0
+    if kind == "float" and declared is None and (wrong := first("rounded")):  # an id: 123456789.0
         logging.warning(
             "column %r: floats are stored in 32 bits, which rounds whole numbers above "
             "16777216: got %s. If they are ids, keep them as strings: %s",
@@ -295,13 +301,15 @@ def decide_column(
     return Column(name, kind, is_list=is_list)
 
 
-def _kind_by_values(found: Sequence[ColumnFacts], values: int, numbers: int) -> str | None:
+def _kind_by_values(column_facts: Sequence[ColumnFacts], values: int, numbers: int) -> str | None:
     """Return `int` or `float` if most values are numbers, else None."""
-    if 2 * numbers <= values or any(fact.has_codes for fact in found):
+    if 2 * numbers <= values or any(fact.has_codes for fact in column_facts):
         return None  # a single `08123` shows that all of them are codes
-    if any(fact.has_doubtful for fact in found) and not any(fact.has_floats for fact in found):
+    if any(fact.has_doubtful for fact in column_facts) and not any(
+        fact.has_floats for fact in column_facts
+    ):
         return None
-    return "float" if any("float" in fact.first for fact in found) else "int"
+    return "float" if any("float" in fact.first for fact in column_facts) else "int"
 
 
 # Conversion to the type of a column ---------------------------------------------------------------

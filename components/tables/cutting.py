@@ -100,11 +100,11 @@ def check_copy(folder: str, copied: tuple[int, int | tuple[str, str]]) -> None:
     if isinstance(size, int):
         try:
             with storage.open_for_reading(path) as stream:
-                found = stream.seek(0, os.SEEK_END)
+                actual = stream.seek(0, os.SEEK_END)
         except FileNotFoundError:
-            found = -1
-        if found != size:
-            raise DatasetError.at(path, expected=f"a copy of {size} bytes", got=f"{found}")
+            actual = -1
+        if actual != size:
+            raise DatasetError.at(path, expected=f"a copy of {size} bytes", got=f"{actual}")
 
 
 def plan_parts(tables: Sequence[Piece], sizes: Sequence[int]) -> list[list[TablePart]]:
@@ -157,10 +157,11 @@ def _cut_part(
     part: TablePart,
     unread: frozenset[str] = frozenset(),
 ) -> PartCut:
+    """Cut one part of a table; its first part also has the table with its header."""
     table = part.table
     if table.layout == "parquet":
-        found = parquet.find_pieces(place, table, left_out=unread | options.ignored)
-        return PartCut([*found])
+        pieces = parquet.find_pieces(place, table, left_out=unread | options.ignored)
+        return PartCut([*pieces])
     if table.layout == "json":
         return PartCut([json_rows.find_document(place, table)])
     with place.open(table.path) as stream:
@@ -298,9 +299,9 @@ def _spans_of(
     cuts: Sequence[list[RangeCut] | None],
 ) -> Iterator[RowSpan]:
     """Yield the spans of a table; cut it here if a row was too long to find where ranges begin."""
-    found = [one for one in cuts if one is not None]
-    if len(found) == len(cuts):
-        yield from join_cuts(found)
+    known = [cut for cut in cuts if cut is not None]
+    if len(known) == len(cuts):
+        yield from join_cuts(known)
         return
     with place.open(whole.path) as stream:
         yield from cut(stream, whole.start, delimiter=quoting_of(whole, options))

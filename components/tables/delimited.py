@@ -268,7 +268,7 @@ def read(data: bytes, piece: Piece) -> Rows:
     assert header is not None, "read_header was not called"
     names, has_quotes = header.names, header.has_quotes
     unnamed = [f"unnamed {number}" for number in range(header.unnamed)]
-    unnamed = [next(n for n in _free_names(one) if n not in names) for one in unnamed]
+    unnamed = [next(n for n in _free_names(name) if n not in names) for name in unnamed]
     rows = _read_rows(data, [*names, *unnamed], header.delimiter, has_quotes)
     if not unnamed:
         return rows
@@ -295,7 +295,7 @@ def _without_unnamed(
     rows.columns = {name: array for name, array in rows.columns.items() if name not in unnamed}
     rows.texts = [name for name in rows.texts if name not in unnamed]
     if bad:
-        rows.keep(~np.isin(rows.records, [one.record for one in bad]))
+        rows.keep(~np.isin(rows.records, [row.record for row in bad]))
         rows.bad = sorted([*rows.bad, *bad], key=lambda row: row.record)
     return rows
 
@@ -321,6 +321,7 @@ def _read(
     block_bytes: int,
     on_invalid: Any = None,
 ) -> pa.Table:
+    """Read lines with Arrow, with every field as a string; an empty one is null unless quoted."""
     return pyarrow.csv.read_csv(
         pa.BufferReader(data),
         read_options=pyarrow.csv.ReadOptions(
@@ -370,8 +371,8 @@ def _read_slowly(data: bytes, names: Sequence[str], delimiter: str, has_quotes: 
     for name in names:
         values = (None if v is None else v.encode("latin-1") for v in table[name].to_pylist())
         columns[name] = pa.array(values, pa.binary())
-    found, ends = len(table) + len(invalid), data.count(b"\n")
-    return checked_texts(Rows(columns, found=found, bad=bad, lines=ends, texts=names), lines)
+    num_rows, ends = len(table) + len(invalid), data.count(b"\n")
+    return checked_texts(Rows(columns, found=num_rows, bad=bad, lines=ends, texts=names), lines)
 
 
 # Detection of headers -----------------------------------------------------------------------------
@@ -411,8 +412,8 @@ def judge_header(
 
 def _below(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     """Return the non-empty values below each name, of fewer rows if the table is wide."""
-    some = rows[: max(2, min(_ROWS, _MAX_CELLS // max(1, width)))]
-    whole = [row for row in some if len(row) == width]
+    first_rows = rows[: max(2, min(_ROWS, _MAX_CELLS // max(1, width)))]
+    whole = [row for row in first_rows if len(row) == width]
     return [[value for row in whole if (value := row[n].strip())] for n in range(width)]
 
 

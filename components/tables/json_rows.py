@@ -164,7 +164,9 @@ def _array(name: str, values: Sequence[Json], place: Callable[[int], str]) -> pa
     if not is_list:
         return pa.array([None if v is None else read(v) for v in values], kind)
     pairs = zip(values, lists, strict=True)
-    return pa.array([None if v is None else [*map(read, own)] for v, own in pairs], pa.list_(kind))
+    return pa.array(
+        [None if v is None else [*map(read, items)] for v, items in pairs], pa.list_(kind)
+    )
 
 
 def _type_of(
@@ -352,10 +354,10 @@ def rows_within(value: Json) -> Json:
     """Return the rows of `{"version": "1.1", "data": [{…}, …]}`, or else the value itself."""
     if not isinstance(value, dict):
         return value
-    found = [name for name, part in value.items() if isinstance(part, (list, dict))]
-    if len(found) != 1 or found[0] not in _NAMES_OF_ROWS:
+    containers = [name for name, part in value.items() if isinstance(part, (list, dict))]
+    if len(containers) != 1 or containers[0] not in _NAMES_OF_ROWS:
         return value
-    rows = value[found[0]]
+    rows = value[containers[0]]
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         return value
     return rows

@@ -134,7 +134,7 @@ def flatten_table(
             break
         table = table.flatten()
     if len(set(table.column_names)) < len(table.column_names):
-        raise pa.ArrowInvalid("two columns of one name")
+        raise pa.ArrowInvalid("two columns with the same name")
     return table, texts, chats
 
 

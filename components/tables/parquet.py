@@ -153,11 +153,11 @@ def _repeated_bytes(
             if pa.types.is_dictionary(array.type):
                 lengths = _lengths_of(array.dictionary)
                 indices = pc.fill_null(array.indices, len(lengths)).to_numpy(zero_copy_only=False)
-                own = np.append(lengths, 0)[indices]
+                row_sizes = np.append(lengths, 0)[indices]
             else:
-                own = np.full(len(array), _unpacked(array) / max(len(array), 1))
-            sizes[place : place + len(array)] += own
-            place, unpacked = place + len(array), unpacked + int(own.sum())
+                row_sizes = np.full(len(array), _unpacked(array) / max(len(array), 1))
+            sizes[place : place + len(array)] += row_sizes
+            place, unpacked = place + len(array), unpacked + int(row_sizes.sum())
             if unpacked > _MAX_REPEATED_BYTES:
                 raise _too_large(source, number, _MAX_REPEATED_BYTES, unpacked)
     return None if sizes is None or sizes.sum() <= _HELD_BYTES else sizes

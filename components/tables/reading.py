@@ -30,13 +30,9 @@ from components.tables.pieces import (
 from trainer_utils.core.errors import InputError, TfxShardsError
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import open_for_reading, write_atomically
-from trainer_utils.storage.file_system import (
-    is_host_error,
-    is_remote,
-    join,
-    problem_of,
-    retry_transient,
-)
+from trainer_utils.storage.host_errors import is_host_error, problem_of
+from trainer_utils.storage.paths import is_remote, join
+from trainer_utils.storage.retrying import retry_transient
 
 SUFFIXES = {
     ".csv": "csv",

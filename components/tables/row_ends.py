@@ -206,8 +206,8 @@ def _after_line_feed(stream: BinaryIO, place: int, size: int) -> int | None:
         data = stream.read(_SEARCH_BYTES)
         if not data:
             return size
-        if (found := data.find(b"\n") + 1) > 0:
-            return place + found
+        if (length := data.find(b"\n") + 1) > 0:
+            return place + length
         place += len(data)
     return None
 

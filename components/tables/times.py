@@ -60,9 +60,9 @@ def _floor_divided(numbers: pa.Array) -> pa.Array:
 def _zone_of(name: str) -> datetime.tzinfo:
     if name.upper() in ("UTC", "ETC/UTC", "Z"):
         return datetime.timezone.utc
-    if found := _OFFSET.fullmatch(name):
-        minutes = 60 * int(found[2]) + int(found[3])
-        offset = datetime.timedelta(minutes=-minutes if found[1] == "-" else minutes)
+    if match := _OFFSET.fullmatch(name):
+        minutes = 60 * int(match[2]) + int(match[3])
+        offset = datetime.timedelta(minutes=-minutes if match[1] == "-" else minutes)
         return datetime.timezone(offset)
     try:
         return zoneinfo.ZoneInfo(name)

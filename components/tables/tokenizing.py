@@ -19,7 +19,7 @@ import pyarrow as pa
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.storage import exists, read_bytes
-from trainer_utils.storage.file_system import is_host_error
+from trainer_utils.storage.host_errors import is_host_error
 
 _TEXTS_AT_ONCE = 1024  # limits memory: their tokens are Python integers for a moment
 _ALLOWED = (
@@ -49,22 +49,24 @@ class Tokenizer:
             spans: one flat list per text, in order: for each span, its first character and the one
                 after its last.
         """
-        made, masks = [], []
+        tokens, masks = [], []
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            some = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
+            chunk = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
             bounds = spans.slice(start, _TEXTS_AT_ONCE).to_pylist()
-            for (ids, places), own in zip(self.locate_tokens(some), bounds, strict=True):
-                made.append(np.array(ids, self.spec.stored).tobytes())
-                masks.append(_mask(np.array(places, np.int64).reshape(-1, 2), own or []))
-        return pa.array(made, pa.binary()), pa.array(masks, pa.list_(pa.int64()))
+            for (ids, places), chat_bounds in zip(self.locate_tokens(chunk), bounds, strict=True):
+                tokens.append(np.array(ids, self.spec.stored).tobytes())
+                masks.append(_mask(np.array(places, np.int64).reshape(-1, 2), chat_bounds or []))
+        return pa.array(tokens, pa.binary()), pa.array(masks, pa.list_(pa.int64()))
 
     def encode(self, texts: pa.Array) -> pa.Array:
         """Return the tokens of each text as bytes; a null has no tokens."""
-        made = []
+        tokens = []
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            some = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
-            made += [np.array(own, self.spec.stored).tobytes() for own in self.encode_texts(some)]
-        return pa.array(made, pa.binary())
+            chunk = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
+            tokens += [
+                np.array(ids, self.spec.stored).tobytes() for ids in self.encode_texts(chunk)
+            ]
+        return pa.array(tokens, pa.binary())
 
 
 def _mask(places: npt.NDArray[np.int64], bounds: Sequence[int]) -> npt.NDArray[np.int64]:
@@ -86,11 +88,11 @@ def same_tokenizer(place: str, spec: TokenSpec) -> Tokenizer:
     Raises:
         ConfigError: the tokenizer cannot be loaded, or it has changed since.
     """
-    found = load_tokenizer(place)
-    if found.spec != spec:
+    tokenizer = load_tokenizer(place)
+    if tokenizer.spec != spec:
         rule = "the same file as when the conversion began"
         raise ConfigError.of("tokenizer", place, allowed=rule)
-    return found
+    return tokenizer
 
 
 def load_tokenizer(place: str) -> Tokenizer:
@@ -133,39 +135,46 @@ def _loader_of(place: str) -> Callable[[str, bytes], tuple[int, str, _Encode, _L
 
 
 def _of_tokenizers(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
+    """Load a `tokenizer.json`; return its vocabulary size, digest, encoder and token locator."""
     import tokenizers
 
-    found = tokenizers.Tokenizer.from_str(data.decode())
-    found.no_truncation()
-    found.no_padding()
-    batch = getattr(found, "encode_batch_fast", found.encode_batch)  # since 0.20, without offsets
+    tokenizer = tokenizers.Tokenizer.from_str(data.decode())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    batch = getattr(
+        tokenizer, "encode_batch_fast", tokenizer.encode_batch
+    )  # since 0.20, without offsets
 
     def encode(texts: list[str]) -> list[list[int]]:
-        return [one.ids for one in batch(texts, add_special_tokens=False)]
+        return [encoding.ids for encoding in batch(texts, add_special_tokens=False)]
 
     def locate(texts: list[str]) -> list[tuple[Sequence[int], _Spans]]:
-        encodings = found.encode_batch(texts, add_special_tokens=False)
-        return [(one.ids, one.offsets) for one in encodings]
+        encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
-    return max(found.get_vocab().values()) + 1, hashlib.sha256(data).hexdigest(), encode, locate
+    return max(tokenizer.get_vocab().values()) + 1, hashlib.sha256(data).hexdigest(), encode, locate
 
 
 def _of_sentencepiece(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
+    """Load a SentencePiece model; return the same as `_of_tokenizers`."""
     import sentencepiece
 
-    found = sentencepiece.SentencePieceProcessor(model_proto=data)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=data)
 
     def encode(texts: list[str]) -> Any:
-        return found.encode(texts, out_type=int, num_threads=1)
+        return processor.encode(texts, out_type=int, num_threads=1)
 
     def locate(texts: list[str]) -> list[tuple[Sequence[int], _Spans]]:
-        located: Any = found.encode(texts, out_type="proto", num_threads=1)
+        located: Any = processor.encode(texts, out_type="proto", num_threads=1)
         return [
-            ([piece.id for piece in one.pieces], [(p.begin, p.end) for p in one.pieces])
-            for one in located
+            (
+                [piece.id for piece in located_text.pieces],
+                [(p.begin, p.end) for p in located_text.pieces],
+            )
+            for located_text in located
         ]
 
-    return found.vocab_size(), hashlib.sha256(data).hexdigest(), encode, locate
+    return processor.vocab_size(), hashlib.sha256(data).hexdigest(), encode, locate
 
 
 def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
@@ -194,20 +203,20 @@ def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
     constructors = tiktoken.registry.ENCODING_CONSTRUCTORS or {}
     vars(tiktoken.load).update(read_file=download, read_file_cached=read)
     try:
-        found = tiktoken.Encoding(**constructors[encoding]())
+        encoder = tiktoken.Encoding(**constructors[encoding]())
     finally:
         vars(tiktoken.load).update(usual)
 
     def encode(texts: list[str]) -> Any:
-        return found.encode_ordinary_batch(texts, num_threads=1)
+        return encoder.encode_ordinary_batch(texts, num_threads=1)
 
     def locate(texts: list[str]) -> list[tuple[Sequence[int], _Spans]]:
         located = list[tuple[Sequence[int], _Spans]]()
         for text, ids in zip(texts, encode(texts), strict=True):
-            begins = found.decode_with_offsets(ids)[1] if ids else []
+            begins = encoder.decode_with_offsets(ids)[1] if ids else []
             ends = [*begins[1:], len(text)][: len(begins)]  # tokens of one character share it
             pairs = zip(begins, ends, strict=True)
             located.append((ids, [(begin, max(end, begin + 1)) for begin, end in pairs]))
         return located
 
-    return found.n_vocab, digest.hexdigest(), encode, locate
+    return encoder.n_vocab, digest.hexdigest(), encode, locate

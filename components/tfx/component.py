@@ -32,7 +32,9 @@ Artifacts: TypeAlias = dict[str, list[types.Artifact]]
 
 def uris_of(artifacts: Artifacts) -> dict[str, str]:
     """Return the uri of the single artifact of each input or output that is given."""
-    return {name: artifact_utils.get_single_uri(one) for name, one in artifacts.items() if one}
+    return {
+        name: artifact_utils.get_single_uri(group) for name, group in artifacts.items() if group
+    }
 
 
 def channel(kind: type, *, optional: bool = False) -> component_spec.ChannelParameter:
@@ -66,9 +68,9 @@ def checked_properties(
     be a `RuntimeParameter`, or another value that is only known in a run.
     """
     register_object_stores()
-    given = {name: arguments[name] for name in settings_of(settings) if name in arguments}
-    settings.from_arguments(without_runtime_parameters(given))
-    return settings.to_properties(given)
+    constants = {name: arguments[name] for name in settings_of(settings) if name in arguments}
+    settings.from_arguments(without_runtime_parameters(constants))
+    return settings.to_properties(constants)
 
 
 def make_spec(
@@ -87,7 +89,7 @@ def make_spec(
     """
     for name, given in inputs.items():
         check_channel(name, given, kind.INPUTS[name])
-    outputs = {name: types.Channel(type=one.type) for name, one in kind.OUTPUTS.items()}
+    outputs = {name: types.Channel(type=channel.type) for name, channel in kind.OUTPUTS.items()}
     return kind(**inputs, **outputs, **checked_properties(settings, arguments))
 
 
@@ -97,7 +99,9 @@ def check_channel(name: str, given: Any, declared: component_spec.ChannelParamet
         return
     outputs = getattr(given, "outputs", None)
     if isinstance(given, base_node.BaseNode) and isinstance(outputs, Mapping):
-        fitting = [key for key, one in outputs.items() if one.type is declared.type] or [*outputs]
+        fitting = [key for key, channel in outputs.items() if channel.type is declared.type] or [
+            *outputs
+        ]
         advice = " or ".join(f"{type(given).__name__}(…).outputs[{key!r}]" for key in fitting)
         raise ConfigError(
             f"{name}: expected a channel, got the component {given.id}. Pass its output: {advice}",
@@ -126,7 +130,9 @@ def document_constructor(
     """
     wrapper = textwrap.TextWrapper(92, "    ", "        ")
     wrapper.break_long_words = wrapper.break_on_hyphens = False
-    sentences = arguments | {name: one.sentence for name, one in settings.described().items()}
+    sentences = arguments | {
+        name: setting.sentence for name, setting in settings.described().items()
+    }
     entries = "\n".join(wrapper.fill(f"{name}: {text}") for name, text in sentences.items())
     constructor: Any = component.__init__  # type: ignore[misc]
     signature = _full_signature(constructor, settings, keywords)
@@ -148,18 +154,18 @@ def _full_signature(
     constructor: Any, settings: type[ComponentSettings], keywords: type[Mapping[str, object]]
 ) -> inspect.Signature:
     """Return a constructor's signature, with every keyword in place of `**settings`."""
-    own = inspect.signature(constructor)
+    signature = inspect.signature(constructor)
     declared = settings_of(settings)
     named = []
     for name, kind in keywords.__annotations__.items():
-        one = declared.get(name)
-        default = None if one is None or one.is_collection else one.default
+        setting = declared.get(name)
+        default = None if setting is None or setting.is_collection else setting.default
         named.append(
             inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
             )
         )
-    return own.replace(parameters=[*[*own.parameters.values()][:-1], *named])
+    return signature.replace(parameters=[*[*signature.parameters.values()][:-1], *named])
 
 
 class DatasetComponent(base_component.BaseComponent):

@@ -199,14 +199,14 @@ class FileTreeDriver(PropertiesDriver):
         **named: Any,
     ) -> dict[str, list[types.Artifact]]:
         """Override TFX's method for notebooks, as its own FileBasedDriver does."""
-        made = super()._prepare_output_artifacts(
+        outputs = super()._prepare_output_artifacts(
             input_artifacts, output_dict, exec_properties, *others, **named
         )
-        properties = made["examples"][0].mlmd_artifact.custom_properties
+        properties = outputs["examples"][0].mlmd_artifact.custom_properties
         for name in _DESCRIBED:
             if exec_properties[name] is not None:
                 data_types_utils.set_metadata_value(properties[name], exec_properties[name])
-        return made
+        return outputs
 
     def run(  # noqa: D102
         self, execution_info: portable_data_types.ExecutionInfo
@@ -247,22 +247,22 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         settings = self.settings_class.from_properties(exec_properties)
         runner = self._runner(steps.workers_module(settings))
         with kept_from_launcher(artifact.uri), runner:
-            made = steps.convert(
+            result = steps.convert(
                 selection_of(exec_properties),
                 artifact.uri,
                 settings,
                 runner=runner,
                 describe=functools.partial(with_spans, exec_properties),
             )
-        if made.manifest.total.rejected:  # TFX shows only warnings
+        if result.manifest.total.rejected:  # TFX shows only warnings
             logging.warning(
                 "%s: %s. %s names each.",
-                made.manifest.producer,
-                made.manifest.total,
+                result.manifest.producer,
+                result.manifest.total,
                 join(artifact.uri, REJECTS_FILE),
             )
-        set_properties(artifact, made.properties)
+        set_properties(artifact, result.properties)
         if not _driver_ran(exec_properties):  # the driver sets these too
-            artifact.set_int_custom_property("span", made.located.span)
-            if made.located.version is not None:
-                artifact.set_int_custom_property("version", made.located.version)
+            artifact.set_int_custom_property("span", result.located.span)
+            if result.located.version is not None:
+                artifact.set_int_custom_property("version", result.located.version)

@@ -19,7 +19,9 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
     """TFX's Beam executor. Without `--runner`, or with `DirectRunner`, everything runs locally."""
 
     def __init__(self, context: base_beam_executor.BaseBeamExecutor.Context | None = None) -> None:
-        arguments = [str(one) for one in getattr(context, "beam_pipeline_args", None) or ()]
+        arguments = [
+            str(argument) for argument in getattr(context, "beam_pipeline_args", None) or ()
+        ]
         if context is None or not arguments or takes_package(arguments):
             super().__init__(context)
             return
@@ -69,12 +71,12 @@ class PropertiesDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
     def run(  # noqa: D102
         self, execution_info: portable_data_types.ExecutionInfo
     ) -> driver_output_pb2.DriverOutput:
-        given = execution_info.exec_properties
+        properties = execution_info.exec_properties
         outputs = execution_info.output_dict.values()
         uris = [artifact.uri for artifacts in outputs for artifact in artifacts]
-        resolved = self.resolve(given, *uris[:1])
+        resolved = self.resolve(properties, *uris[:1])
         output = driver_output_pb2.DriverOutput()
-        for name, value in resolved.items() if resolved is not given else ():
+        for name, value in resolved.items() if resolved is not properties else ():
             if value is not None:
                 data_types_utils.set_metadata_value(output.exec_properties[name], value)
         return output

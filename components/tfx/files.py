@@ -100,6 +100,7 @@ class _ObjectStores(filesystem.Filesystem):
 
     @staticmethod
     def walk(top: Any, topdown: bool = True, onerror: Any = None) -> Iterator[Any]:
+        """Yield each folder with the names of its folders and files, as `os.walk` does."""
         path = os.fsdecode(top)
         try:
             entries = sorted(storage.list_folder(path), key=lambda entry: entry.name)

@@ -44,6 +44,7 @@ class ImageExampleGenKeywords(TypedDict, total=False):
     rows: Literal["auto", "grouped", "each"] | Runtime
     label_separator: str | Runtime | None
     find_files: Literal["path", "tail", "name", "stem"] | Runtime
+    name_pattern: str | Runtime | None
     list_encoding: str | Runtime
     box_format: Literal["xywh", "xyxy", "polygon"] | Runtime | None
     box_frame: Literal["stored", "displayed"] | Runtime | None
@@ -131,9 +132,11 @@ class AudioExampleGenKeywords(TypedDict, total=False):
     rows: Literal["auto", "grouped", "each"] | Runtime
     label_separator: str | Runtime | None
     find_files: Literal["path", "tail", "name", "stem"] | Runtime
+    name_pattern: str | Runtime | None
     encoding: str | Runtime
     sample_rate: int | Runtime | None
     channels: int | Runtime | None
+    csv_path: str | os.PathLike[str] | Runtime | None
 
 
 class ShardBalancerKeywords(TypedDict, total=False):

@@ -35,9 +35,13 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by group, each with the first sentence of its help in full."""
         for group in Group:
-            members = [(name, one) for name, one in COMMANDS.items() if one.group is group]
+            members = [
+                (name, command) for name, command in COMMANDS.items() if command.group is group
+            ]
             with formatter.section(group.value):
-                lines = [(name, (one.help or "").partition("\n")[0]) for name, one in members]
+                lines = [
+                    (name, (command.help or "").partition("\n")[0]) for name, command in members
+                ]
                 formatter.write_dl(lines)
 
     def resolve_command(
@@ -69,6 +73,7 @@ class _Commands(click.Group):
 
 
 def _failure(error: Exception) -> click.ClickException:
+    """Return the message and exit status for an error of a command."""
     from trainer_utils.core.errors import ConfigError, CorruptShardError, TfxShardsError
     from trainer_utils.core.printable import printable
 

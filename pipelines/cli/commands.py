@@ -138,10 +138,10 @@ def convert(
     from pipelines.tools.conversion.convert import run_conversion
 
     freeze_modules()
-    made = run_conversion(
+    result = run_conversion(
         conversion, str(out), metadata=metadata, restart=restart, verify_output=verify_output
     )
-    return Facts(made.to_json, made.uri, note=made.summary())
+    return Facts(result.to_json, result.uri, note=result.summary())
 
 
 @command(Group.MAKE, sections=_settings_of_balancer)
@@ -180,8 +180,8 @@ def balance(
             return plan(newest_dataset(uri), **settings)
     freeze_modules()
     with show_progress("Balancing"):
-        made = conversion.balance(uri, str(out), restart=restart, **settings)
-    return Facts({"uri": made}, made)
+        uri_of_result = conversion.balance(uri, str(out), restart=restart, **settings)
+    return Facts({"uri": uri_of_result}, uri_of_result)
 
 
 @command(Group.MAKE)
@@ -261,13 +261,13 @@ def show(
         raise click.UsageError("--split, --record: expected one of them")
     with show_progress("Reading" if folder is None else "Writing"):
         if record is not None:
-            found = ExampleReader(place).named(record, count=count)
+            examples_read = ExampleReader(place).named(record, count=count)
         else:
-            found = read_examples(place, split, count=count)
+            examples_read = read_examples(place, split, count=count)
         if folder is None:
-            examples = list(found)
+            examples = list(examples_read)
             return Facts([example.to_json() for example in examples], lambda: as_text(examples))
-        written = export_examples(found, folder)
+        written = export_examples(examples_read, folder)
     print_messages(f"{quantity(written, 'record')}: {folder}/{EXAMPLES_FILE}")
     return None
 
@@ -352,12 +352,12 @@ def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
     from trainer_utils.runtime.machine import usable_cores
 
     with show_progress("Verifying") as advance:
-        found = verify_dataset(place, processes=processes or usable_cores(), advance=advance)
-    if not found.is_good:
+        verification = verify_dataset(place, processes=processes or usable_cores(), advance=advance)
+    if not verification.is_good:
         from pipelines.tools.conversion.run_record import note_failed_read
 
-        note_failed_read(found.uri)
-    return found, found.is_good
+        note_failed_read(verification.uri)
+    return verification, verification.is_good
 
 
 @command(Group.LOOK)
@@ -419,7 +419,7 @@ def forget(
     options: dict[str, Any] = {"output": output, "caches": caches, "plain_names": plain_names}
     with show_progress("Searching") as advance:
         wanted = [*names, *(line for line in lines if line.strip())]
-        found = Forgetting.find(wanted, roots, advance=advance, **options)
+        forgetting = Forgetting.find(wanted, roots, advance=advance, **options)
     if not dry_run:
         if not yes and not is_terminal():
             raise click.UsageError(
@@ -428,13 +428,13 @@ def forget(
                 "removed."
             )
         if not yes:
-            print_messages(*str(found).split("\n"))
+            print_messages(*str(forgetting).split("\n"))
             if not click.confirm("Remove them?", err=True):
                 raise click.ClickException("Nothing was changed.")
         with show_progress("Rewriting") as advance:
-            found.carry_out(advance=advance)
-        print_messages(f"Written: {found.path}")
-    return Facts(found.to_json, found.parts), not found.facts["remains"]
+            forgetting.carry_out(advance=advance)
+        print_messages(f"Written: {forgetting.path}")
+    return Facts(forgetting.to_json, forgetting.parts), not forgetting.facts["remains"]
 
 
 @command(Group.CHECK)
@@ -468,11 +468,11 @@ def audit(
     kinds = check_kinds("--fail-on", fail_on or [])
     earlier = None if against is None else newest_dataset(against)
     with show_progress("Auditing") as advance:
-        found = audit_dataset(uri, against=earlier, label=label, most=most, advance=advance)
-    failing = ", ".join(f"{count:,} {kind}" for kind, count in found.failing(kinds).items())
+        result = audit_dataset(uri, against=earlier, label=label, most=most, advance=advance)
+    failing = ", ".join(f"{count:,} {kind}" for kind, count in result.failing(kinds).items())
     if failing:
         print_messages(f"Error: found {failing}")
-    return found, not failing
+    return result, not failing
 
 
 @command(Group.TRAIN)
@@ -557,10 +557,10 @@ def ledger(
         if spike is not None:
             from pipelines.tools.spikes import find_suspects
 
-            found = find_suspects(run, step=spike, window=window, most=count, datasets=datasets)
+            suspects = find_suspects(run, step=spike, window=window, most=count, datasets=datasets)
             if write is not None:
-                found.write(write)
-            return found
+                suspects.write(write)
+            return suspects
         saw = RunLedger(run, datasets=datasets)
         if step is not None:
             return saw.at_step(step)
@@ -603,7 +603,9 @@ def bench(
         options["features"] = features
     conversion = InputOptions(batch_size=batch_size, **options).conversion
     known = open_place(uri, conversion).features.values()
-    if image_size is None and any(one.is_image and not one.is_fixed_size for one in known):
+    if image_size is None and any(
+        feature.is_image and not feature.is_fixed_size for feature in known
+    ):
         image_size = 224, 224  # images of different sizes cannot be batched
     if image_size is not None:
         options["image_size"] = image_size
@@ -659,15 +661,15 @@ def lineage(
     from pipelines.lineage import describe_artifact
 
     with show_progress("Reading the lineage"):
-        found = describe_artifact(uri, metadata=metadata, record=record)
+        result = describe_artifact(uri, metadata=metadata, record=record)
         if form == "text":
-            return found
+            return result
         from pipelines.lineage.exports import openlineage_events, prov_document
 
         if form == "prov":
-            document = prov_document(found)
+            document = prov_document(result)
             return Facts(document, json.dumps(document, indent=2).split("\n"))
-        events = list(openlineage_events(found))
+        events = list(openlineage_events(result))
         return Facts(events, [json.dumps(event) for event in events])
 
 

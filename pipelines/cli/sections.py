@@ -49,7 +49,7 @@ SECTIONS: Mapping[str, _Section] = {
         ("columns", "vocabulary", "csv_path"),
         (
             *("column_names", "header", "delimiter", "quoting", "tensors", "rows"),
-            *("label_separator", "find_files", "encoding", "list_encoding"),
+            *("label_separator", "find_files", "name_pattern", "encoding", "list_encoding"),
         ),
     ),
     "Images": _Section(
@@ -90,11 +90,13 @@ def merge_kinds(kinds: Mapping[str, Mapping[str, Setting]]) -> dict[str, Setting
     for name in dict.fromkeys(name for settings in kinds.values() for name in settings):
         known = {kind: settings[name] for kind, settings in kinds.items() if name in settings}
         first = next(iter(known.values()))
-        sentences = {kind: one.sentence for kind, one in known.items()}
+        sentences = {kind: setting.sentence for kind, setting in known.items()}
         if name not in _FOR_SHELLS and len(set(sentences.values())) > 1:
-            if len({one.default for one in known.values()}) > 1:
-                for kind, one in known.items():
-                    sentences[kind] += f" Default: {one.shown_default}." if one.default else ""
+            if len({setting.default for setting in known.values()}) > 1:
+                for kind, setting in known.items():
+                    sentences[kind] += (
+                        f" Default: {setting.shown_default}." if setting.default else ""
+                    )
                 first = dataclasses.replace(first, default=None)
             text = " ".join(f"{kind}: {sentence}" for kind, sentence in sentences.items())
             first = dataclasses.replace(first, help=text)

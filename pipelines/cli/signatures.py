@@ -98,19 +98,19 @@ def shares(text: str) -> dict[str, float]:
 
 
 def _by_split(text: str, number: str, expected: str) -> dict[str, float]:
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for part in text.split(","):
         match = re.fullmatch(rf"\s*(\w+)\s*=\s*({number})\s*", part, re.ASCII)
-        if match is None or match[1] in found:
+        if match is None or match[1] in shares:
             raise click.BadParameter(f"expected {expected}, got {text!r}")
-        found[match[1]] = int(match[2]) if match[2].isdecimal() else float(match[2])
-    return found
+        shares[match[1]] = int(match[2]) if match[2].isdecimal() else float(match[2])
+    return shares
 
 
 def json_or_text(setting: str) -> tuple[str, Any]:
     """Parse `NAME=VALUE`; a value that is not JSON is a string."""
-    name, found, value = setting.partition("=")
-    if not found or not name.isidentifier():
+    name, equals_sign, value = setting.partition("=")
+    if not equals_sign or not name.isidentifier():
         raise click.BadParameter(f"expected NAME=VALUE, got {setting!r}")
     try:
         return name, json.loads(value)
@@ -131,7 +131,7 @@ def _find_dataset(ctx: click.Context, param: click.Parameter, uri: str) -> str |
     if ctx.resilient_parsing:
         return None
     if not uri:
-        raise click.BadParameter("expected a folder or a url, got an empty text", ctx, param)
+        raise click.BadParameter("expected a folder or a url, got an empty string", ctx, param)
     return newest_dataset(uri)
 
 
@@ -164,33 +164,40 @@ def command(
     """
 
     def make(function: Callable[..., Any]) -> click.Command:
+        """Make a command of a function: its docstring is the help, its parameters the options."""
+
         def run(as_json: bool = False, **given: Any) -> None:
             with quiet():
                 result = function(**given)
-            found, is_good = result if type(result) is tuple else (result, True)
-            if found is not None:
-                print_facts(found, as_json=as_json)
+            facts, is_good = result if type(result) is tuple else (result, True)
+            if facts is not None:
+                print_facts(facts, as_json=as_json)
             click.get_current_context().exit(0 if is_good else 1)
 
-        help, _, told = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
-        entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", told, re.MULTILINE)
+        help, _, arguments_text = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+        entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", arguments_text, re.MULTILINE)
         sentences = {name: " ".join(sentence.split()) for name, sentence in entries}
-        given = inspect.signature(function).parameters.values()
-        named = [one for one in given if one.kind is not one.VAR_KEYWORD]
-        params = [_parameter(one, one.annotation, sentences.get(one.name)) for one in named]
+        parameters = inspect.signature(function).parameters.values()
+        named = [
+            parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD
+        ]
+        params = [
+            _parameter(parameter, parameter.annotation, sentences.get(parameter.name))
+            for parameter in named
+        ]
         params += [*more, *([_JSON] if has_json else []), _VERBOSE]
         name = function.__name__
-        made = _Command(
+        command_of_function = _Command(
             name, callback=run, params=params, help=help, sections=sections, group=group
         )
-        COMMANDS[name] = made
-        return made
+        COMMANDS[name] = command_of_function
+        return command_of_function
 
     return make
 
 
 _JSON = click.Option(
-    ["--json", "as_json"], is_flag=True, help="Print one JSON document in place of text."
+    ["--json", "as_json"], is_flag=True, help="Print one JSON document instead of text."
 )
 _VERBOSE = click.Option(
     ["-v", "--verbose"],
@@ -202,8 +209,9 @@ _VERBOSE = click.Option(
 )
 
 
-def _parameter(one: inspect.Parameter, kind: Any, help: str | None) -> click.Parameter:
-    names, options = [f"--{one.name.replace('_', '-')}"], dict[str, Any]()
+def _parameter(parameter: inspect.Parameter, kind: Any, help: str | None) -> click.Parameter:
+    """Return the argument or option for a parameter of a command's function."""
+    names, options = [f"--{parameter.name.replace('_', '-')}"], dict[str, Any]()
     for extra in getattr(kind, "__metadata__", ()):
         if isinstance(extra, str) and extra.startswith("-"):
             names = extra.split()
@@ -212,15 +220,17 @@ def _parameter(one: inspect.Parameter, kind: Any, help: str | None) -> click.Par
         else:
             options |= extra.options if isinstance(extra, With) else {"type": extra}
     kind = getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind
-    if one.kind is not one.KEYWORD_ONLY:
-        return click.Argument([one.name], **{"required": one.default is one.empty, **options})
+    if parameter.kind is not parameter.KEYWORD_ONLY:
+        return click.Argument(
+            [parameter.name], **{"required": parameter.default is parameter.empty, **options}
+        )
     if kind is bool:
         options["is_flag"] = True
     elif typing.get_origin(kind) is tuple:
         options["multiple"] = True
-    elif isinstance(one.default, (int, float, str)) and one.default != "":
-        options |= {"default": one.default, "show_default": True}
-    return click.Option([*names, one.name], help=help, **options)
+    elif isinstance(parameter.default, (int, float, str)) and parameter.default != "":
+        options |= {"default": parameter.default, "show_default": True}
+    return click.Option([*names, parameter.name], help=help, **options)
 
 
 _OLD_FLAGS = {"file_roots": "--image-root"}
@@ -259,7 +269,7 @@ class _Command(click.Command):
         """Return all parameters; flags of settings are created now, because they import numpy."""
         if self._make_sections:
             for title, settings in self._make_sections().items():
-                self._sections[title] = [_flag(name, one) for name, one in settings.items()]
+                self._sections[title] = [_flag(name, setting) for name, setting in settings.items()]
                 self.params += self._sections[title]
             if len(self._sections) > 1:
                 self.params.append(_HELP_ALL)
@@ -274,24 +284,24 @@ class _Command(click.Command):
         """
         params = self.get_params(ctx)
         settings = {flag for flags in self._sections.values() for flag in flags}
-        own = [p for p in params if isinstance(p, click.Option) and p not in settings]
+        other_flags = [p for p in params if isinstance(p, click.Option) and p not in settings]
         shortens = len(self._sections) > 1 and not ctx.meta.get(_HELP_ALL.name)
-        for title, flags in [("Options", own), *self._sections.items()]:
-            records = {one: record for one in flags if (record := one.get_help_record(ctx))}
+        for title, flags in [("Options", other_flags), *self._sections.items()]:
+            records = {flag: record for flag in flags if (record := flag.get_help_record(ctx))}
             rare: list[click.Option] = []
             if shortens and title != "Options":
                 from pipelines.cli.sections import first_sentence, is_usual
 
-                rare = [one for one in flags if not is_usual(str(one.name))]
+                rare = [flag for flag in flags if not is_usual(str(flag.name))]
                 records = {
-                    one: (flag, first_sentence(text))
-                    for one, (flag, text) in records.items()
-                    if one not in rare
+                    option: (flag, first_sentence(text))
+                    for option, (flag, text) in records.items()
+                    if option not in rare
                 }
             with formatter.section(title):
                 formatter.write_dl([*records.values()])
                 if rare:
-                    flags_text = f"More: {', '.join(one.opts[0] for one in rare)}"
+                    flags_text = f"More: {', '.join(flag.opts[0] for flag in rare)}"
                     indent = " " * formatter.current_indent
                     lines = textwrap.wrap(  # click would break flags at their hyphens
                         flags_text,
@@ -320,32 +330,33 @@ _HELP_ALL = click.Option(
 )
 
 
-def _flag(name: str, one: "Setting") -> click.Option:
+def _flag(name: str, setting: "Setting") -> click.Option:
+    """Return the option for a setting of a component."""
     from components.inputs.advice import FLAGS
     from pipelines.cli.sections import text_for_flags
 
     spelling = FLAGS.get(name, f"--{name.replace('_', '-')}")
-    help = text_for_flags(one, spelling)
-    if bool in one.kinds:
-        if one.default is not False:
+    help = text_for_flags(setting, spelling)
+    if bool in setting.kinds:
+        if setting.default is not False:
             spelling = f"{spelling}/--no-{name.replace('_', '-')}"
         return click.Option([spelling, name], is_flag=True, default=None, help=help)
     return click.Option(
         [spelling, *_OLD_FLAGS.get(name, "").split(), name],
         help=help,
-        **(_OTHER_KINDS.get(name) or _kind(one)),
+        **(_OTHER_KINDS.get(name) or _kind(setting)),
     )
 
 
-def _kind(one: "Setting") -> dict[str, Any]:
+def _kind(setting: "Setting") -> dict[str, Any]:
     """Return the type and metavar of a flag; the setting itself validates the value."""
-    if one.is_collection:
+    if setting.is_collection:
         return {"type": list_of_names, "metavar": "NAME,…"}
-    if one.kinds == (str,) and one.choices:
-        return {"type": _Choices([str(choice) for choice in one.choices if choice is not None])}
-    if one.name.endswith("_bytes"):
+    if setting.kinds == (str,) and setting.choices:
+        return {"type": _Choices([str(choice) for choice in setting.choices if choice is not None])}
+    if setting.name.endswith("_bytes"):
         return {"type": number_of_bytes, "metavar": "BYTES"}
-    return {"type": one.kinds[0] if one.kinds[0] in (int, float) else str}
+    return {"type": setting.kinds[0] if setting.kinds[0] in (int, float) else str}
 
 
 def given_settings(given: Mapping[str, Any]) -> dict[str, Any]:

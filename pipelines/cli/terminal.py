@@ -88,23 +88,23 @@ class Facts(NamedTuple):
     note: str = ""
 
 
-def print_facts(found: Any, *, as_json: bool) -> None:
+def print_facts(result: Any, *, as_json: bool) -> None:
     """Print JSON or text, escaped; a closed pipe, such as from `head`, is not an error."""
     from trainer_utils.core.printable import printable_json  # imports numpy
     from trainer_utils.core.text_output import as_text, print_parts
 
     try:
         if as_json:
-            facts = found.json if isinstance(found, Facts) else getattr(found, "to_dict", None)
-            facts = found.to_json if facts is None else facts
+            facts = result.json if isinstance(result, Facts) else getattr(result, "to_dict", None)
+            facts = result.to_json if facts is None else facts
             facts = facts() if callable(facts) else facts
             text = json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
             click.echo(printable_json(text))
         else:
-            if isinstance(found, Facts) and found.note:
-                print_messages(*found.note.split("\n"))
-            parts = getattr(found, "parts", None)
-            parts = parts() if callable(parts) else str(found) if parts is None else parts
+            if isinstance(result, Facts) and result.note:
+                print_messages(*result.note.split("\n"))
+            parts = getattr(result, "parts", None)
+            parts = parts() if callable(parts) else str(result) if parts is None else parts
             parts = parts.split("\n") if isinstance(parts, str) else parts
             if sys.stdout.isatty():
                 print_parts(parts)

@@ -31,10 +31,10 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _run(given: str | None = None) -> None:
+def _run(source: str | None = None) -> None:
     started = time.monotonic()
-    root = Path(FOLDER, "yours" if given else "own")
-    photos = given or _make_photos()
+    root = Path(FOLDER, "yours" if source else "own")
+    photos = source or _make_photos()
     print("Starting TFX (some ten seconds) …", flush=True)
     from pipelines.examples.training import make_strategy
     from pipelines.examples.training_pipeline import create_image_pipeline, run_locally
@@ -60,6 +60,7 @@ def _make_photos() -> str:
 
 
 def _summarise(root: Path, source: str, seconds: float) -> None:
+    """Print the accounting, the balanced dataset, the model's accuracy and the output folders."""
     from components.report.inspection import inspect_dataset
     from pipelines.examples.training import METRICS_FILE
     from pipelines.lineage import list_runs

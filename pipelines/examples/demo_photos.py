@@ -48,6 +48,7 @@ def make_photos(folder: str, *, count: int = 600) -> None:
 def _crop(
     photo: Image.Image, region: Sequence[float], random_state: random.Random
 ) -> tuple[bytes, str]:
+    """Return a random crop of a region, encoded, and its suffix: mostly JPEG, some PNG."""
     left, top, right, bottom = (int(n * s) for n, s in zip(region, photo.size * 2, strict=True))
     side = random_state.randint(64, min(right - left, bottom - top))
     x = random_state.randint(left, right - side)

@@ -257,8 +257,8 @@ def resnet50(config: ImagenetConfig, num_classes: int) -> Any:
 def _main(augment: str, **settings: Any) -> None:
     """Train ResNet-50 on the dataset at URI, or resume its training, and export it to FOLDER."""
     config = ImagenetConfig(augment=json.loads(augment), **settings)
-    found = train(config, make_strategy()).history
-    click.echo(", ".join(f"{name} {values[-1]:.4f}" for name, values in found.items()))
+    history = train(config, make_strategy()).history
+    click.echo(", ".join(f"{name} {values[-1]:.4f}" for name, values in history.items()))
 
 
 def _parameter(field: Any) -> click.Parameter:

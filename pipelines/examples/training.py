@@ -72,9 +72,9 @@ def train_classifier(
             metrics=["accuracy"],
         )
     model.fit(train, epochs=1 if steps else config["epochs"], steps_per_epoch=steps, verbose=2)
-    found = trainer_utils.evaluate(model, strategy, evaluation)
-    logging.info("evaluation: %s", found)
-    metrics = {f"eval_{name}": float(found[name]) for name in ("loss", "accuracy")}
+    measured = trainer_utils.evaluate(model, strategy, evaluation)
+    logging.info("evaluation: %s", measured)
+    metrics = {f"eval_{name}": float(measured[name]) for name in ("loss", "accuracy")}
     metrics |= {"num_classes": num_classes, "replicas": strategy.num_replicas_in_sync}
     tf.io.gfile.makedirs(fn_args.model_run_dir)
     with tf.io.gfile.GFile(os.path.join(fn_args.model_run_dir, METRICS_FILE), "w") as stream:
@@ -104,8 +104,8 @@ def export_classifier(
         return {"probabilities": tf.nn.softmax(model(decode(encoded), training=False))}
 
     archive = tf.keras.export.ExportArchive()
-    for one in filter(None, (model, tracked)):
-        archive.track(one)
+    for layer in filter(None, (model, tracked)):
+        archive.track(layer)
     archive.add_endpoint(
         "serving_default", serve, input_signature=[tf.TensorSpec([None], tf.string, name=name)]
     )

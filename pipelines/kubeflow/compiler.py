@@ -136,20 +136,20 @@ def compile_pipeline(
         image, pipeline_root = _needed_by_tfx(pipeline, image, pipeline_root)
         from pipelines.examples.training_pipeline import create_kubeflow_pipeline
 
-        made = create_kubeflow_pipeline(pipeline, name=name, pipeline_root=pipeline_root)
+        definition = create_kubeflow_pipeline(pipeline, name=name, pipeline_root=pipeline_root)
     else:
-        made = _make(pipeline, pipeline_root)
-    if hasattr(made, "pipeline_spec"):
-        documents = _compile_native(made, name, pipeline_root, image)
+        definition = _make(pipeline, pipeline_root)
+    if hasattr(definition, "pipeline_spec"):
+        documents = _compile_native(definition, name, pipeline_root, image)
     else:
         image, pipeline_root = _needed_by_tfx(pipeline, image, pipeline_root)
-        uploads = _pack_modules(made, pipeline_root, f"{os.path.splitext(output)[0]}-wheels")
-        spec = _compile_tfx(made, name, image=image, pipeline_root=pipeline_root)
+        uploads = _pack_modules(definition, pipeline_root, f"{os.path.splitext(output)[0]}-wheels")
+        spec = _compile_tfx(definition, name, image=image, pipeline_root=pipeline_root)
         spec["defaultPipelineRoot"] = pipeline_root
         _make_open_source(
             spec, dataset_root=dataset_root or "", fingerprints=input_fingerprint == "listing"
         )
-        _add_defaults(spec["root"], made)
+        _add_defaults(spec["root"], definition)
         documents = [spec]
     documents = apply_options(documents, options)
     text = yaml.safe_dump_all(documents, sort_keys=True, width=_LINE_WIDTH)
@@ -177,23 +177,23 @@ def _make(pipeline: str, pipeline_root: str | None) -> Any:
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # as for `python PATH.py`
     try:
         names = _run_own_code(pipeline, path, lambda: runpy.run_path(path, run_name=_stem(path)))
-        found = names.get(function)
-        if hasattr(found, "pipeline_spec"):
-            return found
+        definition = names.get(function)
+        if hasattr(definition, "pipeline_spec"):
+            return definition
         _check_function(pipeline, path, function, names)
-        wants_root = "pipeline_root" in inspect.signature(found).parameters
+        wants_root = "pipeline_root" in inspect.signature(definition).parameters
         arguments = {"pipeline_root": pipeline_root} if wants_root else {}
-        made = _run_own_code(pipeline, path, lambda: found(**arguments))
+        result = _run_own_code(pipeline, path, lambda: definition(**arguments))
     finally:
         sys.path.pop(0)
-    is_tfx = all(hasattr(made, part) for part in ("pipeline_info", "components"))
-    if not is_tfx and not hasattr(made, "pipeline_spec"):
+    is_tfx = all(hasattr(result, part) for part in ("pipeline_info", "components"))
+    if not is_tfx and not hasattr(result, "pipeline_spec"):
         raise _bad_pipeline(
             pipeline,
-            f"{function}() returned {type(made).__name__}, not a pipeline. "
+            f"{function}() returned {type(result).__name__}, not a pipeline. "
             "Return a TFX pipeline or a function that kfp.dsl.pipeline decorates",
         )
-    return made
+    return result
 
 
 def _bad_pipeline(pipeline: str, problem: str) -> ConfigError:
@@ -237,14 +237,15 @@ def _check_function(pipeline: str, path: str, function: str, names: Mapping[str,
         problem = f"{path!r} has no function {function!r}."
         problem += did_you_mean(function, defined) or f" It defines {', '.join(defined) or 'none'}."
         raise _bad_pipeline(pipeline, problem.removesuffix("."))
-    found = names[function]
-    if not callable(found):
-        problem = f"{function!r} in {path!r} is {type(found).__name__}, not a function. "
+    definition = names[function]
+    if not callable(definition):
+        problem = f"{function!r} in {path!r} is {type(definition).__name__}, not a function. "
         raise _bad_pipeline(pipeline, f"{problem}Name a function that returns the pipeline")
     needed = [
         name
-        for name, one in inspect.signature(found).parameters.items()
-        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        for name, parameter in inspect.signature(definition).parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     if more := [name for name in needed if name != "pipeline_root"]:
         problem = f"{function}() needs {', '.join(more)}, but only pipeline_root is passed. "
@@ -270,35 +271,37 @@ def _place_of(error: BaseException, path: str) -> str:
     """Return `file.py, line 7 (source)` for the innermost frame in the user's file."""
     if isinstance(error, SyntaxError) and error.filename == path:
         return f"{path}, line {error.lineno}"
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == path]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path
+    ]
     if not frames:
         return ""
     source = f" ({frames[-1].line})" if frames[-1].line else ""
     return f"{path}, line {frames[-1].lineno}{source}"
 
 
-def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str) -> JsonObject:
+def _compile_tfx(pipeline: Any, name: str | None, *, image: str, pipeline_root: str) -> JsonObject:
     """Compile a TFX pipeline by TFX and return the specification."""
     from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as runner
 
     if name is not None:
-        made.pipeline_info.pipeline_name = name
-    _check(name=made.pipeline_info.pipeline_name)
-    made.pipeline_info.pipeline_root = pipeline_root
+        pipeline.pipeline_info.pipeline_name = name
+    _check(name=pipeline.pipeline_info.pipeline_name)
+    pipeline.pipeline_info.pipeline_root = pipeline_root
     config = runner.KubeflowV2DagRunnerConfig(default_image=image, use_pipeline_spec_2_1=True)
     try:
-        compiled = runner.KubeflowV2DagRunner(config).run(made, write_out=False)
+        compiled = runner.KubeflowV2DagRunner(config).run(pipeline, write_out=False)
     except Exception as error:  # any class: TFX checks little before it compiles
         raise ConfigError(
-            f"pipeline {made.pipeline_info.pipeline_name!r}: TFX cannot compile it for Kubeflow: "
-            f"{type(error).__name__}: {error}",
+            f"pipeline {pipeline.pipeline_info.pipeline_name!r}: TFX cannot compile it for "
+            f"Kubeflow: {type(error).__name__}: {error}",
             setting="pipeline",
         ) from error
     spec: JsonObject = compiled["pipelineSpec"]
     return spec
 
 
-def _pack_modules(made: Any, pipeline_root: str, folder: str) -> list[CodeUpload]:
+def _pack_modules(pipeline: Any, pipeline_root: str, folder: str) -> list[CodeUpload]:
     """Put the code of each `module_file` into a wheel in a local folder.
 
     TFX would write the wheel to the store, and without a network retries for a minute to find out
@@ -307,7 +310,7 @@ def _pack_modules(made: Any, pipeline_root: str, folder: str) -> list[CodeUpload
     from tfx.components.util import udf_utils
 
     uploads = []
-    for component in made.components:
+    for component in pipeline.components:
         properties = component.exec_properties
         for setting in ("module_file", "module_path"):
             file = properties.get(setting)
@@ -334,15 +337,16 @@ def _pack_modules(made: Any, pipeline_root: str, folder: str) -> list[CodeUpload
 
 
 def _compile_native(
-    made: Any, name: str | None, pipeline_root: str | None, image: str | None
+    pipeline: Any, name: str | None, pipeline_root: str | None, image: str | None
 ) -> list[JsonObject]:
+    """Compile a pipeline of kfp's own components; return its YAML documents."""
     from kfp import compiler
 
     from components.kubeflow import default_image
 
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "pipeline.yaml")
-        compiler.Compiler().compile(made, path, pipeline_name=name)
+        compiler.Compiler().compile(pipeline, path, pipeline_name=name)
         with open(path, encoding="utf-8") as stream:
             spec, *platform = yaml.safe_load_all(stream)
     for executor in spec["deploymentSpec"]["executors"].values():
@@ -453,11 +457,14 @@ def _add_defaults(root: JsonObject, pipeline: Any) -> None:
 
     parameters = root.get("inputDefinitions", {}).get("parameters", {})
     for component in pipeline.components:
-        for given in component.exec_properties.values():
-            if not isinstance(given, RuntimeParameter) or given.name not in parameters:
+        for runtime_parameter in component.exec_properties.values():
+            if (
+                not isinstance(runtime_parameter, RuntimeParameter)
+                or runtime_parameter.name not in parameters
+            ):
                 continue
-            parameter = parameters[given.name]
-            if given.default is not None:
-                parameter |= {"defaultValue": given.default, "isOptional": True}
-            if given.description:
-                parameter["description"] = given.description
+            parameter = parameters[runtime_parameter.name]
+            if runtime_parameter.default is not None:
+                parameter |= {"defaultValue": runtime_parameter.default, "isOptional": True}
+            if runtime_parameter.description:
+                parameter["description"] = runtime_parameter.description

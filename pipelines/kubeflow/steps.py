@@ -103,9 +103,11 @@ def apply_options(
             for key in ("platforms", "kubernetes", "deploymentSpec", "executors", label):
                 held = held.setdefault(key, {})
             for field, entries in config.items():  # a pod cannot mount two volumes at one path
-                taken = [one.get("mountPath", one) for one in entries]
+                taken = [mount.get("mountPath", mount) for mount in entries]
                 before = held.get(field, [])
-                held[field] = [one for one in before if one.get("mountPath", one) not in taken]
+                held[field] = [
+                    mount for mount in before if mount.get("mountPath", mount) not in taken
+                ]
                 held[field] += entries
     return [spec, platform] if platform else [spec]
 
@@ -116,7 +118,7 @@ def _texts(given: object) -> list[str]:
         pairs = [(str(key), text) for key, value in given.items() for text in _texts(value)]
         return [f"{key}={text}" if key else text for key, text in pairs]
     if isinstance(given, (list, tuple)):
-        return [text for one in given for text in _texts(one)]
+        return [text for item in given for text in _texts(item)]
     return [] if given is None else [str(given)]
 
 
@@ -163,23 +165,25 @@ def _is_ours(container: JsonObject) -> bool:
 
 
 def _set_container(container: JsonObject, mine: Mapping[str, Sequence[re.Match[str]]]) -> None:
+    """Set the processors, memory, accelerator and environment variables of a container."""
     resources = container.get("resources", {})
     for option, unit in (("cpu", 1.0), ("memory", 1e9)):
         for match in mine[option]:
             amount = float(match["number"]) * _UNITS[match["unit"]] / unit
             resources |= {f"{option}Limit": amount, f"{option}Request": amount}
     if mine["gpu"] and mine["gpu"][-1][0] != "0":
-        kind = [_GPU_TYPE, *(one[0] for one in mine["gpu_type"])][-1]
+        kind = [_GPU_TYPE, *(rule[0] for rule in mine["gpu_type"])][-1]
         resources["accelerator"] = {"count": mine["gpu"][-1][0], "type": kind}
     if resources:
         container["resources"] = resources
-    variables = {one["name"]: one["value"] for one in container.get("env", ())}
+    variables = {variable["name"]: variable["value"] for variable in container.get("env", ())}
     variables |= {match["name"]: match["value"] for match in mine["env"]}
     if variables:
         container["env"] = [{"name": n, "value": variables[n]} for n in sorted(variables)]
 
 
 def _kubernetes(mine: Mapping[str, Sequence[re.Match[str]]]) -> dict[str, list[JsonObject]]:
+    """Return the Kubernetes settings of a step: volumes, secrets, tolerations and scratch space."""
     config: dict[str, list[JsonObject]] = collections.defaultdict(list)
     # `constant` is the older of two fields; the drivers of Kubeflow 2.2 fail on the newer one.
     for match in mine["volumes"]:

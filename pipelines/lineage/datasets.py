@@ -36,8 +36,9 @@ class _Node(NamedTuple):
     @property
     def inputs(self) -> list[str]:
         """Digests of its inputs, without its own digest, which an identical input has."""
-        made_by, own = self.known.made_by, self.known.digest
-        return [each.digest for each in made_by.inputs if each.digest != own] if made_by else []
+        made_by, own_digest = self.known.made_by, self.known.digest
+        digests = [dataset.digest for dataset in made_by.inputs] if made_by else []
+        return [digest for digest in digests if digest != own_digest]
 
 
 def load_datasets(

@@ -73,21 +73,22 @@ def _named(uri: str) -> JsonObject:
 
 
 def _dataset(lineage: Lineage, artifact: Id, *, is_output: bool = False) -> JsonObject:
+    """Return a dataset in OpenLineage's form, with its version and, for an output, its size."""
     node, summary = lineage.artifacts.get(artifact), lineage.summaries.get(artifact)
-    told = _named(f"{MISSING_PREFIX}{artifact}" if node is None else node.uri)
+    entry = _named(f"{MISSING_PREFIX}{artifact}" if node is None else node.uri)
     if summary is None:
-        return told
+        return entry
     version = json.dumps(dict(summary.content), sort_keys=True)
     facet = _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=version)
-    told["facets"] = {"version": facet}
+    entry["facets"] = {"version": facet}
     if is_output:
         facet = _facet(
             "1-0-2/OutputStatisticsOutputDatasetFacet",
             rowCount=summary.total.written,
             fileCount=sum(summary.num_shards.values()),
         )
-        told["outputFacets"] = {"outputStatistics": facet}
-    return told
+        entry["outputFacets"] = {"outputStatistics": facet}
+    return entry
 
 
 def _facet(kind: str, **values: object) -> JsonObject:
@@ -124,10 +125,10 @@ def _entity(lineage: Lineage, artifact: Id) -> JsonObject:
     return entity
 
 
-def _activity(execution: Execution, made: str, sources: Sequence[JsonObject]) -> JsonObject:
+def _activity(execution: Execution, agent: str, sources: Sequence[JsonObject]) -> JsonObject:
     times = {"startedAtTime": execution.started, "endedAtTime": execution.ended}
     return {
-        "@id": f"{made}#{urllib.parse.quote(execution.component)}",
+        "@id": f"{agent}#{urllib.parse.quote(execution.component)}",
         "@type": "prov:Activity",
         "rdfs:label": execution.component,
         "rdfs:comment": json.dumps(execution.settings, sort_keys=True),

@@ -109,8 +109,8 @@ class Lineage:
     @property
     def models(self) -> list[Artifact]:
         """Models among its descendants."""
-        found = map(self.artifacts.__getitem__, self.descendants(self.artifact_id))
-        return [artifact for artifact in found if artifact.type in _MODELS]
+        descendants = map(self.artifacts.__getitem__, self.descendants(self.artifact_id))
+        return [artifact for artifact in descendants if artifact.type in _MODELS]
 
     def makers(self, artifact: Id) -> list[Execution]:
         """Return the executions with this output: its maker, then cached executions."""
@@ -127,12 +127,12 @@ class Lineage:
 
     @functools.cached_property
     def _by_artifact(self) -> Mapping[str, Mapping[Id, list[Execution]]]:
-        found: dict[str, dict[Id, list[Execution]]] = {"inputs": {}, "outputs": {}}
+        by_side: dict[str, dict[Id, list[Execution]]] = {"inputs": {}, "outputs": {}}
         for execution in self.executions.values():
-            for side, by_id in found.items():
+            for side, by_id in by_side.items():
                 for artifact in ids_of(getattr(execution, side)):
                     by_id.setdefault(artifact, []).append(execution)
-        return found
+        return by_side
 
     def sources(self, artifact: Id) -> list[Id]:
         """Return the direct inputs of its maker, by the names of the inputs."""
@@ -141,8 +141,8 @@ class Lineage:
 
     def ancestors(self, artifact: Id) -> list[Id]:
         """Return all direct and indirect inputs, oldest first."""
-        found = {*self._reached(artifact, self.sources)}
-        return [i for i in self.artifacts if i in found]
+        reached = {*self._reached(artifact, self.sources)}
+        return [i for i in self.artifacts if i in reached]
 
     def descendants(self, artifact: Id) -> list[Id]:
         """Return all artifacts made from it, directly or not, nearest first."""
@@ -151,12 +151,12 @@ class Lineage:
         )
 
     def _reached(self, artifact: Id, following: Callable[[Id], Iterable[Id]]) -> list[Id]:
-        found = {artifact: None}
+        reached = {artifact: None}
         for place in (queue := [artifact]):
-            new = [i for i in following(place) if i in self.artifacts and i not in found]
+            new = [i for i in following(place) if i in self.artifacts and i not in reached]
             queue += dict.fromkeys(new)
-            found |= dict.fromkeys(new)
-        return list(found)[1:]
+            reached |= dict.fromkeys(new)
+        return list(reached)[1:]
 
     def fingerprint(self, artifact: Id) -> str | None:
         """Return the fingerprint of an artifact's inputs, if TFX or the manifest has one."""
@@ -185,7 +185,7 @@ class Lineage:
 
         Keys include `artifact`, `made_by`, `ancestors`, `descendants` and `record`.
         """
-        found = self.artifact_id
+        artifact_id = self.artifact_id
         steps = [
             {**dataclasses.asdict(step), "uri": self.artifacts[step.artifact].uri}
             for step in self.steps
@@ -193,17 +193,18 @@ class Lineage:
         record = {"name": self.record, "source": self.source, "steps": steps}
         return {
             "metadata": self.metadata,
-            **self._artifact_json(found),
+            **self._artifact_json(artifact_id),
             "same_uri": list(self.same_uri),
-            "used_again_by": [dataclasses.asdict(each) for each in self.makers(found)[1:]],
-            "used_by": [dataclasses.asdict(each) for each in self.users(found)],
-            "ancestors": [self._artifact_json(each) for each in self.ancestors(found)],
-            "descendants": [self._artifact_json(each) for each in self.descendants(found)],
+            "used_again_by": [dataclasses.asdict(each) for each in self.makers(artifact_id)[1:]],
+            "used_by": [dataclasses.asdict(each) for each in self.users(artifact_id)],
+            "ancestors": [self._artifact_json(each) for each in self.ancestors(artifact_id)],
+            "descendants": [self._artifact_json(each) for each in self.descendants(artifact_id)],
             "models": [model.id for model in self.models],
             "record": None if self.record is None else record,
         }
 
     def _artifact_json(self, artifact: Id) -> JsonObject:
+        """Return the facts about one artifact as plain JSON types."""
         makers, summary = self.makers(artifact), self.summaries.get(artifact)
         splits = summary.accounting.items() if summary else ()
         return {
@@ -220,22 +221,27 @@ class Lineage:
         }
 
     def __str__(self) -> str:
-        found = self.artifact_id
+        """Return the artifact, its maker, the artifacts before and after it, and the record."""
+        artifact_id = self.artifact_id
         lines = [_artifact(self.artifact), *_facts(self)]
         if self.same_uri:
             lines.append(f"  same uri: artifacts {', '.join(map(str, self.same_uri))}")
         lines.append("")
-        if makers := self.makers(found):
-            own = makers[0]
-            lines.append(f"Made by {_execution(own)}")
-            lines += [f"  started {own.started}, ended {own.ended}"] if own.started else []
+        if makers := self.makers(artifact_id):
+            first_maker = makers[0]
+            lines.append(f"Made by {_execution(first_maker)}")
+            lines += (
+                [f"  started {first_maker.started}, ended {first_maker.ended}"]
+                if first_maker.started
+                else []
+            )
             lines += [] if self.knows_runs else [f"  run: {RUN_UNKNOWN} (--metadata)"]
-            lines += [f"  {line}" for line in _settings(own)]
+            lines += [f"  {line}" for line in _settings(first_maker)]
             lines += [f"  used again by {_execution(maker)}" for maker in makers[1:]]
         else:
             lines.append("Made by an unknown run: not in this store")
         for title, is_back in (("Made from", True), ("Used to make", False)):
-            tree = _branches(self, found, {found}, is_back=is_back)
+            tree = _branches(self, artifact_id, {artifact_id}, is_back=is_back)
             lines += ["", title, *(_drawn(tree) if tree else ["  nothing"])]
         if self.models:
             lines += ["", "Models trained on it"]
@@ -313,8 +319,12 @@ def _branches(
                 inner.append(([f"{lines[0]} (see above)"], []))
                 continue
             seen.add(place)
-            for own in lineage.makers(place)[:1] if is_back else ():
-                lines += [*_fingerprints(lineage, place), f"by {_execution(own)}", *_settings(own)]
+            for maker in lineage.makers(place)[:1] if is_back else ():
+                lines += [
+                    *_fingerprints(lineage, place),
+                    f"by {_execution(maker)}",
+                    *_settings(maker),
+                ]
             below = _branches(lineage, place, seen, is_back=is_back, level=level + 1)
             inner.append((lines, below))
         if is_back and not step.inputs and (base := step.settings.get("input_base")):

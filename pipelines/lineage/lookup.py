@@ -74,22 +74,25 @@ def describe_artifact(
     if record == "":
         raise ConfigError.of("record", record, allowed="the filename or id of a record")
     uri = path_of("uri", uri)
-    found = _look_up(uri, metadata=None if metadata is None else os.fspath(metadata))
+    graph = _look_up(uri, metadata=None if metadata is None else os.fspath(metadata))
     if record is None:
-        return found
-    artifacts = found.artifacts
-    places = [*found.ancestors(found.artifact_id), found.artifact_id]
-    datasets = [i for i in places if artifacts[i].type == DATASET_TYPE or i in found.summaries]
+        return graph
+    artifacts = graph.artifacts
+    places = [*graph.ancestors(graph.artifact_id), graph.artifact_id]
+    datasets = [i for i in places if artifacts[i].type == DATASET_TYPE or i in graph.summaries]
     steps = [_search(place, artifacts[place].uri, record) for place in datasets]
     if not any(step.outcome in ("found", "rejected") for step in steps):
-        told = "; ".join(f"{artifacts[s.artifact].uri}: {s.outcome}, {s.detail}" for s in steps)
-        raise InputError(
-            f"record {record!r}: expected the filename or id of a record of {uri!r}, the path "
-            f"relative to the input base or file:row, found none. {told or 'It is no dataset.'}"
+        sentences = "; ".join(
+            f"{artifacts[s.artifact].uri}: {s.outcome}, {s.detail}" for s in steps
         )
-    bases = (base for place in datasets for base in _bases(found, place))
+        raise InputError(
+            f"record {record!r}: expected the filename or id of a record of {uri!r}, the "
+            "path relative to the input base or file:row, found none. "
+            f"{sentences or 'It is not a dataset.'}"
+        )
+    bases = (base for place in datasets for base in _bases(graph, place))
     source = next((join(base, record) for base in bases), None)
-    return dataclasses.replace(found, record=record, source=source, steps=steps)
+    return dataclasses.replace(graph, record=record, source=source, steps=steps)
 
 
 def _search(artifact: Id, uri: str, name: str) -> RecordStep:
@@ -118,9 +121,9 @@ def _search(artifact: Id, uri: str, name: str) -> RecordStep:
     )
 
 
-def _bases(found: Lineage, artifact: Id) -> Iterator[str]:
+def _bases(graph: Lineage, artifact: Id) -> Iterator[str]:
     """Yield the raw inputs of an artifact, from the settings of its makers."""
-    for maker in found.makers(artifact)[:1]:
+    for maker in graph.makers(artifact)[:1]:
         roots = maker.settings.get("file_roots") or maker.settings.get("image_roots")
         for base in (maker.settings.get("input_base"), *(roots if isinstance(roots, list) else ())):
             if isinstance(base, str) and base:
@@ -140,10 +143,10 @@ def _look_up(uri: str, *, metadata: str | None) -> Lineage:
         tells_itself = not stores
     missing: InputError | None = None
     for store in stores:
-        found = _store_reader().find_artifact(store, folder)
-        if isinstance(found, Lineage):
-            return found
-        missing = missing or InputError(f"artifact {uri!r}: {found}")
+        answer = _store_reader().find_artifact(store, folder)
+        if isinstance(answer, Lineage):
+            return answer
+        missing = missing or InputError(f"artifact {uri!r}: {answer}")
     if tells_itself:
         return load_datasets(folder, root=metadata)
     raise missing or InputError(
@@ -188,7 +191,11 @@ def stores_above(uri: str) -> Iterator[str]:
 
 def stores_in(folder: str) -> list[str]:
     """Return the stores in a folder, followed by stores in TFX's metadata folders."""
-    patterns = [os.path.join(glob.escape(folder), inner, own) for inner in _FOLDERS for own in _OWN]
+    patterns = [
+        os.path.join(glob.escape(folder), inner, file_name)
+        for inner in _FOLDERS
+        for file_name in _OWN
+    ]
     return [path for pattern in patterns for path in sorted(glob.glob(pattern))]
 
 
@@ -245,7 +252,7 @@ class Runs:
         for execution in self.executions:
             pipeline = execution.pipeline if execution.run else None
             grouped.setdefault((execution.run, pipeline), []).append(execution)
-        runs = [Run(name=n, pipeline=p, executions=some) for (n, p), some in grouped.items()]
+        runs = [Run(name=n, pipeline=p, executions=group) for (n, p), group in grouped.items()]
         return sorted(reversed(runs), key=lambda run: run.name is None)
 
     def to_json(self) -> JsonObject:
@@ -256,9 +263,9 @@ class Runs:
         lines = [] if self.runs else [f"{self.metadata}: no run"]
         without_run = "(of no run)" if self.knows_runs else f"(run {RUN_UNKNOWN})"
         for run in self.runs:
-            told = run.to_json()
+            fields = run.to_json()
             pipeline = f" of {run.pipeline}" if run.pipeline else ""
-            times = f", {told['started']} to {told['ended']}" if told["started"] else ""
+            times = f", {fields['started']} to {fields['ended']}" if fields["started"] else ""
             lines.append(f"{run.name or without_run}{pipeline}: {run.state}{times}")
             for each in run.executions:
                 number = f" (execution {each.id})" if self.knows_runs else ""

@@ -54,6 +54,7 @@ def open_store(metadata: str) -> Iterator[MetadataStore]:
 
 
 def _config(metadata: str) -> Any:
+    """Return the connection to a sqlite file, read-only, or to a server."""
     if "://" not in metadata:
         if not os.path.isfile(metadata):
             raise InputError(
@@ -135,7 +136,7 @@ def _graph(store: MetadataStore, artifact: int) -> tuple[dict[Id, Artifact], dic
             artifacts |= frontier
         executions |= visited
     nodes = sorted(_all(store.get_artifacts_by_id, artifacts), key=lambda node: node.id)
-    found = _executions(store, executions)
+    execution_nodes = _executions(store, executions)
     return {
         node.id: Artifact(
             id=node.id,
@@ -147,7 +148,7 @@ def _graph(store: MetadataStore, artifact: int) -> tuple[dict[Id, Artifact], dic
             properties=_properties_of(node),
         )
         for node in nodes
-    }, {node.id: node for node in found}
+    }, {node.id: node for node in execution_nodes}
 
 
 def _executions(store: MetadataStore, ids: Iterable[int]) -> list[Execution]:
@@ -169,19 +170,21 @@ def _execution(
     contexts: Sequence[metadata_store_pb2.Context],
     events: Sequence[_Event],
 ) -> Execution:
+    """Return an execution of the store, named after its node of the pipeline if it has one."""
+
     def named(types: set[str]) -> str | None:
         return next((context.name for context in contexts if context.type in types), None)
 
     settings = _properties_of(node)
     kind = node.type or f"type {node.type_id}"
-    pipeline, own = named(_PIPELINES), named(_NODES)
-    if pipeline and own:  # TFX prefixes node contexts with the pipeline's name
-        own = own.removeprefix(f"{pipeline}.")
+    pipeline, node_name = named(_PIPELINES), named(_NODES)
+    if pipeline and node_name:  # TFX prefixes node contexts with the pipeline's name
+        node_name = node_name.removeprefix(f"{pipeline}.")
     own_name = next((str(settings[name]) for name in _NAMES if settings.get(name)), None)
     return Execution(
         id=node.id,
         type=kind,
-        component=own or own_name or kind.rpartition(".")[2],
+        component=node_name or own_name or kind.rpartition(".")[2],
         pipeline=pipeline,
         run=named(_RUNS),
         state=metadata_store_pb2.Execution.State.Name(node.last_known_state),
@@ -209,7 +212,7 @@ def _all(ask: Callable[[list[int]], list[Any]], ids: Iterable[int]) -> list[Any]
     """Query a store for ids in batches."""
     rest = sorted(ids)
     parts = [rest[start : start + _AT_ONCE] for start in range(0, len(rest), _AT_ONCE)]
-    return [one for some in parts for one in ask(some)]
+    return [item for chunk in parts for item in ask(chunk)]
 
 
 def _properties_of(node: Any) -> JsonObject:

@@ -79,15 +79,15 @@ def find_page(
     """
     size = reader.count(split)
     stop = min(start + (_MAX_SEARCHED if wanted.is_set else _PAGE_RECORDS), size)
-    found: list[Example] = []
+    page: list[Example] = []
     num_bytes = 0
     for example in reader.read(split, range(start, stop)):
         if wanted.accepts(example):
-            found.append(example)
+            page.append(example)
         num_bytes += sum(value.num_bytes for value in example.values.values())
-        if len(found) == _PAGE_RECORDS or (wanted.is_set and num_bytes > _MAX_SEARCHED_BYTES):
-            return found, example.number + 1
-    return found, stop
+        if len(page) == _PAGE_RECORDS or (wanted.is_set and num_bytes > _MAX_SEARCHED_BYTES):
+            return page, example.number + 1
+    return page, stop
 
 
 def _strings(value: Value) -> Sequence[str]:
@@ -127,6 +127,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
+        """Answer a request with a page; refuse requests for another host."""
         names = {f"{host}:{self.server.server_port}" for host in (ADDRESS, "localhost")}
         if self.headers.get("Host") not in names:
             self._send(403, b"This address is served to this machine only.", "text/plain")
@@ -143,15 +144,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send(500 if is_of_dataset else 404, *_page("message", message=text))
 
     def _list(self, fields: dict[str, str]) -> tuple[bytes, str]:
+        """Return the page with the records of a split, or those with a name."""
         reader, name = self.server.reader, fields.get("name", "")
         splits = {split: reader.count(split) for split in reader.splits}
         split = fields.get("split", reader.splits[0])
         start = max(int(fields.get("start", 0)), 0)
         wanted = RecordFilter(label=fields.get("label", ""), text=fields.get("text", ""))
         if name:
-            found, stop = list(reader.named(name)), splits[split]
+            page, stop = list(reader.named(name)), splits[split]
         else:
-            found, stop = find_page(reader, split, start, wanted)
+            page, stop = find_page(reader, split, start, wanted)
         has_next = not name and stop < splits[split]
         return _page(
             "list",
@@ -162,11 +164,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             wanted=wanted,
             labels=reader.dataset.vocabularies.get(_LABEL, ())[:_MAX_LABELS],
             searched=f"{start:,} to {stop:,} of {splits[split]:,}" if wanted.is_set else "",
-            cards=[_card(example) for example in found],
+            cards=[_card(example) for example in page],
             next_page=_link("", split, start=stop, **wanted.fields) if has_next else None,
         )
 
     def _record(self, fields: dict[str, str]) -> tuple[bytes, str]:
+        """Return the page of one record, with a row for each feature."""
         example = self._example(fields)
         split, number = example.split, example.number
         rows = []

@@ -121,8 +121,8 @@ def compare_datasets(
     features: collections.Counter[str] = collections.Counter()
     changed: list[Change] = []
     count = 0
-    for some in np.array_split(alike, len(alike) // _READ_AT_ONCE + 1):
-        pairs = join.in_order(some)
+    for chunk in np.array_split(alike, len(alike) // _READ_AT_ONCE + 1):
+        pairs = join.in_order(chunk)
         sums = [join.feature_sums(side, pairs[:, side]) for side in (0, 1)]
         for pair in pairs:
             olds, news = sums[0][int(pair[0])], sums[1][int(pair[1])]
@@ -136,12 +136,12 @@ def compare_datasets(
             else:
                 moved.append(pair[np.newaxis])
     added, removed = join.left(side=1), join.left(side=0)
-    found = {"added": added, "removed": removed, "moved": np.concatenate(moved)}
+    pairs_by_kind = {"added": added, "removed": removed, "moved": np.concatenate(moved)}
     listed = {
         kind: [join.change(kind, pair) for pair in join.in_order(pairs)[:most]]
-        for kind, pairs in found.items()
+        for kind, pairs in pairs_by_kind.items()
     } | {"changed": changed}
-    counts = {kind: len(pairs) for kind, pairs in found.items()} | {"changed": count}
+    counts = {kind: len(pairs) for kind, pairs in pairs_by_kind.items()} | {"changed": count}
     return Difference(
         uris=(os.fspath(before), os.fspath(after)),
         counts={**{kind: counts[kind] for kind in KINDS}, "unchanged": unchanged},
@@ -210,8 +210,8 @@ class _Join:
         """Return pairs in the order of the second dataset, or of the first for removed records."""
         rows = self.rows[np.where(pairs[:, 1] < 0, pairs[:, 0], pairs[:, 1])]
         order = np.lexsort([rows["number"], rows["split"]])
-        found: _Rows = pairs[order]
-        return found
+        ordered: _Rows = pairs[order]
+        return ordered
 
     def change(self, kind: str, pair: _Rows, features: Sequence[str] = ()) -> Change:
         """Return a pair as a change, without the name of the record."""
@@ -225,7 +225,7 @@ class _Join:
 
     def feature_sums(self, side: int, rows: _Rows) -> dict[int, dict[str, bytes]]:
         """Return a digest of each feature of records on one side, by row."""
-        found = {}
+        sums_by_record = {}
         for split, name in enumerate(self._splits):
             mine = rows[self.rows["split"][rows] == split]
             by_number = {int(self.rows["number"][row]): int(row) for row in mine}
@@ -233,8 +233,8 @@ class _Join:
                 self._readers[side].payloads(name, sorted(by_number)) if by_number else ()
             ):
                 values = decode_example(record)
-                found[by_number[number]] = {n: _sum_of(some) for n, some in values.items()}
-        return found
+                sums_by_record[by_number[number]] = {n: _sum_of(sums) for n, sums in values.items()}
+        return sums_by_record
 
     def named(self, changes: Sequence[Change]) -> list[Change]:
         """Return the changes with names, read from the second dataset if it has the record."""
@@ -259,7 +259,7 @@ def _read_digests(
     reader: ExampleReader, splits: Sequence[str], advance: Callable[[int], None]
 ) -> _Digests:
     """Return the CRC of the name, the length, the CRC and the place of each record."""
-    found = [np.zeros(0, _DIGEST)]
+    digests_of_shards = [np.zeros(0, _DIGEST)]
     for split in reader.splits:
         for first, shard in reader.shards(split):
             index: Any = index_with_checksums(shard)
@@ -272,9 +272,9 @@ def _read_digests(
             digests["name"][rows] = [_content_of(record) for _, _, record in found_there]
             digests["split"] = splits.index(split)
             digests["number"] = np.arange(first, first + len(digests))
-            found.append(digests)
+            digests_of_shards.append(digests)
             advance(len(digests))
-    return np.concatenate(found)
+    return np.concatenate(digests_of_shards)
 
 
 def _content_of(record: bytes) -> int:

@@ -54,7 +54,7 @@ from trainer_utils.storage.cache_folder import (
     default_cache_dir,
     shard_version,
 )
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.paths import encode_path
 from trainer_utils.writing.uploading import upload_dataset
 from trainer_utils.writing.working_folder import working_folder
 
@@ -263,8 +263,8 @@ def _survey(roots: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict
     uris, remains = list[str](), dict[str, str]()
     for root in roots:
         files = list(list_files(root))
-        found = [f.path.rpartition("/")[0] for f in files if f.path.endswith(MANIFEST_FILE)]
-        uris += [join(root, folder) if folder else root for folder in found]
+        folders = [f.path.rpartition("/")[0] for f in files if f.path.endswith(MANIFEST_FILE)]
+        uris += [join(root, folder) if folder else root for folder in folders]
         for file in files:
             if any(f"/{file.path}".endswith(f"/{name}") for name in names):
                 remains[join(root, file.path)] = "a file of this name: it would be converted again"
@@ -283,13 +283,13 @@ def _raw_inputs(uri: str, names: Sequence[str]) -> dict[str, str]:
     origin = read_origin(uri, manifest)
     steps = [origin.made_by, *(ancestor.made_by for ancestor in origin.ancestors)]
     settings = [step.settings for step in steps if step is not None]
-    bases = {str(one["input_base"]) for one in settings if one.get("input_base")}
+    bases = {str(step["input_base"]) for step in settings if step.get("input_base")}
     for base in sorted(bases):
         try:
             folder = base if is_folder(base) else base.rpartition("/")[0]
             for name in names:
-                if ".." not in name.split("/") and (found := _holder(folder, name)) is not None:
-                    remains.update([found])
+                if ".." not in name.split("/") and (holder := _holder(folder, name)) is not None:
+                    remains.update([holder])
         except (DatasetError, OSError) as error:  # a bucket that cannot be reached, for example
             remains[base] = f"raw inputs that cannot be searched: {error}"
     return remains
@@ -332,8 +332,10 @@ def _search(uri: str, shown: Mapping[str, str]) -> JsonObject:
     ]
     sources, rejects = {display_path(name): shown[name] for name in shown}, []
     if exists(path := join(uri, REJECTS_FILE)):
-        found = [str(entry.get("source")) for entry in json_lines(read_text(path), path=path)]
-        rejects = [sources[source] for source in found if source in sources]
+        rejected_sources = [
+            str(entry.get("source")) for entry in json_lines(read_text(path), path=path)
+        ]
+        rejects = [sources[source] for source in rejected_sources if source in sources]
     digest = {"digest_before": dataset.digest, "digest_after": None}
     return {"uri": uri, **digest, "records": records, "rejects": rejects}
 
@@ -348,9 +350,9 @@ def _copies(
     without a manifest end with the version of the file.
     """
     endings = set()
-    for one in datasets:
-        changed = {record["shard"] for record in one["records"]}
-        for shards in open_dataset(one["uri"], inspect=False).shards.values():
+    for dataset in datasets:
+        changed = {record["shard"] for record in dataset["records"]}
+        for shards in open_dataset(dataset["uri"], inspect=False).shards.values():
             for shard in shards:
                 if shard.name in changed:
                     assert shard.entry is not None
@@ -365,7 +367,7 @@ def _copies(
 def _is_copy(path: str) -> bool:
     folder, name = os.path.split(path)
     is_called_so = COPY_NAME.fullmatch(name) and os.path.basename(folder) == COPIES_FOLDER
-    return bool(is_called_so) and all(exists(join(folder, own)) for own in OWN_FILES)
+    return bool(is_called_so) and all(exists(join(folder, file_name)) for file_name in OWN_FILES)
 
 
 def _beside(uri: str, ending: str) -> str:
@@ -395,8 +397,8 @@ def _finish(root: str) -> None:
     if is_remote(root):
         folders = {os.path.dirname(file.path) for file in list_files(root)}
     else:
-        found = (os.path.join(folder, name) for folder, names, _ in os.walk(root) for name in names)
-        folders = {os.path.relpath(folder, root) for folder in found}
+        paths = (os.path.join(folder, name) for folder, names, _ in os.walk(root) for name in names)
+        folders = {os.path.relpath(folder, root) for folder in paths}
     left = {root}
     for folder in folders:
         for ending in (_NEW, _OLD):
@@ -417,10 +419,15 @@ def _swap(uri: str) -> None:
     new, old = _beside(uri, _NEW), _beside(uri, _OLD)
     manifest = read_manifest(uri) if exists(join(uri, MANIFEST_FILE)) else None
     if manifest is not None:
-        own = {MANIFEST_FILE, LINEAGE_FILE, *(s.path for s in manifest.shards), *manifest.published}
+        dataset_files = {
+            MANIFEST_FILE,
+            LINEAGE_FILE,
+            *(s.path for s in manifest.shards),
+            *manifest.published,
+        }
         for file in list_files(uri):
             target = join(new, file.path)
-            if file.path not in own and file.problem is None and not exists(target):
+            if file.path not in dataset_files and file.problem is None and not exists(target):
                 make_folder(os.path.dirname(target))
                 make_folder(working_folder(new))
                 temporary_folder = working_folder(new)
@@ -440,14 +447,14 @@ def _swap(uri: str) -> None:
 
 def _small_files_with(uri: str, names: Iterable[str]) -> list[str]:
     """Return the small files of a dataset that contain a name, in quotes or as a whole line."""
-    manifest, found = read_manifest(uri), []
+    manifest, paths = read_manifest(uri), []
     assert manifest is not None
     forms = {form for name in names for form in (name, json.dumps(name)[1:-1])}
     wanted = [mark for form in forms for mark in (f'"{form}"', f"'{form}'", f"\n{form}\n")]
     for path in sorted({MANIFEST_FILE, LINEAGE_FILE, *manifest.files}):
         text = f"\n{read_text(join(uri, path))}" if exists(join(uri, path)) else ""
-        found += [path] if any(mark in text for mark in wanted) else []
-    return found
+        paths += [path] if any(mark in text for mark in wanted) else []
+    return paths
 
 
 def _listed(remains: Mapping[str, str]) -> list[JsonObject]:

@@ -51,7 +51,8 @@ class LayoutReport(TextReport):
         """Return the lines and tables for a person."""
         if self.source is not None:
             rows = [
-                [one.name, "yes" if one.matches else "no", one.reason or ""] for one in self.layouts
+                [layout.name, "yes" if layout.matches else "no", layout.reason or ""]
+                for layout in self.layouts
             ]
             return [
                 f"{self.source}: {self.kind}, layout {self.taken} ({self.seen})",
@@ -61,11 +62,11 @@ class LayoutReport(TextReport):
                 "The first that matches is taken; --layout NAME takes another one.",
             ]
         parts: list[Part] = []
-        for one in self.layouts:
-            parts.append(f"{one.name} ({', '.join(one.kinds)})")
-            parts += [f"    {line}" for line in one.tree.splitlines()]
+        for layout in self.layouts:
+            parts.append(f"{layout.name} ({', '.join(layout.kinds)})")
+            parts += [f"    {line}" for line in layout.tree.splitlines()]
             for title in ("features", "splits", "refused"):
-                if text := getattr(one, title):
+                if text := getattr(layout, title):
                     parts.append(f"  {title}: {text}")
             parts.append("")
         return [*parts, "tfx-shards layouts SRC shows which one a source has."]
@@ -97,13 +98,13 @@ def describe_layouts(
     (inputs,) = conversion.inputs()
     layout, inputs = locate_layout(inputs)
     taken = layout.name
-    found = [_facts(one, matches, reason) for one, (matches, reason) in explain(inputs)]
+    facts = [_facts(layout, matches, reason) for layout, (matches, reason) in explain(inputs)]
     if inputs.root and inputs.root not in inputs.files:
         seen += f", from the folder {inputs.root!r}"
-    return LayoutReport(source=source, kind=kind, seen=seen, taken=taken, layouts=found)
+    return LayoutReport(source=source, kind=kind, seen=seen, taken=taken, layouts=facts)
 
 
 def _facts(layout: Layout, matches: bool | None = None, reason: str | None = None) -> LayoutFacts:
     names: Mapping[str, Any] = {f.name: f for f in dataclasses.fields(LayoutFacts)}
-    given = {name: getattr(layout, name) for name in names if hasattr(layout, name)}
-    return LayoutFacts(**given, matches=matches, reason=reason)
+    facts = {name: getattr(layout, name) for name in names if hasattr(layout, name)}
+    return LayoutFacts(**facts, matches=matches, reason=reason)

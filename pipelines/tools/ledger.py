@@ -26,6 +26,7 @@ from trainer_utils.ledger.recorder import read_ledger
 from trainer_utils.options import InputOptions
 from trainer_utils.order import InputOrder
 from trainer_utils.order.packing import DocumentPart, PackIndex
+from trainer_utils.reading.filtering import filtered_sources
 from trainer_utils.reading.opening import mix_parts
 from trainer_utils.reading.packing import PackedSource, packed_sources
 from trainer_utils.storage import path_of
@@ -178,7 +179,7 @@ class RunLedger:
     def summary(self) -> RunSummary:
         """Return the steps, the datasets and the segments of the run."""
         ledger = self._history.ledger
-        places = [str(place) for one in ledger.segments for place, _ in one.datasets]
+        places = [str(place) for segment in ledger.segments for place, _ in segment.datasets]
         return RunSummary(
             steps=ledger.steps,
             datasets=list(dict.fromkeys(places)),
@@ -239,19 +240,19 @@ class RunLedger:
             DatasetError: no record has this name, or a dataset is missing or differs.
         """
         self._open_all()
-        found = [
+        places = [
             RecordName(path, place.record)
             for reader in self._readers.values()
             for place in find_places(reader.dataset, name)
             for path, file in self._files.items()
             if file.dataset is reader.dataset and file.shard.name == place.shard
         ]
-        if not found:
+        if not places:
             raise DatasetError(
                 f"record {name!r}: expected the filename or id of a record of "
                 f"{', '.join(self.summary().datasets)}, found none"
             )
-        return self._seen(found)
+        return self._seen(places)
 
     def of_place(self, split: str, number: int) -> RunRecord:
         """Return the steps that saw a record; read only that record.
@@ -265,15 +266,15 @@ class RunLedger:
             DatasetError: a dataset is missing or differs from the one that the run read.
         """
         self._open_all()
-        found = [
+        places = [
             RecordName(path, number - file.first)
             for path, file in self._files.items()
             if file.split == split and 0 <= number - file.first < file.shard.num_records
         ]
-        if not found:
+        if not places:
             rule = "the split and the number of a record"
             raise ConfigError.of("place", f"{split}:{number}", allowed=rule)
-        return self._seen(found)
+        return self._seen(places)
 
     def _seen(self, records: Sequence[RecordName]) -> RunRecord:
         named = self._named(records)
@@ -299,7 +300,9 @@ class RunLedger:
     def _order(self, segment: Segment) -> InputOrder:
         """Open the datasets of a segment and return its order."""
         sources = [self._source(place, split) for place, split in self._placed(segment)]
-        sources = packed_sources(sources, InputOptions(pack=segment.settings.get("pack")))
+        then = segment.settings
+        options = InputOptions(pack=then.get("pack"), where=then.get("where"))
+        sources = packed_sources(filtered_sources(sources, options), options)
         self._packs |= {s.ranges[0].path: s.packs for s in sources if isinstance(s, PackedSource)}
         order = segment.order(
             [part for source in sources for part in source.ranges],
@@ -341,7 +344,7 @@ class RunLedger:
 
     def _named(self, records: Collection[RecordName]) -> dict[RecordName, NamedRecord]:
         """Return the records with their names; a damaged record has its split and number."""
-        found: dict[RecordName, NamedRecord] = {}
+        records_by_name: dict[RecordName, NamedRecord] = {}
         for reader in self._readers.values():
             by_split: dict[str, dict[int, RecordName]] = {}
             for record in records:
@@ -350,8 +353,10 @@ class RunLedger:
                     by_split.setdefault(file.split, {})[file.first + record.number] = record
             for split, numbers in by_split.items():
                 names = _names(reader, split, sorted(numbers))
-                found |= {numbers[n]: self._record(numbers[n], name) for n, name in names.items()}
-        return found
+                records_by_name |= {
+                    numbers[n]: self._record(numbers[n], name) for n, name in names.items()
+                }
+        return records_by_name
 
 
 def _names(reader: ExampleReader, split: str, numbers: Sequence[int]) -> dict[int, str]:

@@ -64,11 +64,11 @@ class Suspects(TextReport):
         """Return the parts that `print_parts` prints."""
         rows = [
             [
-                *(one.record.name, one.record.place, one.step, f"{one.score:.1f}"),
-                "-" if one.loss is None else f"{one.loss:.3g}",
-                *(f"{one.median:.3g}", f"{one.rise:.1f}"),
+                *(suspect.record.name, suspect.record.place, suspect.step, f"{suspect.score:.1f}"),
+                "-" if suspect.loss is None else f"{suspect.loss:.3g}",
+                *(f"{suspect.median:.3g}", f"{suspect.rise:.1f}"),
             ]
-            for one in self.suspects
+            for suspect in self.suspects
         ]
         header = ["record", "place", "step", "score", "loss", "median", "rise"]
         before = quantity(self.window, "step")
@@ -83,13 +83,13 @@ class Suspects(TextReport):
         Raises:
             ConfigError: a record has no name, or its name has several lines.
         """
-        for one in (each.record for each in self.suspects):
-            if one.name == f"{one.split} {one.number}" or {*one.name} & {"\n", "\r"}:
+        for record in (each.record for each in self.suspects):
+            if record.name == f"{record.split} {record.number}" or {*record.name} & {"\n", "\r"}:
                 rule = "records with names of one line, by which exclude leaves them out"
-                raise ConfigError.of("write", one.name, allowed=rule)
+                raise ConfigError.of("write", record.name, allowed=rule)
         path = path_of("path", path)
         folder = path.rpartition("/")[0] or ("" if is_remote(path) else ".")
-        names = dict.fromkeys(one.record.name for one in self.suspects)
+        names = dict.fromkeys(suspect.record.name for suspect in self.suspects)
         write_text(path, "".join(f"{name}\n" for name in names), temporary_folder=folder)
 
 
@@ -121,27 +121,28 @@ def find_suspects(
         raise ConfigError.of("spike", step, allowed="a step whose losses were kept, or some before")
     steps = np.array(sorted(near))
     rows = [np.concatenate(list(map(near[s].get, sorted(near[s])))) for s in steps.tolist()]
-    medians = np.array([_median(one) for one in rows])
-    counts = [len(one) for one in rows]
-    place, own = np.repeat(np.arange(len(steps)), counts), np.concatenate(rows).astype(np.float64)
-    above = own - medians[place]
-    diverged = np.array([np.isfinite(one).mean() < 0.5 for one in rows])
-    widths = [_NORMAL * _median(np.abs(one - m)) for one, m in zip(rows, medians, strict=True)]
+    medians = np.array([_median(row) for row in rows])
+    counts = [len(row) for row in rows]
+    place = np.repeat(np.arange(len(steps)), counts)
+    values = np.concatenate(rows).astype(np.float64)
+    above = values - medians[place]
+    diverged = np.array([np.isfinite(row).mean() < 0.5 for row in rows])
+    widths = [_NORMAL * _median(np.abs(row - m)) for row, m in zip(rows, medians, strict=True)]
     spreads = np.where(diverged, np.nan, widths)
     near_by = [slice(max(n - _AROUND, 0), n + _AROUND + 1) for n in range(len(steps))]
-    units = np.array([_median(spreads[some]) for some in near_by])
+    units = np.array([_median(spreads[neighbours]) for neighbours in near_by])
     units = np.where(units > 0, units, _deviation(above))
     above /= units[place]
     medians[diverged] = medians.max() + 10 * units.max()
     rises = _rises(medians, units)
-    above = np.where(np.isfinite(own), above, _WORST)
+    above = np.where(np.isfinite(values), above, _WORST)
     worst = np.maximum.reduceat(above, np.cumsum(counts) - counts)[place]
     scores = above * (1 + rises[place] * above / np.maximum(worst, 1e-9))
     scores[(steps[place] < first) | (steps[place] > step) | diverged[place]] = -np.inf
     within = np.concatenate([np.arange(count) for count in counts])
-    found: dict[tuple[str, int], Suspect] = {}
+    suspects: dict[tuple[str, int], Suspect] = {}
     for row in np.argsort(-scores, kind="stable").tolist():
-        if len(found) >= most or not np.isfinite(scores[row]) or scores[row] <= 0:
+        if len(suspects) >= most or not np.isfinite(scores[row]) or scores[row] <= 0:
             break
         at = place[row]
         for record in ledger.records_of_row(int(steps[at]), int(within[row]), near[int(steps[at])]):
@@ -149,12 +150,12 @@ def find_suspects(
                 record=record,
                 step=int(steps[at]),
                 score=float(scores[row]),
-                loss=float(own[row]) if np.isfinite(own[row]) else None,
+                loss=float(values[row]) if np.isfinite(values[row]) else None,
                 median=float(medians[at]),
                 rise=float(rises[at]),
             )
-            found.setdefault((record.split, record.number), suspect)
-    return Suspects(step=step, window=window, suspects=list(found.values())[:most])
+            suspects.setdefault((record.split, record.number), suspect)
+    return Suspects(step=step, window=window, suspects=list(suspects.values())[:most])
 
 
 def _rises(medians: _Array, units: _Array) -> _Array:

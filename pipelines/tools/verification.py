@@ -90,9 +90,9 @@ class Problem:
 
     def to_json(self) -> JsonObject:
         """Return plain JSON types; the record and the byte are left out if unknown."""
-        found = {"path": self.path, "message": self.message}
+        fields = {"path": self.path, "message": self.message}
         places = {"record": self.record, "byte": self.offset}
-        return found | {name: place for name, place in places.items() if place is not None}
+        return fields | {name: place for name, place in places.items() if place is not None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Verification:
         if self.is_good:
             return "good"
         state = f"BAD ({quantity(len(self.problems), 'problem')})"
-        first = next((one for one in self.problems if one.record is not None), None)
+        first = next((problem for problem in self.problems if problem.record is not None), None)
         if first is None or self.damaged == 0:
             return state
         count = "at least 1 record"
@@ -218,16 +218,21 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[
         if manifest is not None:
             tasks = [
                 ShardCheck(
-                    files.path(one.path), one.path, one.split, one.records, MANIFEST_FILE, one
+                    files.path(shard.path),
+                    shard.path,
+                    shard.split,
+                    shard.records,
+                    MANIFEST_FILE,
+                    shard,
                 )
-                for one in manifest.shards
+                for shard in manifest.shards
             ]
             return manifest, tasks, problems
         files = files.without(MANIFEST_FILE)
     else:
         problems += _check_no_manifest(files)
     try:
-        found = files.layout()
+        layout = files.layout()
     except DatasetError as error:
         names = [name for name in sorted(files.sizes) if _LIKE_A_SHARD.search(name)]
         if not names and not problems:
@@ -235,9 +240,11 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[
         tasks = [ShardCheck(files.path(name), name, "unknown") for name in names]
         return None, tasks, [*problems, Problem.of(error, "")]
     tasks = [
-        ShardCheck(files.path(one.name), one.name, split, one.records, found.named_in, one.entry)
-        for split, group in found.shards.items()
-        for one in group
+        ShardCheck(
+            files.path(file.name), file.name, split, file.records, layout.named_in, file.entry
+        )
+        for split, group in layout.shards.items()
+        for file in group
     ]
     return None, tasks, problems
 
@@ -325,20 +332,20 @@ def _check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Prob
 def _check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
     """Yield a problem for a missing manifest if other files show that tfx-shards wrote these."""
     names = list(files.sizes)
-    own = [name for name in names if is_index_file(name)]
+    dataset_files = [name for name in names if is_index_file(name)]
     if any(name.startswith(SPLIT_PREFIX) for name in names):
-        own += [name for name in names if name == REJECTS_FILE or vocabulary_of(name)]
-    if not own and DATUM_SHARDS_FILE in names:
+        dataset_files += [name for name in names if name == REJECTS_FILE or vocabulary_of(name)]
+    if not dataset_files and DATUM_SHARDS_FILE in names:
         try:
             info = parse_shard_info(files.read_text(DATUM_SHARDS_FILE), path=DATUM_SHARDS_FILE)
         except DatasetError:
             return  # reported by another check
-        own = [path for shards in info.values() for path in shards if is_shard_file(path)]
-    if own:
+        dataset_files = [path for shards in info.values() for path in shards if is_shard_file(path)]
+    if dataset_files:
         yield Problem(
             MANIFEST_FILE,
-            f"{files.path(MANIFEST_FILE)!r}: is missing, though {own[0]!r} belongs to a dataset "
-            "that has one. Its content is unknown: write the dataset again.",
+            f"{files.path(MANIFEST_FILE)!r}: is missing, though {dataset_files[0]!r} belongs to a "
+            "dataset that has one. Its content is unknown: write the dataset again.",
         )
 
 
@@ -373,8 +380,8 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
             for block in read_blocks(records, path=task.path):
                 lengths.append(compact(block.lengths))
                 crcs.append(block.payload_crcs)
-                own = multiset_checksum(block.lengths, block.payload_crcs)
-                content = combine_checksums([content, own])
+                block_sum = multiset_checksum(block.lengths, block.payload_crcs)
+                content = combine_checksums([content, block_sum])
                 outcome.records += len(block)
         while summed.read(BLOCK_BYTES):
             pass  # bytes after the end of a gzip stream count for the checksum of the file
@@ -397,9 +404,9 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
 
 def _behind_damage(task: ShardCheck, outcome: ShardOutcome) -> list[Problem]:
     """Find the damaged records after the first, and count the intact ones, using the index."""
-    found, num_read = list[Problem](), 0
+    problems, num_read = list[Problem](), 0
     if task.entry is None or task.name.endswith(".gz"):
-        return found
+        return problems
     with contextlib.suppress(OSError, DatasetError), open_for_reading(task.path) as stream:
         data = read_bytes(task.index_path)
         index = RecordIndex.from_bytes(data, path=task.index_path, shard=task.entry)
@@ -409,14 +416,14 @@ def _behind_damage(task: ShardCheck, outcome: ShardOutcome) -> list[Problem]:
                 index.read(stream, number, path=task.path)
                 num_read += 1
             except CorruptShardError as error:
-                found.append(Problem.of(error, task.name))
+                problems.append(Problem.of(error, task.name))
         outcome.records += num_read
         outcome.damaged = len(index) - outcome.records
-    if len(found) > _MAX_NAMED:
-        numbers = f"records {found[_MAX_NAMED].record} to {found[-1].record}"
-        message = f"{task.path!r}: {len(found) - _MAX_NAMED} more of {numbers} are damaged."
-        found[_MAX_NAMED:] = [Problem(task.name, message)]
-    return found
+    if len(problems) > _MAX_NAMED:
+        numbers = f"records {problems[_MAX_NAMED].record} to {problems[-1].record}"
+        message = f"{task.path!r}: {len(problems) - _MAX_NAMED} more of {numbers} are damaged."
+        problems[_MAX_NAMED:] = [Problem(task.name, message)]
+    return problems
 
 
 @contextlib.contextmanager
@@ -471,13 +478,13 @@ def _whole_but_wrong(
     return None
 
 
-def _compare(task: ShardCheck, found: Lengths, said: Lengths, what: str) -> None:
+def _compare(task: ShardCheck, actual: Lengths, said: Lengths, what: str) -> None:
     """Raise CorruptShardError for the first record whose index entry differs."""
-    if len(found) == len(said) and (wrong := found != said).any():
+    if len(actual) == len(said) and (wrong := actual != said).any():
         number = int(wrong.argmax())
         raise CorruptShardError.at(
             task.index_path,
-            expected=f"{what.format(found[number])} as in {os.path.basename(task.path)}",
+            expected=f"{what.format(actual[number])} as in {os.path.basename(task.path)}",
             got=what.format(said[number]),
             record=number,
         )

@@ -9,7 +9,7 @@ from components.example_gen.settings import AudioSettings, ImageSettings, TextSe
 from components.runtime.runners import Runner
 from trainer_utils.dataset.compression import read_shard_blocks
 from trainer_utils.format.example import decode_example
-from trainer_utils.storage.file_system import join
+from trainer_utils.storage.paths import join
 
 _SETTINGS = {"text": TextSettings, "image": ImageSettings, "audio": AudioSettings}
 

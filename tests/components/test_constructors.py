@@ -80,7 +80,7 @@ def test_arguments_and_defaults_survive_a_constructor(subtests):
 
 
 def test_old_setting_name_works_with_a_warning():
-    with pytest.warns(FutureWarning, match="image_roots= is file_roots= now"):
+    with pytest.warns(FutureWarning, match="image_roots= was renamed to file_roots="):
         properties = make("ImageExampleGen", {"image_roots": ["/photos"]}).exec_properties
     assert ImageSettings.from_properties(properties).file_roots == ["/photos"]
 

@@ -129,10 +129,10 @@ class Engine:
 
 def _serve(shim: str) -> None:
     from components.runtime import processes
-    from trainer_utils.storage import file_system
+    from trainer_utils.storage import retrying
 
     processes._WORTH_SECONDS = 0.0  # use processes even for small runs
-    file_system._PAUSES = (0.0, 0.0, 0.0)  # retry without waiting
+    retrying._PAUSES = (0.0, 0.0, 0.0)  # retry without waiting
     for name in _MODULES:
         importlib.import_module(name)
     replies = os.fdopen(os.dup(1), "wb")

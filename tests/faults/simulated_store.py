@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from trainer_utils import storage
-from trainer_utils.storage import file_system
+from trainer_utils.storage import retrying
 from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile
 
 __all__ = ["FATES", "SimulatedDeath", "SimulatedStore", "served"]
@@ -124,7 +124,7 @@ class SimulatedStore(FileSystem):
                 for key in self._below(base)
             ]
 
-        yield from file_system.retry_transient(base, self._call, "list", base, look)
+        yield from retrying.retry_transient(base, self._call, "list", base, look)
 
     def _below(self, path: str) -> list[str]:
         return sorted(key for key in self.objects if key.startswith(f"{_key(path)}/"))
@@ -186,11 +186,11 @@ def _key(path: str) -> str:
 @contextlib.contextmanager
 def served(store: SimulatedStore) -> Iterator[None]:
     """Use the store for `s3://` in this process, and retry without pauses."""
-    pauses, file_system._PAUSES = file_system._PAUSES, (0.0, 0.0, 0.0)
+    pauses, retrying._PAUSES = retrying._PAUSES, (0.0, 0.0, 0.0)
     others = storage.file_system_of
     storage.file_system_of = lambda path: store if path.startswith("s3://") else others(path)
     try:
         yield
     finally:
         storage.file_system_of = others
-        file_system._PAUSES = pauses
+        retrying._PAUSES = pauses

@@ -20,6 +20,7 @@ SETTINGS = {
     "echoing": [2],
     "on_corrupt": ["skip"],
     "state": [2],
+    "where": ["weight > 0.2"],
     "image_size": [None],
     "image": [
         {"resize": "crop"},

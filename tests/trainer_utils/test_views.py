@@ -86,6 +86,24 @@ def test_map_changes_each_batch_and_composes(uri, name):
     assert len(view) == len(open_by(name, uri)) == ROWS // 8
 
 
+def renamed(batch: dict[str, Any]) -> dict[str, Any]:
+    return {"x": batch["id"], "y": batch["label"]}
+
+
+@adapters
+def test_map_may_rename_features(uri, name):
+    train = open_by(name, uri, features=["id", "label"])
+    view = train.map(renamed)
+    assert batches(view) == [{"x": b["id"], "y": b["label"]} for b in batches(train)]
+
+
+def test_map_keeps_the_label_and_a_single_feature(uri):
+    for settings in {"label": "label"}, {"features": "id"}:
+        view = trainer_utils.iterate(uri, "train", **SETTINGS, **settings).map(lambda _: {"x": 1})
+        with pytest.raises(ConfigError, match="expected what the callbacks leave: x"):
+            next(iter(view))
+
+
 @adapters
 def test_map_gets_the_label_and_the_callbacks_result(uri, name):
     settings = {"features": "id", "label": "label", "post_batching_callback": doubled}

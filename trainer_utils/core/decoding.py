@@ -223,7 +223,7 @@ class _Unions(_Column):
     """Decoder of one of several types, chosen by a value's type in JSON."""
 
     def __init__(self, members: Sequence[_Column]) -> None:
-        super().__init__(*itertools.chain.from_iterable(one.json_types for one in members))
+        super().__init__(*itertools.chain.from_iterable(member.json_types for member in members))
         self._members = members
 
     def _convert(self, values: list[Any]) -> list[Any]:
@@ -325,10 +325,10 @@ class _Records(_Column):
     def _decode_field(self, name: str, values: list[Any]) -> list[Any]:
         """Return the values of a field, with its default in rows that lack it."""
         try:
-            given = [value[name] for value in values]
+            field_values = [value[name] for value in values]
         except KeyError:
             return self._decode_partly(name, values)
-        return _decode_at(self._columns[name], given, f".{name}")
+        return _decode_at(self._columns[name], field_values, f".{name}")
 
     def _decode_partly(self, name: str, values: list[Any]) -> list[Any]:
         """Return the values of a field that some rows lack, which get its default."""
@@ -338,9 +338,9 @@ class _Records(_Column):
         default = self._defaults[name]
         decoded = [default() for _ in values]
         rows = [row for row, value in enumerate(values) if name in value]
-        given = [values[row][name] for row in rows]
-        given = _decode_at(self._columns[name], given, f".{name}", rows)
-        for row, value in zip(rows, given, strict=True):
+        field_values = [values[row][name] for row in rows]
+        field_values = _decode_at(self._columns[name], field_values, f".{name}", rows)
+        for row, value in zip(rows, field_values, strict=True):
             decoded[row] = value
         return decoded
 
@@ -373,7 +373,7 @@ def _column_of(kind: Any, takes_unknown: _Ignoring) -> _Column:
     if origin is Annotated:
         (rule,) = kind.__metadata__
         return _Integers(rule) if isinstance(rule, Range) else _HexNumbers(rule)
-    inner = [_column_of(one, takes_unknown) for one in arguments if one is not ...]
+    inner = [_column_of(argument, takes_unknown) for argument in arguments if argument is not ...]
     if origin in (types.UnionType, typing.Union):
         return _Unions(inner)
     if origin is tuple and ... not in arguments:

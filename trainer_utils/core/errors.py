@@ -82,11 +82,11 @@ class TfxShardsError(ValueError):
 
 def _place_in(message: str) -> tuple[str | None, int | None, int | None]:
     """Return path, record and offset of the error that a loader's process printed last."""
-    found = _PLACE.search(message.rstrip().rpartition("\n")[2])
-    if found is None:
+    match = _PLACE.search(message.rstrip().rpartition("\n")[2])
+    if match is None:
         return None, None, None
-    record, offset = (None if one is None else int(one) for one in found.group(2, 3))
-    return ast.literal_eval(found[1]), record, offset
+    record, offset = (None if number is None else int(number) for number in match.group(2, 3))
+    return ast.literal_eval(match[1]), record, offset
 
 
 class DatasetError(TfxShardsError):

@@ -24,16 +24,16 @@ def check_packages(*names: str) -> None:
         if sys.modules.get(name, sys) is None:
             continue
         folder = _package_folder(name)
-        own = os.path.join(_ROOT, name)
-        if folder == own:
+        our_folder = os.path.join(_ROOT, name)
+        if folder == our_folder:
             continue
         if folder is None:
             raise ImportError(
                 f"the package {name!r} of tfx-shards is missing from {_ROOT}: reinstall tfx-shards"
             )
         raise ImportError(
-            f"{folder} hides the package {name!r} of tfx-shards ({own}): rename that folder, or "
-            f"keep {os.path.dirname(folder)} off sys.path (run Python with -P or "
+            f"{folder} hides the package {name!r} of tfx-shards ({our_folder}): rename that "
+            f"folder, or keep {os.path.dirname(folder)} off sys.path (run Python with -P or "
             "PYTHONSAFEPATH=1, unset PYTHONPATH); docs/package-names.md has more ways"
         )
 

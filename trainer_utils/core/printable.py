@@ -22,8 +22,8 @@ def is_printable(text: str) -> bool:
 def printable(text: str, *, keep: str = "") -> str:
     """Return a string with escapes such as `\\x1b`, except for characters in `keep`."""
 
-    def shown(found: re.Match[str]) -> str:
-        return found[0] if found[0] in keep else found[0].encode("unicode_escape").decode()
+    def shown(match: re.Match[str]) -> str:
+        return match[0] if match[0] in keep else match[0].encode("unicode_escape").decode()
 
     return _UNPRINTABLE.sub(shown, text)
 
@@ -36,9 +36,9 @@ def image_extent(height: int, width: int, channels: int | None = None) -> str:
 def printable_json(text: str) -> str:
     """Return equivalent JSON with unprintable characters escaped, except for line ends and tabs."""
 
-    def shown(found: re.Match[str]) -> str:
-        octets = found[0].encode("utf-16-be", "surrogatepass")  # the encoding of JSON escapes
+    def shown(match: re.Match[str]) -> str:
+        octets = match[0].encode("utf-16-be", "surrogatepass")  # the encoding of JSON escapes
         units = (f"\\u{octets[at : at + 2].hex()}" for at in range(0, len(octets), 2))
-        return found[0] if found[0] in "\n\r\t" else "".join(units)
+        return match[0] if match[0] in "\n\r\t" else "".join(units)
 
     return _UNPRINTABLE.sub(shown, text)

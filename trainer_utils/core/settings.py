@@ -88,7 +88,7 @@ class Setting:
         if self.is_path:
             value = plain_paths(value)
         if isinstance(value, str) and "\0" in value:  # never valid in a path or name
-            raise ConfigError.of(self.name, value, allowed="a text without NUL characters")
+            raise ConfigError.of(self.name, value, allowed="a string without NUL characters")
         return value if value is None and self.is_optional else self.rule(self.name, value)
 
 
@@ -139,10 +139,10 @@ def plain_paths(value: Any) -> Any:
 
 def settings_of(options: type[Settings]) -> dict[str, Setting]:
     """Return the settings of a class by name, including its groups."""
-    found = dict(_declared(options))
+    settings = dict(_declared(options))
     for inner, names in groups_of(options).values():
-        found |= {name: one for name, one in settings_of(inner).items() if name in names}
-    return found
+        settings |= {name: setting for name, setting in settings_of(inner).items() if name in names}
+    return settings
 
 
 def groups_of(options: type[Settings]) -> dict[str, tuple[type[Settings], Collection[str]]]:
@@ -177,7 +177,7 @@ def documents_settings(options: _Options, *, moved: Mapping[str, str] | None = N
     wrapper = textwrap.TextWrapper(92, "    ", "        ")
     wrapper.break_long_words = wrapper.break_on_hyphens = False
     settings = settings_of(options).values()
-    entries = "\n".join(wrapper.fill(f"{one.name}: {one.sentence}") for one in settings)
+    entries = "\n".join(wrapper.fill(f"{setting.name}: {setting.sentence}") for setting in settings)
     before, end, after = (inspect.getdoc(options) or "").partition("\n\nRaises:\n")
     options.__doc__ = f"{before}\n\nArgs:\n{entries}{end}{after}"
     return options

@@ -104,6 +104,7 @@ def _is_notebook() -> bool:
 
 
 def _start() -> None:
+    """Start the display in the timer's thread, unless all steps have ended."""
     global _progress
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn

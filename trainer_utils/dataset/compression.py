@@ -75,15 +75,15 @@ class _ZlibStream:
     def read(self, count: int = -1) -> bytes:
         """Return up to `count` bytes, or all if it is negative; no bytes at the end."""
         most = count if count >= 0 else sys.maxsize
-        found = bytearray()
-        while len(found) < most and not self._unpacker.eof:
+        unpacked = bytearray()
+        while len(unpacked) < most and not self._unpacker.eof:
             if not self._given and not (data := self._stream.read(_PACKED_AT_ONCE)):
                 raise EOFError("the stream ends before its checksum")
-            found += self._unpacker.decompress(self._given or data, most - len(found))
+            unpacked += self._unpacker.decompress(self._given or data, most - len(unpacked))
             self._given = self._unpacker.unconsumed_tail
         if self._unpacker.eof and (self._unpacker.unused_data or self._stream.read(1)):
             raise zlib.error("more bytes follow the end of the stream")
-        return bytes(found)
+        return bytes(unpacked)
 
 
 def content_bytes(path: str) -> int:

@@ -48,14 +48,14 @@ class ImageFacts:
     @classmethod
     def of_values(cls, values: Iterable[Any]) -> "ImageFacts | None":
         """Return the facts of a feature's values, or None if any value is not an image."""
-        found: dict[ImageSize, ImageFacts] = {}  # many photos have few sizes
+        facts_by_size: dict[ImageSize, ImageFacts] = {}  # many photos have few sizes
         for value in values:
             if (size := image_size(value) if isinstance(value, bytes) else None) is None:
                 return None
-            if size not in found:
+            if size not in facts_by_size:
                 sets = frozenset([size.channels]), frozenset([size.format])
-                found[size] = cls((size.height, size.width), True, *sets)
-        return functools.reduce(cls.merged, found.values()) if found else None
+                facts_by_size[size] = cls((size.height, size.width), True, *sets)
+        return functools.reduce(cls.merged, facts_by_size.values()) if facts_by_size else None
 
     def merged(self, other: "ImageFacts") -> "ImageFacts":
         """Merge with the facts of another part."""
@@ -236,15 +236,16 @@ def features_of_facts(facts: DatasetFacts) -> dict[str, Feature]:
 
 
 def _feature(facts: FeatureFacts, records: int) -> Feature:
+    """Return the feature that facts about its values suggest."""
     longest = facts.longest
     dense = facts.present == records and facts.shortest == longest > 0
     dense &= facts.kind != "string" or longest == 1
     if facts.images is None or not dense:
-        one = () if dense and longest == 1 else (longest,)
+        feature_shape = () if dense and longest == 1 else (longest,)
         is_optional = facts.kind != "string" and facts.present < records
         is_optional &= facts.shortest == longest == 1
         optional: JsonObject = {"optional": True} if is_optional else {}
-        return Feature(type=facts.kind, shape=one, dense=dense, extra=optional)
+        return Feature(type=facts.kind, shape=feature_shape, dense=dense, extra=optional)
     images = facts.images
     extra: JsonObject = {"sizes": "fixed" if images.one_size else "mixed"}
     if not DATUM_IMAGE_FORMATS.issuperset(images.formats):
@@ -261,6 +262,7 @@ def _sequence(facts: FeatureFacts) -> Feature:
 
 
 def _facts(column: Column) -> FeatureFacts:
+    """Return the facts about the values of a column."""
     counts = column.counts[column.counts > 0]
     facts = FeatureFacts(
         kind=column.kind,

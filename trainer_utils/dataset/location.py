@@ -85,10 +85,10 @@ def uri_and_split(artifact: _One) -> tuple[str, str | None]:
     if not isinstance(uri, str) or not uri:
         raise ConfigError.of("artifact_uri", artifact, allowed="a uri or an artifact")
     uri = storage.local_path(uri).rstrip("/")
-    found = _SPLIT_PATTERN.search(uri)
-    if found is None or is_pattern(folder := uri[: found.start()]):
+    match = _SPLIT_PATTERN.search(uri)
+    if match is None or is_pattern(folder := uri[: match.start()]):
         return uri or "/", None
-    return folder or "/", found[1]
+    return folder or "/", match[1]
 
 
 def is_pattern(path: str) -> bool:
@@ -141,7 +141,7 @@ def datasets_in(folders: Sequence[str]) -> list[str]:
 
     In a large tree it visits only some of the folders.
     """
-    found, level, listed = list[str](), [*folders], 0
+    datasets, level, listed = list[str](), [*folders], 0
     for _ in range(_DEPTH):
         level, above = [], level
         for folder in above[: _MAX_LISTED - listed]:
@@ -157,14 +157,14 @@ def datasets_in(folders: Sequence[str]) -> list[str]:
                     for entry in storage.list_folder(storage.join(folder, name))
                 )
             ):
-                found.append(folder)
+                datasets.append(folder)
             elif not splits and len(entries) - len(inner) <= _MAX_BESIDE:
                 level += [
                     storage.join(folder, name)
                     for name in inner
                     if name[0] != "." and name != LATEST
                 ]
-    return sorted(found, key=_age, reverse=True)
+    return sorted(datasets, key=_age, reverse=True)
 
 
 def _age(uri: str) -> tuple[int, float]:
@@ -334,8 +334,8 @@ def similar_place(path: str) -> str:
         names = [entry.name for entry in itertools.islice(here, _MAX_SIMILAR)]
         hint = did_you_mean(name, names)
         if hint and name not in names:
-            found = next(one for one in names if hint == f" Did you mean {one!r}?")
-            return f" Did you mean {os.path.join(folder, found)!r}?"
+            similar_name = next(name for name in names if hint == f" Did you mean {name!r}?")
+            return f" Did you mean {os.path.join(folder, similar_name)!r}?"
     return ""
 
 
@@ -357,17 +357,17 @@ def _check_records(path: str) -> None:
 
 def _list_named(patterns: Sequence[str], with_index: bool) -> DatasetFiles:
     """List some TFRecord files, with the metadata of their dataset if they are in one."""
-    found = find_named_files(patterns)
-    folders = {path.rpartition("/")[0] for path, _ in found}
+    matches = find_named_files(patterns)
+    folders = {path.rpartition("/")[0] for path, _ in matches}
     roots = {re.sub(rf"(^|/){naming.SPLIT_PREFIX}[^/]*$", "", folder) for folder in folders}
     root = _common_root(sorted(roots))
     base = root and f"{root.rstrip('/')}/"
-    entries = {path.removeprefix(base): entry for path, entry in found}
+    entries = {path.removeprefix(base): entry for path, entry in matches}
     around = None
     is_one = len(roots) == 1 and bool(root)
     if is_one and any(storage.exists(storage.join(root, name)) for name in naming.DESCRIPTIONS):
         around = list_dataset(root, with_index=with_index)
-    named = [path.removeprefix(base) for path, _ in found]
+    named = [path.removeprefix(base) for path, _ in matches]
     return DatasetFiles(root, entries, named=named, around=around)
 
 
@@ -389,13 +389,13 @@ def find_named_files(patterns: Sequence[str]) -> list[tuple[str, storage.FolderE
         DatasetError: nothing matches, or a numbered file is missing from a series.
     """
     listed = functools.cache(_listed)
-    found: list[tuple[str, storage.FolderEntry]] = []
+    files: list[tuple[str, storage.FolderEntry]] = []
     for pattern in patterns:
         folder, _, name = pattern.rpartition("/")
         folder = folder or "/" * pattern.startswith("/")
         here = {} if is_pattern(folder) else listed(folder)
         if name in here and not here[name].is_folder:  # even if its name has wildcard characters
-            found.append((pattern, here[name]))
+            files.append((pattern, here[name]))
             continue
         if not is_pattern(pattern):
             said = f"file {pattern!r}: expected a file of TFRecords, found none."
@@ -407,8 +407,8 @@ def find_named_files(patterns: Sequence[str]) -> list[tuple[str, storage.FolderE
             raise DatasetError(f"files {pattern!r}: {said}. {advice}", path=pattern)
         is_wanted = re.compile(rf"(?:.*/)?{fnmatch.translate(name)}").match
         check_numbers([path for path, _ in matches], is_wanted=is_wanted)
-        found += matches
-    return found
+        files += matches
+    return files
 
 
 def _matches(
@@ -417,16 +417,16 @@ def _matches(
     """Yield the files that a pattern matches."""
     parts = pattern.split("/")
     first = next(n for n in range(len(parts)) if is_pattern("/".join(parts[: n + 1])))
-    found = ["/".join(parts[:first]) or ("/" if first else "")]
+    folders = ["/".join(parts[:first]) or ("/" if first else "")]
     for part in parts[first:]:
         is_match = re.compile(fnmatch.translate(part)).match
         inside = [
             (posixpath.join(folder, name), entry)
-            for folder in found
+            for folder in folders
             for name, entry in listed(folder).items()
             if is_match(name) and not name.startswith(".")
         ]
-        found = [path for path, entry in inside if entry.is_folder]
+        folders = [path for path, entry in inside if entry.is_folder]
     for path, entry in inside:
         if not entry.is_folder and not _NO_RECORDS.search(entry.name):
             yield path, entry

@@ -155,8 +155,8 @@ class Dataset(DatasetLayout):
                     facts.add(block, path=shard.path, takes_lists=takes_lists)
                 check_count(shard, records := facts.records - before)
                 counted[split].append(shard._replace(records=records))
-        found = self.features if self.says_features else inferred_features(facts, uri=self.uri)
-        changes: dict[str, Any] = {"shards": counted, "features": found, "says_features": True}
+        features = self.features if self.says_features else inferred_features(facts, uri=self.uri)
+        changes: dict[str, Any] = {"shards": counted, "features": features, "says_features": True}
         return dataclasses.replace(self, **changes), facts
 
 
@@ -205,23 +205,23 @@ def _inspected(dataset: Dataset, *, reads_all: bool, cache_folder: str | None) -
     versions = [dataset.files.version(shard.name) for shard in dataset.shard_files]
     files = [(s.path, s.records, v) for s, v in zip(dataset.shard_files, versions, strict=True)]
     state = dataset.uri, dataset.says_features, reads_all, tuple(files)
-    if (found := _inspections.get(state)) is None:
+    if (inspected := _inspections.get(state)) is None:
         if len(_inspections) >= _MAX_INSPECTIONS:
             _inspections.clear()
         is_small = sum(map(_unpacked_estimate, dataset.shard_files)) <= WHOLE_BYTES
         if not dataset.says_features and (reads_all or is_small):
-            found = dataset.with_facts(takes_mixed=True)[0]
+            inspected = dataset.with_facts(takes_mixed=True)[0]
         else:
-            found = _counted(dataset, versions, cache_folder)
+            inspected = _counted(dataset, versions, cache_folder)
             if not dataset.says_features:
                 features, sampled = features_of_sample(
-                    found.shard_files, versions, uri=dataset.uri, folder=cache_folder
+                    inspected.shard_files, versions, uri=dataset.uri, folder=cache_folder
                 )
-                found = dataclasses.replace(found, features=features, sampled=sampled)
-        _inspections[state] = found
-    features = dataset.features if dataset.says_features else found.features
-    changes: dict[str, Any] = {"features": features, "sampled": found.sampled}
-    return dataclasses.replace(dataset, shards=found.shards, says_features=True, **changes)
+                inspected = dataclasses.replace(inspected, features=features, sampled=sampled)
+        _inspections[state] = inspected
+    features = dataset.features if dataset.says_features else inspected.features
+    changes: dict[str, Any] = {"features": features, "sampled": inspected.sampled}
+    return dataclasses.replace(dataset, shards=inspected.shards, says_features=True, **changes)
 
 
 def _unpacked_estimate(shard: ShardFile) -> int:
@@ -233,10 +233,10 @@ def _counted(dataset: Dataset, versions: Sequence[str], cache_folder: str | None
     known = dict(zip([shard.path for shard in dataset.shard_files], versions, strict=True))
     counts = {shard.path: shard.records for shard in dataset.shard_files}
     unknown = [shard for shard in dataset.shard_files if shard.records is None]
-    found = count_records(
+    counted = count_records(
         unknown, [known[s.path] for s in unknown], uri=dataset.uri, folder=cache_folder
     )
-    counts |= {shard.path: count for shard, count in zip(unknown, found, strict=True)}
+    counts |= {shard.path: count for shard, count in zip(unknown, counted, strict=True)}
     shards = {
         split: [shard._replace(records=counts[shard.path]) for shard in group]
         for split, group in dataset.shards.items()
@@ -246,14 +246,14 @@ def _counted(dataset: Dataset, versions: Sequence[str], cache_folder: str | None
 
 def _found(files: DatasetFiles) -> Dataset:
     layout = files.layout()
-    found = {
+    shards = {
         split: [_shard(files, shard, layout.named_in) for shard in group]
         for split, group in layout.shards.items()
     }
     features = layout.features
     if layout.named_in == DATUM_SHARDS_FILE and layout.manifest is None:
-        features = _checked(features, [group[0].path for group in found.values() if group])
-    known = vars(layout) | {"shards": found, "features": features}
+        features = _checked(features, [group[0].path for group in shards.values() if group])
+    known = vars(layout) | {"shards": shards, "features": features}
     is_named = files.named is not None
     return Dataset(uri=files.uri, files=files.around or files, named_files=is_named, **known)
 
@@ -272,13 +272,13 @@ def _checked(features: Mapping[str, Feature], paths: Iterable[str]) -> Mapping[s
             blocks = read_shard_blocks(path, block_bytes=_LOOKED_AT_BYTES)
             records = itertools.chain.from_iterable(block.records() for block in blocks)
             for record in itertools.islice(records, _MAX_LOOKED_AT):
-                found = decode_example(record, lists)
+                values = decode_example(record, lists)
                 for name in lists:
-                    counts[name].add(len(found.get(name, ())))
+                    counts[name].add(len(values.get(name, ())))
     return {**features} | {
-        name: dataclasses.replace(features[name], dense=False, shape=(max(found),))
-        for name, found in counts.items()
-        if len(found) > 1
+        name: dataclasses.replace(features[name], dense=False, shape=(max(lengths),))
+        for name, lengths in counts.items()
+        if len(lengths) > 1
     }
 
 
@@ -370,14 +370,14 @@ def record_keys(dataset: Dataset, ranges: Sequence[FileRange]) -> npt.NDArray[np
     They combine the checksums of payloads and names with the lengths.
     """
     shards = {shard.path: shard for shard in dataset.shard_files}
-    found = [np.zeros(0, np.uint64)]
-    for path, skip, take in ranges:
-        index = index_with_checksums(shards[path])
+    keys_of_shards = [np.zeros(0, np.uint64)]
+    for part in ranges:
+        index = index_with_checksums(shards[part.path])
         sums = (index.payload_crcs, index.name_crcs, index.lengths)
-        payloads, names, lengths = (np.asarray(some).astype(np.uint64) for some in sums)
+        payloads, names, lengths = (np.asarray(column).astype(np.uint64) for column in sums)
         keys = payloads << np.uint64(32) | names ^ lengths
-        found.append(keys[skip : skip + take])
-    return np.concatenate(found)
+        keys_of_shards.append(keys[part.numbers])
+    return np.concatenate(keys_of_shards)
 
 
 def find_numbers(dataset: Dataset, shard: ShardFile, names: Collection[bytes]) -> list[int] | None:

@@ -64,6 +64,13 @@ class RawRecords(Protocol):
     def is_remote(self) -> bool:
         """Whether reading a record takes a request."""
 
+    @property
+    def listed_features(self) -> Collection[str]:
+        """Features whose values are known without reading a file."""
+
+    def listed(self, split: str, numbers: Sequence[int]) -> Sequence[Sequence[bytes]]:
+        """Return serialized examples that only have the listed features, each in parts."""
+
     def read(
         self, split: str, numbers: Sequence[int], checks: Mapping[str, Collection[str]]
     ) -> "Sequence[Sequence[bytes] | RejectedRecordError]":
@@ -192,8 +199,10 @@ def _registered(own: str, group: str) -> Any:
         missing = error.name or ""
     package = module.partition(".")[0]
     if missing.partition(".")[0] == package:
-        others = [one for one in importlib.metadata.entry_points(group=group) if one.value != own]
-        for point in sorted(others, key=lambda one: one.name):
+        others = [
+            point for point in importlib.metadata.entry_points(group=group) if point.value != own
+        ]
+        for point in sorted(others, key=lambda point: point.name):
             return point.load()
         rule = f"the package `{package}` of tfx-shards, which is not installed"
     else:
@@ -260,8 +269,8 @@ def _first_names(folder: str) -> Iterator[tuple[str, bool]]:
         return
     try:
         with os.scandir(folder) as here:  # a folder may have millions of files
-            for found in itertools.islice(here, _MAX_NAMES):
-                yield found.name, found.is_dir()
+            for item in itertools.islice(here, _MAX_NAMES):
+                yield item.name, item.is_dir()
     except OSError:
         return
 
@@ -274,8 +283,8 @@ def corrupt_record(number: int, problem: RejectedRecordError) -> CorruptShardErr
 
 def count_codes(reasons: Iterable[str]) -> dict[str, int]:
     """Return the number of rejected inputs by reject code, from the messages of `unreadable`."""
-    found = (_CODE.search(reason) for reason in reasons)
-    return dict(sorted(collections.Counter(one[1] for one in found if one).items()))
+    matches = (_CODE.search(reason) for reason in reasons)
+    return dict(sorted(collections.Counter(problem[1] for problem in matches if problem).items()))
 
 
 def changed_since(folder: str, newest: int) -> list[str]:
@@ -296,7 +305,7 @@ def inputs_folder(dataset: Dataset) -> str | None:
             if dataset.manifest is None:
                 return None
             origin = read_origin(dataset.uri, dataset.manifest)
-            steps = [origin.made_by, *(one.made_by for one in origin.ancestors)]
+            steps = [origin.made_by, *(ancestor.made_by for ancestor in origin.ancestors)]
             bases = [step.settings.get("input_base") for step in steps if step is not None]
             folder = next((base for base in bases if isinstance(base, str)), "")
     is_here = bool(folder) and not storage.is_remote(folder) and storage.is_folder(folder)

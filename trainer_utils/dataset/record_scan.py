@@ -64,15 +64,15 @@ class OffsetFolder:
 
     def count(self, path: str, version: str) -> int | None:
         """Return the number of records of a shard whose offsets are kept."""
-        found = self._layout(path, version)
-        return None if found is None else found[1].records
+        kept = self._layout(path, version)
+        return None if kept is None else kept[1].records
 
     def read(self, path: str, version: str) -> OffsetReader | None:
         """Return a function that returns the offsets of some records, if they are kept."""
-        found = self._layout(path, version)
-        if found is None:
+        kept = self._layout(path, version)
+        if kept is None:
             return None
-        name, layout = found
+        name, layout = kept
 
         def read(first: int, stop: int) -> Positions:
             begin = first - first % STRIDE

@@ -37,12 +37,18 @@ class Source:
         split: the slices of the part.
         split_names: the splits of the slices.
         ranges: the ranges of files that hold its records, in order.
+        where: the condition that its records meet, or None for all records of its slices.
+        kept_bytes: the mean size of the records that meet it, if that is known.
+        unfiltered: the source of all records of its slices, or None if this is it.
     """
 
     dataset: Dataset
     split: str
     split_names: tuple[str, ...]
     ranges: Sequence[FileRange]
+    where: str | None = None
+    kept_bytes: float | None = None
+    unfiltered: "Source | None" = None
 
     @property
     def place(self) -> Place:
@@ -58,6 +64,8 @@ class Source:
     @functools.cached_property
     def mean_bytes(self) -> float:
         """Mean size of a serialized record, in bytes."""
+        if self.kept_bytes is not None:
+            return self.kept_bytes
         shards = self.dataset.shard_files
         if gzipped := [shard for shard in shards if shard.is_gzip and shard.records]:
             return content_bytes(gzipped[0].path) / gzipped[0].num_records
@@ -137,7 +145,7 @@ def source_of(dataset: Dataset, split: str | None) -> Source:
         dataset=dataset,
         split=split,
         split_names=tuple(dict.fromkeys(part.split for part in slices)),
-        ranges=[found for part in slices for found in dataset.file_ranges(part)],
+        ranges=[file_range for part in slices for file_range in dataset.file_ranges(part)],
     )
 
 
@@ -149,17 +157,22 @@ def mean_bytes(sources: Sequence[Source]) -> float:
 
 def digest_of(sources: Sequence[Source]) -> str:
     """Return a digest of the selected records, independent of the datasets' locations."""
-    read = [(source.dataset.digest, source.split) for source in sources]
+    read = [(source.dataset.digest, _selection(source)) for source in sources]
     return hashlib.blake2b(repr(read).encode(), digest_size=8).hexdigest()
 
 
 def listing_of(sources: Sequence[Source]) -> InputListing | None:
     """Return the identity of the selected records by their inputs, or None if it is not known."""
-    found = [source.dataset.listing for source in sources]
-    listings = [listing for listing in found if listing is not None]
+    known = [source.dataset.listing for source in sources]
+    listings = [listing for listing in known if listing is not None]
     if len(listings) < len(sources):
         return None
-    return merge_listings(listings, [source.split for source in sources])
+    return merge_listings(listings, [_selection(source) for source in sources])
+
+
+def _selection(source: Source) -> str:
+    """Return the slices and the condition of a source, for digests."""
+    return source.split if source.where is None else f"{source.split} where {source.where}"
 
 
 def merged_features(
@@ -200,23 +213,23 @@ def merged_features(
                 got = f"{mine} ({first.uri}) and {others} ({dataset.uri})"
                 said = f"feature {name!r}: expected the same in all datasets"
                 raise DatasetError(f"{said}, got {got}")
-    found = {
+    merged = {
         name: merge_descriptions([dataset.features[name] for dataset in datasets]) for name in names
     }
     for name, value in (default_values or {}).items():
         if name not in first.features:
             rule = f"names of {', '.join(first.features)}"
             raise ConfigError.of("default_values", name, allowed=rule)
-        if name in found:
-            found[name] = _with_default(name, found[name], value)
-    return found
+        if name in merged:
+            merged[name] = _with_default(name, merged[name], value)
+    return merged
 
 
 def _with_default(name: str, feature: Feature, value: Any) -> Feature:
     """Return a feature with `extra["default"]` for records that lack it, as a dense feature."""
     is_plain = len(feature.shape) < 2 and not feature.has_pixels and feature.tensor is None
     if not is_plain or feature.is_sequence or "encoding" in feature.extra:
-        raise ConfigError.of("default_values", name, allowed="features that are numbers or texts")
+        raise ConfigError.of("default_values", name, allowed="features that are numbers or strings")
     if isinstance(value, bool) or not isinstance(value, _DEFAULTS[feature.type]):
         rule = f"for {name!r}, which is {feature.type}, such a value"
         raise ConfigError.of("default_values", value, allowed=rule)
@@ -227,20 +240,20 @@ def _with_default(name: str, feature: Feature, value: Any) -> Feature:
 
 def class_names_of(sources: Sequence[Source], label: str) -> list[str] | None:
     """Return the names of a label's classes in the order of their ids; None if not known."""
-    found = [_class_names(source.dataset, label) for source in sources]
-    return found[0] if found == found[:1] * len(found) else None
+    names = [_class_names(source.dataset, label) for source in sources]
+    return names[0] if names == names[:1] * len(names) else None
 
 
 def numbers_of_classes(sources: Sequence[Source], label: str) -> set[int]:
     """Return the numbers of classes of a label in each dataset; 0 if not known."""
-    found = set()
+    numbers = set()
     for dataset in {id(source.dataset): source.dataset for source in sources}.values():
         feature = dataset.features.get(label)
         said = feature.extra.get("num_classes") if feature is not None else None
         if said is None:
             said = len(_class_names(dataset, label) or ())
-        found.add(int(str(said or 0)))
-    return found
+        numbers.add(int(str(said or 0)))
+    return numbers
 
 
 def _class_names(dataset: Dataset, label: str) -> list[str] | None:
@@ -313,40 +326,44 @@ _SINGLE = {(), (1,)}  # shapes of features with one value, which some records ma
 
 def merge_features(by_input: Mapping[str, Mapping[str, Feature]]) -> dict[str, Feature]:
     """Return features that hold for the examples of all inputs; keys name inputs in messages."""
-    found: dict[str, tuple[str, Feature]] = {}
+    merged: dict[str, tuple[str, Feature]] = {}
     for where, features in by_input.items():
         for name, feature in features.items():
-            first_where, first = found.setdefault(name, (where, feature))
-            found[name] = first_where, _merge_feature(name, first, feature, (first_where, where))
+            first_where, first = merged.setdefault(name, (where, feature))
+            merged[name] = first_where, _merge_feature(name, first, feature, (first_where, where))
     everywhere = set.intersection(*(set(features) for features in by_input.values()))
     return {
         name: feature if name in everywhere else _sparse(feature)
-        for name, (_, feature) in sorted(found.items())
+        for name, (_, feature) in sorted(merged.items())
     }
 
 
-def _merge_feature(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Feature:
-    if one == other:
-        return one
-    alike = _kind(one) == _kind(other)
-    if one.is_image or not (one.dense and other.dense):
-        alike &= len(one.shape or (1,)) == len(other.shape or (1,))
-    elif one.shape != other.shape:  # two fixed sizes become a list of variable length
-        alike &= len(one.shape) < 2 and len(other.shape) < 2
+def _merge_feature(name: str, first: Feature, other: Feature, where: tuple[str, str]) -> Feature:
+    """Return a feature that fits the records of both inputs; raise DatasetError if they differ."""
+    if first == other:
+        return first
+    alike = _kind(first) == _kind(other)
+    if first.is_image or not (first.dense and other.dense):
+        alike &= len(first.shape or (1,)) == len(other.shape or (1,))
+    elif first.shape != other.shape:  # two fixed sizes become a list of variable length
+        alike &= len(first.shape) < 2 and len(other.shape) < 2
     if not alike:
         said = f"feature {name!r}: expected the same in all inputs"
-        got = f"{one} ({where[0]}) and {other} ({where[1]})"
+        got = f"{first} ({where[0]}) and {other} ({where[1]})"
         raise DatasetError(f"{said}, got {got}. Balance them apart, or convert one of them.")
-    both = merge_descriptions([one, other])
-    if one.is_image:
-        return dataclasses.replace(both, dense=one.dense and other.dense)
-    if one.dense and other.dense and one.shape == other.shape:
+    both = merge_descriptions([first, other])
+    if first.is_image:
+        return dataclasses.replace(both, dense=first.dense and other.dense)
+    if first.dense and other.dense and first.shape == other.shape:
         return both
-    sizes = zip(one.shape or (1,), other.shape or (1,), strict=True)
+    sizes = zip(first.shape or (1,), other.shape or (1,), strict=True)
     extra = both.extra
-    if any(f.extra.get("optional") for f in (one, other)) and {one.shape, other.shape} <= _SINGLE:
+    if (
+        any(f.extra.get("optional") for f in (first, other))
+        and {first.shape, other.shape} <= _SINGLE
+    ):
         extra = {**extra, "optional": True}
-    return Feature(type=one.type, shape=tuple(map(max, sizes)), dense=False, extra=extra)
+    return Feature(type=first.type, shape=tuple(map(max, sizes)), dense=False, extra=extra)
 
 
 def _sparse(feature: Feature) -> Feature:

@@ -151,13 +151,13 @@ def decode_example(
     Raises:
         DatasetError: the record is not an example, or it has feature lists and `names=None`.
     """
-    found = decode_context(record, names)
+    features = decode_context(record, names)
     if names is None and any(_parts(record, 0, len(record), _FEATURE_LISTS)):
         raise DatasetError(
             "record: expected a tf.train.Example, got a tf.train.SequenceExample, whose feature "
             "lists are for `input_fn` alone. `inspect`, `report` and `verify` take it too."
         )
-    return found
+    return features
 
 
 def decode_context(record: Buffer, names: Collection[str] | None = None) -> dict[str, Any]:

@@ -109,12 +109,14 @@ def parse_examples(
     data = np.frombuffer(buffer, np.uint8)
     wanted = None if names is None else {name.encode() for name in names}
     try:
-        found = _walk(data, begins, ends, wanted if takes_others else None)
+        places_by_name = _walk(data, begins, ends, wanted if takes_others else None)
         if wanted is not None and not takes_others:
-            _reject_others({name: places.tags for name, places in found.items()}, wanted)
+            _reject_others({name: places.tags for name, places in places_by_name.items()}, wanted)
         return {
-            name: _column(data, buffer, len(begins), found.get(name.encode()), name in views)
-            for name in (map(bytes.decode, found) if names is None else names)
+            name: _column(
+                data, buffer, len(begins), places_by_name.get(name.encode()), name in views
+            )
+            for name in (map(bytes.decode, places_by_name) if names is None else names)
         }
     except (_UnusualError, IndexError, UnicodeDecodeError):
         columns = _one_by_one(
@@ -159,17 +161,17 @@ def find_lists(
     return EncodedLists(kind, first, last)
 
 
-def _reject_others(found: Mapping[bytes, Positions], wanted: Collection[bytes]) -> None:
+def _reject_others(values_by_name: Mapping[bytes, Positions], wanted: Collection[bytes]) -> None:
     """Raise a DatasetError if a record has a value of a feature that is not wanted.
 
     Args:
-        found: for each feature, `(records,)` numbers, which are 0 in records without values.
+        values_by_name: for each feature, `(records,)` numbers; 0: the record has no value of it.
         wanted: the names of the allowed features.
     """
-    for name in found.keys() - wanted:
-        rows = np.flatnonzero(found[name])
+    for name in values_by_name.keys() - wanted:
+        rows = np.flatnonzero(values_by_name[name])
         if len(rows):
-            allowed = ", ".join(sorted(one.decode() for one in wanted))
+            allowed = ", ".join(sorted(wanted_name.decode() for wanted_name in wanted))
             raise DatasetError(
                 f"feature {name.decode(errors='replace')!r}: expected one of {allowed} as the "
                 f"dataset says. {CHANGED_DATASET}",
@@ -192,7 +194,7 @@ def parse_by_kind(
     Raises:
         DatasetError: a record is not a `tf.train.Example`.
     """
-    found: dict[str, dict[str, dict[int, list[Any]]]] = {}
+    values_by_kind: dict[str, dict[str, dict[int, list[Any]]]] = {}
     for row, (begin, end) in enumerate(_bounds(begins, ends)):
         try:
             decoded = decode_context(bytes(buffer[begin:end]), None)
@@ -201,9 +203,9 @@ def parse_by_kind(
             raise
         for name, values in decoded.items():
             kind = _KINDS_OF_VALUES.get(type(values[0]), "string") if values else ""
-            found.setdefault(name, {}).setdefault(kind, {})[row] = _plain(values)
+            values_by_kind.setdefault(name, {}).setdefault(kind, {})[row] = _plain(values)
     columns: dict[str, dict[str, Column]] = {}
-    for name, by_kind in found.items():
+    for name, by_kind in values_by_kind.items():
         for kind, rows in by_kind.items():
             counts = np.zeros(len(begins), np.int64)
             counts[[*rows]] = [*map(len, rows.values())]
@@ -318,9 +320,9 @@ def _column(
     kind, index, begins, ends = _full_lists(places)
     if kind == "string":
         counts[index], begins, ends = _strings(data, begins, ends)
-        given: Any = buffer if isinstance(buffer, bytes) and not is_view else memoryview(data.data)
-        values = [given[begin:end] for begin, end in _bounds(begins, ends)]
-        is_bytes = is_view or given is buffer
+        octets: Any = buffer if isinstance(buffer, bytes) and not is_view else memoryview(data.data)
+        values = [octets[begin:end] for begin, end in _bounds(begins, ends)]
+        is_bytes = is_view or octets is buffer
         return Column(kind, counts, array_of(values if is_bytes else [*map(bytes, values)], object))
     if len(index):
         begins, ends = _message(data, begins, ends, _FIRST, is_last=True)  # packed
@@ -353,7 +355,9 @@ def _strings(data: Data, position: Positions, stops: Positions) -> tuple[Positio
         rows, position, stops = rows[more], last[more], stops[more]
     rest: list[tuple[int, int, int]] = []
     try:
-        for row, begin, end in zip(*(one.tolist() for one in (rows, position, stops)), strict=True):
+        for row, begin, end in zip(
+            *(column.tolist() for column in (rows, position, stops)), strict=True
+        ):
             for number, wire, start, stop in read_fields(memoryview(data.data), begin, end):
                 if number << 3 | wire != _FIRST:
                     raise _UnusualError
@@ -382,6 +386,7 @@ def _floats(
 def _integers(
     data: Data, begins: Positions, ends: Positions
 ) -> tuple[Positions, npt.NDArray[np.int64]]:
+    """Return the number of values of each list, and all values; raise if a varint is malformed."""
     lengths = ends - begins
     if (lengths == 1).all():
         short = data[begins]
@@ -450,10 +455,11 @@ def _one_by_one(
     are_lists: bool = False,
     expected: Mapping[str, str] | None = None,
 ) -> dict[str, Column]:
+    """Decode records one by one, for encodings that numpy cannot walk."""
     kinds = dict.fromkeys(names or (), "") | {
         name: kind for name, kind in (expected or {}).items() if names is None or name in names
     }
-    found: dict[str, list[list[Any]]] = {name: [[]] * len(begins) for name in kinds}
+    rows_by_name: dict[str, list[list[Any]]] = {name: [[]] * len(begins) for name in kinds}
     decode: Callable[..., dict[str, list[Any]]]
     decode = decode_feature_lists if are_lists else decode_context
     for row, (begin, end) in enumerate(_bounds(begins, ends)):
@@ -470,9 +476,9 @@ def _one_by_one(
                     said = f"expected {kinds[name]} in all examples, got {kind}"
                     raise DatasetError(f"feature {name!r}: {said}", record=row)
                 kinds[name] = kind
-            found.setdefault(name, [[]] * len(begins))[row] = [*map(_plain, steps)]
+            rows_by_name.setdefault(name, [[]] * len(begins))[row] = [*map(_plain, steps)]
     columns = {}
-    for name, rows in found.items():
+    for name, rows in rows_by_name.items():
         kind = kinds.get(name, "")
         if are_lists:
             counts, array = [*map(len, rows)], array_of(rows, object)

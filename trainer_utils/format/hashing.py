@@ -40,12 +40,12 @@ def remainders(digests: npt.NDArray[np.uint64], modulus: int) -> npt.NDArray[np.
     """Return `keyed_hash(…) % modulus` for each of `keyed_digests`; `modulus` is below 2**48."""
     assert modulus < 1 << 48, "16 more bits would not fit into 64"
     divisor = np.uint64(modulus)
-    found = np.zeros(len(digests), np.uint64)
+    remainder = np.zeros(len(digests), np.uint64)
     for half in (1, 0):
         for shift in (48, 32, 16, 0):
             part = digests[:, half] >> np.uint64(shift) & np.uint64(0xFFFF)
-            found = (found << np.uint64(16) | part) % divisor
-    return found
+            remainder = (remainder << np.uint64(16) | part) % divisor
+    return remainder
 
 
 def _keyed_blake2b(seed: int, purpose: str, identity: bytes = b"") -> "hashlib.blake2b":

@@ -313,13 +313,13 @@ def name_crcs(data: Buffer, begins: Positions, ends: Positions) -> npt.NDArray[n
         view = memoryview(data)  # type: ignore[arg-type]
         bounds = zip(begins.tolist(), ends.tolist(), strict=True)
         return np.array([name_crc(name_in(view[b:e])) for b, e in bounds], np.uint32)
-    found = np.zeros(len(begins), np.uint32)
+    crcs = np.zeros(len(begins), np.uint32)
     for kind, counts, values in reversed(columns.values()):  # the first column with a string wins
         rows = np.flatnonzero(counts)
         if kind == "string":
             firsts = values[(np.cumsum(counts) - counts)[rows]]
-            found[rows] = [google_crc32c.value(value) for value in firsts]
-    return found
+            crcs[rows] = [google_crc32c.value(value) for value in firsts]
+    return crcs
 
 
 def name_in(record: bytes | memoryview) -> bytes | None:

@@ -94,25 +94,27 @@ class InputListing:
         if value.pop("format_version") != _FORMAT_VERSION or value.pop("contents") != {**contents}:
             return None
         del value["checksum"]
-        found: InputListing = decode(cls, value, takes_unknown=True)
-        return found
+        listing: InputListing = decode(cls, value, takes_unknown=True)
+        return listing
 
 
 def merge_listings(listings: Sequence[InputListing], splits: Sequence[str]) -> InputListing:
     """Return the listing of several datasets that are read together, each with its slices."""
-    newest = [one.newest for one in listings if one.newest is not None]
+    newest = [listing.newest for listing in listings if listing.newest is not None]
     return InputListing(
-        fingerprint=order_digest(repr([one.fingerprint for one in listings]).encode()),
-        settings=order_digest(repr([one.settings for one in listings]).encode()),
+        fingerprint=order_digest(repr([listing.fingerprint for listing in listings]).encode()),
+        settings=order_digest(repr([listing.settings for listing in listings]).encode()),
         orders={
-            f"{place}: {split}": order_digest(repr(sorted(one.orders.items())).encode())
-            for place, (one, split) in enumerate(zip(listings, splits, strict=True))
+            f"{place}: {split}": order_digest(repr(sorted(listing.orders.items())).encode())
+            for place, (listing, split) in enumerate(zip(listings, splits, strict=True))
         },
-        planned={str(place): sum(one.planned.values()) for place, one in enumerate(listings)},
-        files=sum(one.files for one in listings),
+        planned={
+            str(place): sum(listing.planned.values()) for place, listing in enumerate(listings)
+        },
+        files=sum(listing.files for listing in listings),
         newest=max(newest) if len(newest) == len(listings) else None,
-        rejected=sum(one.rejected for one in listings),
-        rejects=tuple(name for one in listings for name in one.rejects),
+        rejected=sum(listing.rejected for listing in listings),
+        rejects=tuple(name for listing in listings for name in listing.rejects),
     )
 
 

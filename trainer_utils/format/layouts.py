@@ -116,7 +116,9 @@ def find_layout(
             if naming.vocabulary_of(path) is not None:
                 raise DatasetError.at(f"{uri}/{path}", expected="a vocabulary", got="none")
         shards = {
-            split: [ShardFile(one.path, one.records, one) for one in manifest.shards_of(split)]
+            split: [
+                ShardFile(shard.path, shard.records, shard) for shard in manifest.shards_of(split)
+            ]
             for split in manifest.splits
         }
     features = None

@@ -109,8 +109,8 @@ class Origin:
             "format_version": _LINEAGE_VERSION,
             "checksum": NO_CHECKSUM,
         }
-        for one in filter(None, (ancestor["summary"] for ancestor in value["ancestors"])):
-            one["split_order"] = list(one["accounting"])  # JSON keys are sorted
+        for summary in filter(None, (ancestor["summary"] for ancestor in value["ancestors"])):
+            summary["split_order"] = list(summary["accounting"])  # JSON keys are sorted
         return seal(render_json(value))
 
     @classmethod
@@ -123,9 +123,9 @@ class Origin:
                 raise ValueError(f"format_version: {value.get('format_version')!r}")
             if seal(text) != text:
                 raise ValueError("its own checksum does not agree")
-            for one in filter(None, (ancestor["summary"] for ancestor in value["ancestors"])):
-                splits = [check_split_name(split) for split in one["split_order"]]
+            for summary in filter(None, (ancestor["summary"] for ancestor in value["ancestors"])):
+                splits = [check_split_name(split) for split in summary["split_order"]]
                 for name in ("accounting", "num_shards"):
-                    one[name] = {split: one[name][split] for split in splits}
+                    summary[name] = {split: summary[name][split] for split in splits}
             origin: Origin = decode(cls, value, takes_unknown=True)
             return origin

@@ -161,8 +161,8 @@ class Manifest:
     @property
     def contents(self) -> dict[str, str]:
         """The `content_of` each split, in hexadecimal; empty strings if it is unknown."""
-        found = {split: self.content_of(split) for split in self.splits}
-        return {split: "" if sum_ is None else f"{sum_:016x}" for split, sum_ in found.items()}
+        sums = {split: self.content_of(split) for split in self.splits}
+        return {split: "" if sum_ is None else f"{sum_:016x}" for split, sum_ in sums.items()}
 
     def to_json(self) -> str:
         """Return the manifest as stored: JSON with sorted keys, ending with a newline."""
@@ -233,6 +233,7 @@ class Manifest:
 
     @classmethod
     def _from_value(cls, value: JsonObject) -> "Manifest":
+        """Return the manifest that a parsed JSON object declares; raise if it breaks a rule."""
         # Sums and the checksum are keys that are not read. A shard's key that is not known might
         # change how it is read.
         ignoring = _StoredManifest, _StoredSplit, FileDigest
@@ -270,11 +271,11 @@ class Manifest:
             DatasetError: the content differs.
         """
         digest = self.files.get(name)
-        found = FileDigest.of(text.encode() if isinstance(text, str) else text)
-        if digest is not None and digest != found:
+        actual = FileDigest.of(text.encode() if isinstance(text, str) else text)
+        if digest is not None and digest != actual:
             said = f"{digest.bytes} bytes with checksum {digest.crc32c:08x} as the manifest says"
             got, advice = (
-                f"{found.bytes} with {found.crc32c:08x}",
+                f"{actual.bytes} with {actual.crc32c:08x}",
                 "It was changed: write it again.",
             )
             raise DatasetError.at(path, expected=said, got=got, advice=advice)

@@ -138,7 +138,7 @@ def _main_brand(head: bytes) -> bytes:
     if brand in _GENERAL_BRANDS:
         end = min(int.from_bytes(head[:4], "big"), len(head))
         compatible = [head[place : place + 4] for place in range(16, end - 3, 4)]
-        return next((one for one in (b"avif", b"avis") if one in compatible), brand)
+        return next((name for name in (b"avif", b"avis") if name in compatible), brand)
     return brand
 
 

@@ -225,9 +225,9 @@ def sign_of_dataset(names: Collection[str], numbered: Iterable[str]) -> str | No
     if shards := [name for name in numbered if _SHARD_OF_RUN.match(name)]:
         return min(shards)
     signs = {DATUM_SHARDS_FILE: DATUM_TYPES_FILE, TFDS_INFO_FILE: TFDS_FEATURES_FILE}
-    for own, beside in signs.items():
-        if own in names and beside in names:
-            return own
+    for sign, beside in signs.items():
+        if sign in names and beside in names:
+            return sign
     if all(BARE_RECORDS.search(name) or name.endswith(_BESIDE_BARE) for name in names):
         return min(filter(BARE_RECORDS.search, names), default=None)
     return None

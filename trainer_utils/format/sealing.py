@@ -16,7 +16,7 @@ def seal(text: str) -> str:
     Raises:
         ValueError: the text has no line for the checksum, or several.
     """
-    places = [found.span(1) for found in _CHECKSUM.finditer(text)]
+    places = [match.span(1) for match in _CHECKSUM.finditer(text)]
     if len(places) != 1:
         raise ValueError(f"expected a line with its checksum, got {len(places)}")
     start, stop = places[0]

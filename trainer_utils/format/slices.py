@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from trainer_utils.core.errors import ConfigError, DatasetError, did_you_mean
 from trainer_utils.format.naming import canonical_split
+from trainer_utils.format.record_bits import RecordBits, SelectedBlocks
 
 _SLICE = re.compile(
     r"(?P<split>\w+)"
@@ -95,11 +96,54 @@ def _bound(text: str | None, default: int, size: int, percent: bool, part: str) 
 
 
 class FileRange(NamedTuple):
-    """The `take` records of a file after the first `skip`."""
+    """The `take` records of a file after the first `skip`, or some of the records there.
+
+    Attributes:
+        path: the path of the file.
+        skip: the number of its records before the range.
+        take: the number of records to read.
+        kept: the records to read in the range, `take` of them; None: all.
+    """
 
     path: str
     skip: int
     take: int
+    kept: RecordBits | None = None
+
+    @property
+    def stop(self) -> int:
+        """The number of the record after the range."""
+        return self.skip + (self.take if self.kept is None else len(self.kept))
+
+    @property
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """Numbers of the records to read, in the file, `(take,) int64`."""
+        if self.kept is None:
+            return np.arange(self.skip, self.stop)
+        return np.flatnonzero(self.kept.mask()) + self.skip
+
+    def filtered(self, mask: npt.NDArray[np.bool_]) -> "FileRange":
+        """Return the range with only the records that a mask selects, `(take,) bool`."""
+        whole = mask
+        if self.kept is not None:
+            whole = self.kept.mask()
+            whole[whole] = mask
+        return self._replace(take=int(whole.sum()), kept=RecordBits.of(whole))
+
+    def divided(self, parts: Sequence["FileRange"]) -> list["FileRange"]:
+        """Return ranges of other files with the same records, filtered as this one is.
+
+        Args:
+            parts: whole ranges that are as long together as this one.
+        """
+        if self.kept is None:
+            return list(parts)
+        kept, begin = self.kept.mask(), 0
+        ranges = []
+        for part in parts:
+            ranges.append(part.filtered(kept[begin : begin + part.take]))
+            begin += part.take
+        return ranges
 
 
 class RecordName(NamedTuple):
@@ -116,31 +160,53 @@ class RecordPositions:
         self._ranges = ranges
         takes = np.array([part.take for part in ranges], np.int64)
         self._starts = np.cumsum(takes) - takes
-        self._shifts = np.array([part.skip for part in ranges], np.int64) - self._starts
+        self._skips = np.array([part.skip for part in ranges], np.int64)
+        self._selected = np.array([part.kept is not None for part in ranges], np.bool_)
+        kept = [part.kept for part in ranges if part.kept is not None]
+        self._selection_of = np.cumsum(self._selected) - 1  # the index in `kept`
+        self._blocks = SelectedBlocks(kept, self._starts[self._selected]) if kept else None
 
     def positions_of(self, name: RecordName) -> list[int]:
         """Return the positions of a record in ascending order: several if ranges repeat it."""
-        return [
-            name.number - int(self._shifts[index])
-            for index in self._ranges_of_paths.get(name.path, ())
-            if 0 <= name.number - self._ranges[index].skip < self._ranges[index].take
-        ]
+        positions = []
+        for index in self._ranges_of_paths.get(name.path, ()):
+            part = self._ranges[index]
+            if not part.skip <= name.number < part.stop:
+                continue
+            within = name.number - part.skip
+            position = within + int(self._starts[index])
+            if self._blocks is not None and part.kept is not None:
+                place = self._blocks.place(int(self._selection_of[index]), within)
+                if place is None:
+                    continue
+                position = place
+            positions.append(position)
+        return positions
 
     @functools.cached_property
     def _ranges_of_paths(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        indices_by_path: dict[str, list[int]] = {}
         for index, part in enumerate(self._ranges):
-            found.setdefault(part.path, []).append(index)
-        return found
+            indices_by_path.setdefault(part.path, []).append(index)
+        return indices_by_path
 
     def places_of(
         self, positions: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return each position's range index and record index in the file, both `(n,) int64`."""
         indices = np.searchsorted(self._starts, positions, side="right") - 1
-        return indices, positions + self._shifts[indices]
+        within = positions - self._starts[indices]
+        if self._blocks is not None:
+            rows = np.flatnonzero(self._selected[indices])
+            files = self._selection_of[indices[rows]]
+            within[rows] = self._blocks.select(positions[rows], files=files)
+        return indices, within + self._skips[indices]
+
+    def end_of(self, index: int) -> int:
+        """Return the position after a range."""
+        return int(self._starts[index]) + self._ranges[index].take
 
     def locate(self, positions: npt.NDArray[np.int64]) -> list[RecordName]:
         """Return the file path and record index for each position."""
-        places = zip(*(one.tolist() for one in self.places_of(positions)), strict=True)
+        places = zip(*(array.tolist() for array in self.places_of(positions)), strict=True)
         return [RecordName(self._ranges[index].path, number) for index, number in places]

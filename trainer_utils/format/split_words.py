@@ -32,8 +32,8 @@ def words_of(name: str) -> list[str]:
 
 def split_word(name: str) -> str | None:
     """Return the word of a name that names its split; None without one, or for two splits."""
-    found = {split: word for word in words_of(name) if (split := canonical_split(word))}
-    return next(iter(found.values())) if len(found) == 1 else None
+    word_of_split = {split: word for word in words_of(name) if (split := canonical_split(word))}
+    return next(iter(word_of_split.values())) if len(word_of_split) == 1 else None
 
 
 def split_of_name(name: str) -> str | None:
@@ -48,9 +48,9 @@ def split_of_path(path: str) -> str | None:
     Raises:
         InputError: two of its names name different splits.
     """
-    found = {split: part for part in path.split("/") if (split := split_of_name(part))}
-    if len(found) > 1:
-        first, second = list(found.items())[:2]
+    part_of_split = {split: part for part in path.split("/") if (split := split_of_name(part))}
+    if len(part_of_split) > 1:
+        first, second = list(part_of_split.items())[:2]
         raise InputError.at(
             path,
             expected="a path that names one split",
@@ -58,7 +58,7 @@ def split_of_path(path: str) -> str | None:
             advice="Rename the file or its folder, or leave it out: "
             f"ignore=[{path!r}] (--ignore {path!r}).",
         )
-    return next(iter(found), None)
+    return next(iter(part_of_split), None)
 
 
 def splits_of_paths(paths: Iterable[str], *, unit: str = "file") -> dict[str, str | None]:
@@ -71,16 +71,16 @@ def splits_of_paths(paths: Iterable[str], *, unit: str = "file") -> dict[str, st
     Raises:
         InputError: some paths name a split and others do not, or one path names two.
     """
-    found = {path: split_of_path(path) for path in paths}
-    named = [path for path, split in found.items() if split is not None]
-    nameless = [path for path, split in found.items() if split is None]
+    split_of = {path: split_of_path(path) for path in paths}
+    named = [path for path, split in split_of.items() if split is not None]
+    nameless = [path for path, split in split_of.items() if split is None]
     if named and nameless:
         raise InputError.at(
             nameless[0],
             expected=f"the name of a split in the path of every {unit}, as in {named[0]!r} "
-            f"({found[named[0]]}), or in none",
-            got=f"{len(nameless)} of {len(found)} without one",
+            f"({split_of[named[0]]}), or in none",
+            got=f"{len(nameless)} of {len(split_of)} without one",
             advice="Rename them, or leave them out: "
             f"ignore=[{nameless[0]!r}] (--ignore {nameless[0]!r}).",
         )
-    return found
+    return split_of

@@ -38,6 +38,7 @@ def parse_tfds_splits(text: str, *, path: str) -> dict[str, dict[str, int]]:
 
 
 def _shards(info: Mapping[str, Json], split: Mapping[str, Json]) -> dict[str, int]:
+    """Return the number of records of each shard, by file name."""
     lengths = [int(number) for number in split.get("shardLengths", ())]
     if min(lengths, default=0) < 0:
         raise ValueError(f"shardLengths: {min(lengths)} records")
@@ -50,7 +51,7 @@ def _shards(info: Mapping[str, Json], split: Mapping[str, Json]) -> dict[str, in
         fields["SHARD_INDEX"] = f"{index:0{digits}d}"
         fields["SHARD_X_OF_Y"] = f"{fields['SHARD_INDEX']}-of-{fields['NUM_SHARDS']}"
         # Not `str.format`: a template could access attributes, or ask for gigabytes of padding.
-        shards[_FIELD.sub(lambda found: fields[found[1]], template)] = records
+        shards[_FIELD.sub(lambda match: fields[match[1]], template)] = records
     return shards
 
 

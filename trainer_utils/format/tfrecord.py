@@ -70,13 +70,13 @@ def combine_crc32c(first: int, second: int, second_bytes: int) -> int:
     return first ^ second
 
 
-def _multiply(one: int, other: int) -> int:
+def _multiply(first: int, other: int) -> int:
     """Return the product of two polynomials modulo Castagnoli's, bits reversed."""
     product = 0
-    while one:
-        if one & _ONE:
+    while first:
+        if first & _ONE:
             product ^= other
-        one = one << 1 & 0xFFFFFFFF
+        first = first << 1 & 0xFFFFFFFF
         other = other >> 1 ^ (_POLYNOMIAL if other & 1 else 0)
     return product
 
@@ -171,9 +171,9 @@ def check_frames(
     footers, is_whole = footers_of(data, stops), _check_headers(data, starts, stops)
     begins, ends = (starts + HEADER_BYTES).tolist(), (stops - FOOTER_BYTES).tolist()
     is_viewed = len(data) > _VIEWED_FROM_BYTES * len(starts)
-    given: Any = np.frombuffer(data, np.uint8) if is_viewed else data
+    octets: Any = np.frombuffer(data, np.uint8) if is_viewed else data
     crc, bounds = google_crc32c.value, zip(begins, ends, strict=True)
-    crcs = np.array([crc(given[begin:end]) for begin, end in bounds], np.uint32)
+    crcs = np.array([crc(octets[begin:end]) for begin, end in bounds], np.uint32)
     is_whole &= mask_crc32c(crcs) == footers
     return footers, is_whole
 
@@ -353,19 +353,19 @@ def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
 
 def scan_until_damage(stream: BinaryIO, *, path: str) -> tuple[Lengths, CorruptShardError | None]:
     """Return the lengths before the first damaged record, and its error; see `scan_lengths`."""
-    found: list[Lengths] = [np.zeros(0, np.uint16)]
+    lengths: list[Lengths] = [np.zeros(0, np.uint16)]
     records, damage = 0, None
     try:
         for data, bounds, offset in _whole_frames(stream, path, BLOCK_BYTES):
             is_whole = _check_headers(data, bounds[:-1], bounds[1:])
             good = len(is_whole) if is_whole.all() else int(is_whole.argmin())
-            found.append(compact(np.diff(bounds[: good + 1]) - RECORD_OVERHEAD_BYTES))
+            lengths.append(compact(np.diff(bounds[: good + 1]) - RECORD_OVERHEAD_BYTES))
             records, place = records + good, int(bounds[good])
             if good < len(is_whole):
                 _check_header(data[place : place + HEADER_BYTES], path, records, offset + place)
     except CorruptShardError as error:
         damage = error
-    return np.concatenate(found), damage
+    return np.concatenate(lengths), damage
 
 
 def scan_lengths_at(
@@ -388,7 +388,7 @@ def scan_lengths_at(
     Raises:
         CorruptShardError: a length is damaged, or the file ends inside a record.
     """
-    found: list[Lengths] = [np.zeros(0, np.uint16)]
+    parts: list[Lengths] = [np.zeros(0, np.uint16)]
     offset, records, is_long = 0, 0, False
     while offset < size:
         if is_long:
@@ -405,10 +405,10 @@ def scan_lengths_at(
         passed = int(lengths.sum()) + RECORD_OVERHEAD_BYTES * len(lengths)
         # No whole record in a block: the next one is long.
         is_long = passed >= _LONG_BYTES * len(lengths)
-        found.append(compact(lengths))
+        parts.append(compact(lengths))
         offset, records = offset + passed, records + len(lengths)
         report(passed)
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 def _long_lengths(

@@ -29,18 +29,18 @@ def decode_varints(data: Data, stops: Positions) -> npt.NDArray[np.int64]:
     values = np.empty(len(stops), np.uint64)
     before = -1
     for first in range(0, len(stops), _DECODED_AT_ONCE):
-        own = stops[first : first + _DECODED_AT_ONCE]
-        sizes = np.diff(own, prepend=before)
-        before = int(own[-1])
+        stops_of_part = stops[first : first + _DECODED_AT_ONCE]
+        sizes = np.diff(stops_of_part, prepend=before)
+        before = int(stops_of_part[-1])
         longest = int(sizes.max())
         if longest > _MAX_BYTES:
             raise ValueError(f"expected numbers of at most {_MAX_BYTES} bytes, got {longest}")
-        numbers = data[own].astype(np.uint64)
+        numbers = data[stops_of_part].astype(np.uint64)
         for place in range(1, longest):
             # The bytes of shorter numbers are of others, and not used.
-            more = data[np.maximum(own - place, 0)] & np.uint8(0x7F)
+            more = data[np.maximum(stops_of_part - place, 0)] & np.uint8(0x7F)
             numbers = np.where(sizes > place, numbers << np.uint64(7) | more, numbers)
-        values[first : first + len(own)] = numbers
+        values[first : first + len(stops_of_part)] = numbers
     return values.view(np.int64)
 
 

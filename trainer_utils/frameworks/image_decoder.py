@@ -44,9 +44,9 @@ def image_decoder(
     """
     given: Any = {} if image is None else image
     options = InputOptions(image_size=image_size, image=given)
-    one = _ImageGraph(options)
-    spec = tf.TensorSpec((*image_size, one.channels), one.dtype)
-    decode = tf.autograph.experimental.do_not_convert(one.decode)
+    graph = _ImageGraph(options)
+    spec = tf.TensorSpec((*image_size, graph.channels), graph.dtype)
+    decode = tf.autograph.experimental.do_not_convert(graph.decode)
     return lambda encoded: tf.map_fn(decode, encoded, fn_output_signature=spec)
 
 
@@ -150,10 +150,10 @@ class _ImageGraph:
         return (first, tf.minimum(first + 1, size - 1)), tuple(weights)
 
     def _normalize(self, pixels: Any) -> Any:
-        given: Any = self._options.image.normalize
-        if given is None:
+        normalize: Any = self._options.image.normalize
+        if normalize is None:
             return pixels
-        mean, deviation = NORMALIZATIONS[given] if isinstance(given, str) else given
+        mean, deviation = NORMALIZATIONS[normalize] if isinstance(normalize, str) else normalize
         mean, deviation = (np.asarray(part, np.float64) for part in (mean, deviation))
         scaled = tf.cast(pixels, tf.float32) * np.float32(1 / deviation)
         return tf.cast(scaled - np.float32(mean / deviation), self.dtype)

@@ -10,12 +10,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_utils.core.errors import ConfigError
 from trainer_utils.format import Feature
 from trainer_utils.format.slices import RecordName
 from trainer_utils.frameworks.tensor_input import TensorInput
 from trainer_utils.order import InputState
 from trainer_utils.reading.batch_iterator import SHOWN_OF_INPUT, BatchIterator
 from trainer_utils.reading.elements import Batch
+from trainer_utils.reading.filtering import check_filter, joined_conditions
 from trainer_utils.reading.input_conversion import InputConversion
 from trainer_utils.reading.input_description import describe_input
 from trainer_utils.reading.input_stats import InputStats
@@ -97,8 +99,8 @@ class InputDataset(tf.data.Dataset):  # type: ignore[misc]
         """Number of records that `record` returns, over all workers."""
         return self.input_pipeline.num_records
 
-    def record(self, number: int) -> Batch:
-        """Return a record as numpy arrays by its number in the order of storage.
+    def record(self, number: int | str) -> Batch:
+        """Return a record as numpy arrays by its name, or its number in the order of storage.
 
         See `iterate(…).record`.
         """
@@ -107,6 +109,27 @@ class InputDataset(tf.data.Dataset):  # type: ignore[misc]
     def select(self, *names: str) -> "InputDataset":
         """Return a dataset that reads some features only: see `iterate(…).select`."""
         return self._reopened(features=features_of_selection(self.input_pipeline.spec, names))
+
+    def filter(self, predicate: Any = None, name: str | None = None, *, where: Any = None) -> Any:
+        """Return the records that meet a condition, or `tf.data`'s filter by a function.
+
+        Args:
+            predicate: a function of an element; see `tf.data.Dataset.filter`.
+            name: a name for that operation.
+            where: a condition on features, instead of a function: see `iterate(…).filter`. The
+                result has the attributes of this dataset, such as `state`.
+
+        Raises:
+            ConfigError: both or neither of `predicate` and `where` were passed.
+        """
+        if (predicate is None) == (where is None):
+            rule = "either a function of an element or a condition, where="
+            raise ConfigError.of("filter", predicate, allowed=rule)
+        if where is None:
+            return super().filter(predicate, name=name)
+        options = self.input_pipeline.options
+        check_filter(options, where)
+        return self._reopened(where=joined_conditions(options.where, where))
 
     def stats(self) -> InputStats:
         """Return the seconds of each stage, and the records and bytes read, since the start."""

@@ -60,7 +60,7 @@ class InputFunctions:
 
     def call(self, method: str, arguments: Sequence[Any], kinds: Sequence[Any]) -> Any:
         """Call a method with integers in a graph; return its results as tensors of some types."""
-        numbers = [self._number, *[tf.cast(one, tf.int64) for one in arguments]]
+        numbers = [self._number, *[tf.cast(argument, tf.int64) for argument in arguments]]
         return tf.numpy_function(_entry(method), numbers, list(kinds))
 
     @property
@@ -157,8 +157,8 @@ class InputFunctions:
         """Return each feature of some steps of an epoch, with equally many rows, as one array."""
         self._note_call()
         epoch, first = divmod(int(begin), self.source.input_steps)
-        made = self.source.batches(epoch, range(first, first + int(end - begin)))
-        return [np.stack([batch[name] for batch in made]) for name in self.source.structure]
+        batches = self.source.batches(epoch, range(first, first + int(end - begin)))
+        return [np.stack([batch[name] for batch in batches]) for name in self.source.structure]
 
     def make_examples(self, begin: Any, end: Any) -> list[Any]:
         """Return each feature's values as one vector, and each row's begin, end and shape."""
@@ -206,13 +206,13 @@ def _entry(method: str) -> Callable[..., Any]:
         with _lock:
             _calls["begun"] += 1
         try:
-            found = _inputs.get(int(number))
-            if found is None:
+            source = _inputs.get(int(number))
+            if source is None:
                 raise RuntimeError(
                     "input_fn: the dataset was garbage-collected while it was read. Keep a "
                     "reference to it, or to a dataset derived from it."
                 )
-            return getattr(found, method)(*arguments)
+            return getattr(source, method)(*arguments)
         finally:
             with _lock:
                 _calls["ended"] += 1

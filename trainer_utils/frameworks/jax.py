@@ -82,10 +82,10 @@ def jax_batches(
         mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
         sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
     if jax.process_count() > 1:
-        found = _rank_in_sharding(sharding, size)
+        rank_in_sharding = _rank_in_sharding(sharding, size)
         if rank is not None or world_size is not None:
-            _check_rank((rank, world_size), found)
-        rank, world_size = found
+            _check_rank((rank, world_size), rank_in_sharding)
+        rank, world_size = rank_in_sharding
         report_rank(rank, world_size, "jax.distributed and the sharding")
         array_rows = size
     else:
@@ -98,7 +98,7 @@ def jax_batches(
     batches = JaxBatches.open(artifact_uri, split, chosen, worker=rank, num_workers=world_size)
     batches.array_rows = array_rows
     specs = batches.structure.items()
-    mixed = [name for name, one in specs if None in one.shape and one.dtype != "bytes"]
+    mixed = [name for name, spec in specs if None in spec.shape and spec.dtype != "bytes"]
     if world_size > 1 and mixed:
         rule = "those of fixed shapes, since each process pads to the longest of its own rows"
         raise ConfigError.of("features", mixed, allowed=rule)
@@ -127,9 +127,9 @@ class JaxBatches(BatchIterator):
         Checking that integers fit in 32 bits and copying to the devices take milliseconds each.
         """
 
-        made = super().batches(epoch, steps)
+        batches = super().batches(epoch, steps)
         with _enable_64_bits(self._has_64_bits):
-            return [self._global_batch(batch) for batch in made]
+            return [self._global_batch(batch) for batch in batches]
 
     def arranged(self, batch: Batch) -> Any:
         """Return a batch as the trainer gets it, or raise the error of making it."""
@@ -141,12 +141,13 @@ class JaxBatches(BatchIterator):
         import jax
 
         try:
-            made: Batch = jax.tree_util.tree_map(self._to_global, batch)
+            global_batch: Batch = jax.tree_util.tree_map(self._to_global, batch)
         except DatasetError as error:  # raised at its step, after the batches before it
-            made = {_ERROR: error}
-        return made
+            global_batch = {_ERROR: error}
+        return global_batch
 
     def _to_global(self, values: Any) -> Any:
+        """Return a global array with this process's rows; refuse integers too large for JAX."""
         import jax
 
         if values.dtype == object:
@@ -170,8 +171,8 @@ def _enable_64_bits(enable: bool) -> contextlib.AbstractContextManager[Any]:
     if jax.config.jax_enable_x64 == enable:
         return contextlib.nullcontext()
     context: Any = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
-    found: contextlib.AbstractContextManager[Any] = context(enable)
-    return found
+    enabling: contextlib.AbstractContextManager[Any] = context(enable)
+    return enabling
 
 
 def _of_rank(sharding: Any, rank: int) -> Any:
@@ -193,11 +194,14 @@ def _rank_in_sharding(sharding: Any, size: int) -> tuple[int, int]:
     return first // rows, size // rows
 
 
-def _check_rank(given: tuple[int | None, int | None], found: tuple[int, int]) -> None:
+def _check_rank(given: tuple[int | None, int | None], in_sharding: tuple[int, int]) -> None:
     """Raise ConfigError if a given rank is another one than the sharding's."""
-    for name, value, own in zip(("world_size", "rank"), given[::-1], found[::-1], strict=True):
-        if value != own:
-            rule = f"{own}, since the sharding gives this process part {found[0]} of {found[1]}"
+    for name, value, expected in zip(
+        ("world_size", "rank"), given[::-1], in_sharding[::-1], strict=True
+    ):
+        if value != expected:
+            part = "part {} of {}".format(*in_sharding)
+            rule = f"{expected}, since the sharding gives this process {part}"
             cure = "Leave out rank and world_size, or order the mesh's devices by process"
             raise ConfigError.of(name, value, allowed=rule, advice=cure)
 

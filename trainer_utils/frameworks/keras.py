@@ -140,10 +140,19 @@ def _keras_class() -> Any:
             """Return a view that reads some features only: see `iterate(…).select`."""
             return self._view(self._source.select(*names))
 
+        def filter(self, *, where: str) -> "KerasDataset":
+            """Return a view of the records that meet a condition: see `iterate(…).filter`."""
+            return self._dataset_of(self._source.filter(where=where))
+
         def _view(self, source: BatchIterator) -> "KerasDataset":
             """Return a dataset of a view of this one's input that begins where this one does."""
-            view = KerasDataset(source)
+            view = self._dataset_of(source)
             view._first, view._is_begun = self._first, self._is_begun
+            return view
+
+        def _dataset_of(self, source: BatchIterator) -> "KerasDataset":
+            """Return a dataset of a view of this one's input, at its first step."""
+            view = KerasDataset(source)
             view._origin = self  # which exports the metrics of its views
             return view
 

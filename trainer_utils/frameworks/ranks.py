@@ -77,10 +77,10 @@ def choose_rank(
 
 def _detected_rank() -> tuple[int, int]:
     refuse_detected_rank()
-    found = _rank_of_torch() or _rank_of_jax() or _rank_of_variables()
-    if found is None:
+    detected = _rank_of_torch() or _rank_of_jax() or _rank_of_variables()
+    if detected is None:
         return 0, 1
-    rank, world_size, source = found
+    rank, world_size, source = detected
     report_rank(rank, world_size, source)
     return rank, world_size
 
@@ -111,18 +111,21 @@ def _rank_of_jax() -> tuple[int, int, str] | None:
 
 
 def _rank_of_variables() -> tuple[int, int, str] | None:
+    """Return rank, number of workers and their source from a launcher's variables, or None."""
     for launcher, names in _VARIABLES.items():
-        given = [os.environ.get(name, "") for name in names]
-        if not any(given):
+        values = [os.environ.get(name, "") for name in names]
+        if not any(values):
             continue
         both = " and ".join(names)
-        if not all(value.isascii() and value.isdigit() for value in given):
+        if not all(value.isascii() and value.isdigit() for value in values):
             rule = f"numbers in both of {both}, which {launcher} sets, or neither"
             cure = "Pass rank= and world_size="
-            raise ConfigError.of("rank", given, allowed=rule, advice=cure)
-        rank, world_size = map(int, given)
+            raise ConfigError.of("rank", values, allowed=rule, advice=cure)
+        rank, world_size = map(int, values)
         if rank >= world_size:
-            raise ConfigError.of("rank", rank, allowed=f"a {names[0]} below {names[1]}, {given[1]}")
+            raise ConfigError.of(
+                "rank", rank, allowed=f"a {names[0]} below {names[1]}, {values[1]}"
+            )
         return rank, world_size, f"the variables {both}"
     step = [os.environ.get(name, "") for name in _SLURM]
     if all(value.isascii() and value.isdigit() for value in step) and int(step[1]) > 1:

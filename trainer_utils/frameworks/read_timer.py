@@ -72,8 +72,8 @@ def read_time_of(counter: str) -> ReadTime:
         if not tf.raw_ops.VarIsInitializedOp(resource=_handle(counter)):
             nothing = tf.zeros(len(ReadTime._fields), tf.float64)
             tf.raw_ops.AssignVariableOp(resource=_handle(counter), value=nothing)
-        found = tf.raw_ops.ReadVariableOp(resource=_handle(counter), dtype=tf.float64)
-        return ReadTime(*map(float, found.numpy()))
+        times = tf.raw_ops.ReadVariableOp(resource=_handle(counter), dtype=tf.float64)
+        return ReadTime(*map(float, times.numpy()))
 
 
 def _handle(counter: str) -> tf.Tensor:

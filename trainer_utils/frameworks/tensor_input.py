@@ -62,6 +62,7 @@ class TensorInput:
         return tf.autograph.experimental.do_not_convert(self._dataset)()
 
     def _dataset(self) -> tf.data.Dataset:
+        """Build the dataset: the epochs, their batches, the callback, and the timer of reading."""
         start, steps, repeat = self.source.input_start, self.source.input_steps, self.options.repeat
         if repeat is False:
             epochs = tf.data.Dataset.from_tensors(tf.constant(NEXT_EPOCH, tf.int64))

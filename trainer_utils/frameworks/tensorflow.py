@@ -110,22 +110,22 @@ def distribute(
         ConfigError: as in `input_fn`.
     """
     chosen = choose_options(options, settings, of=distribute)
-    made: list[InputDataset] = []
+    datasets: list[InputDataset] = []
 
     def dataset_fn(context: tf.distribute.InputContext | None) -> InputDataset:
-        made.append(input_fn(artifact_uri, split, options=chosen, input_context=context))
-        return made[-1]
+        datasets.append(input_fn(artifact_uri, split, options=chosen, input_context=context))
+        return datasets[-1]
 
     if num_workers(strategy) == 1:  # its layout has no replicas: TensorFlow divides
         distributed = strategy.experimental_distribute_dataset(dataset_fn(None))
-        made[0].input_pipeline.report_empty(divided=strategy.num_replicas_in_sync)
+        datasets[0].input_pipeline.report_empty(divided=strategy.num_replicas_in_sync)
     else:
         distributed = strategy.distribute_datasets_from_function(dataset_fn)
 
     def resumed_at(state: InputState) -> tf.distribute.DistributedDataset:
         return distribute(strategy, artifact_uri, split, options=chosen.replace(state=state))
 
-    return show_input(distributed, made[0], resumed_at)
+    return show_input(distributed, datasets[0], resumed_at)
 
 
 def load(
@@ -167,10 +167,10 @@ class _Splits(dict[str, tf.data.Dataset]):
 
     def __missing__(self, name: str) -> tf.data.Dataset:
         try:
-            (found,) = resolve_slices(str(name), dict.fromkeys(self, 0))
+            (split_range,) = resolve_slices(str(name), dict.fromkeys(self, 0))
         except TfxShardsError as error:
             raise KeyError(str(error)) from None
-        return self[found.split]
+        return self[split_range.split]
 
 
 def num_workers(strategy: tf.distribute.Strategy) -> int:

@@ -133,8 +133,8 @@ def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
     opens = torch.ones_like(segment_ids, dtype=torch.bool)
     opens[:, 1:] = segment_ids[:, 1:] != segment_ids[:, :-1]
     begins = opens.flatten().nonzero().flatten()
-    found = torch.cat([begins, begins.new_tensor([segment_ids.numel()])]).to(torch.int32)
-    return found, int(found.diff().max()) if len(begins) else 0
+    bounds = torch.cat([begins, begins.new_tensor([segment_ids.numel()])]).to(torch.int32)
+    return bounds, int(bounds.diff().max()) if len(begins) else 0
 
 
 class TorchDataset:
@@ -234,6 +234,7 @@ class TorchDataset:
             yield self._element(index)
 
     def __getitem__(self, index: int) -> Any:
+        """Return the batch of a step, arranged for the trainer."""
         refuse_parts_of_steps(is_batch=self._input.options.batch_size is not None)
         return self._element(index)
 
@@ -326,6 +327,13 @@ class TorchDataset:
         """Return a view that reads some features only: see `iterate(…).select`."""
         return self._view(self._input.select(*names))
 
+    def filter(self, *, where: str) -> "TorchDataset":
+        """Return a view of the records that meet a condition: see `iterate(…).filter`."""
+        source = self._input.filter(where=where)
+        view = self._view(source)
+        view.set_epoch(source.input_start.epoch)
+        return view
+
     def resumed_at(self, state: InputState) -> "TorchDataset":
         """Return a view that begins at a token; raise ConfigError if it is of other data."""
         view = self._view(self._input.resumed_at(state))
@@ -397,8 +405,8 @@ def _num_loader_processes() -> int:
     """Return the number of processes of the loader that this process belongs to, or 1."""
     import torch.utils.data  # type: ignore[import-not-found]
 
-    found = torch.utils.data.get_worker_info()
-    return 1 if found is None else int(found.num_workers)
+    info = torch.utils.data.get_worker_info()
+    return 1 if info is None else int(info.num_workers)
 
 
 def starvation_check(stats: TorchStats, parallel: str) -> StarvationCheck:
@@ -465,11 +473,11 @@ class _StepGroups:
         if len(steps) < 2 or not is_regular:
             return self._input.batch(epoch, first)
         try:
-            made = self._input.batches(epoch, steps)
+            batches = self._input.batches(epoch, steps)
         except Exception:  # maybe for a later step's record; it is raised at that step
             return self._input.batch(epoch, first)
         begin = step - first
-        self._made = {begin + one: batch for one, batch in zip(steps, made, strict=True)}
+        self._made = {begin + step: batch for step, batch in zip(steps, batches, strict=True)}
         return self._made.pop(step)
 
 

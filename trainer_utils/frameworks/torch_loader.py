@@ -257,11 +257,19 @@ class TorchLoader:
         """Return a view that loads some features only: see `iterate(…).select`."""
         return self._view(self.dataset.select(*names))
 
+    def filter(self, *, where: str) -> "TorchLoader":
+        """Return a view of the records that meet a condition: see `iterate(…).filter`."""
+        return self._loader_of(self.dataset.filter(where=where))
+
     def _view(self, dataset: TorchDataset) -> "TorchLoader":
         """Return a loader of a view of this one's dataset, at the same position."""
-        loader = TorchLoader(dataset, self._convert, self._loading, self._device, waits=self._waits)
+        loader = self._loader_of(dataset)
         loader._position = self._position
         return loader
+
+    def _loader_of(self, dataset: TorchDataset) -> "TorchLoader":
+        """Return a loader of another dataset of the same files, at its first step."""
+        return TorchLoader(dataset, self._convert, self._loading, self._device, waits=self._waits)
 
     def _select_epoch(self) -> None:
         """Have the dataset at the epoch of the next step, unless it has all epochs of `repeat`."""
@@ -346,7 +354,7 @@ class _Converter:
 def _decoded(value: Any) -> Any:
     """Return bytes as a `str`, an array of bytes as nested lists of them, and others unchanged."""
     if isinstance(value, np.ndarray) and value.dtype == object:
-        return [_decoded(one) for one in value]
+        return [_decoded(item) for item in value]
     if not isinstance(value, bytes):
         return value
     try:

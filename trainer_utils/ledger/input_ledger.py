@@ -93,10 +93,10 @@ class Segment:
 
 def numbers_by_path(records: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     """Group the numbers of records by the paths of their files."""
-    found: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     for path, number in sorted(records):
-        found.setdefault(path, []).append(number)
-    return found
+        numbers.setdefault(path, []).append(number)
+    return numbers
 
 
 def settings_of_order(options: OrderOptions) -> JsonObject:
@@ -104,10 +104,11 @@ def settings_of_order(options: OrderOptions) -> JsonObject:
     settings = {name: getattr(options, name) for name in _ORDER_SETTINGS.split()}
     if options.weights is not None:
         settings["weights"] = WeightSchedule.of(options.weights)
-    if options.pack is not None:
-        settings["pack"] = options.pack
-    found: JsonObject = json.loads(json.dumps(settings, default=dataclasses.asdict))
-    return found
+    for name in ("pack", "where"):
+        if (value := getattr(options, name)) is not None:
+            settings[name] = value
+    plain: JsonObject = json.loads(json.dumps(settings, default=dataclasses.asdict))
+    return plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,28 +124,28 @@ class InputLedger:
 
     def with_segment(self, segment: Segment) -> "InputLedger":
         """Return the ledger with one more segment, without segments that made no step."""
-        return InputLedger((*(one for one in self.segments if one.steps), segment))
+        return InputLedger((*(earlier for earlier in self.segments if earlier.steps), segment))
 
     def merged(self, others: Sequence["InputLedger"]) -> "InputLedger":
         """Return the ledger with the unreadable records of the run's other workers added.
 
         Segments of other starts are ignored.
         """
-        found = []
-        for own in self.segments:
-            start = dataclasses.replace(own, steps=0, unreadable={})
-            bad = _unreadable(own)
-            for other in itertools.chain.from_iterable(one.segments for one in others):
+        segments = []
+        for segment in self.segments:
+            start = dataclasses.replace(segment, steps=0, unreadable={})
+            bad = _unreadable(segment)
+            for other in itertools.chain.from_iterable(ledger.segments for ledger in others):
                 if dataclasses.replace(other, steps=0, unreadable={}) == start:
                     bad |= _unreadable(other)
-            found.append(dataclasses.replace(own, unreadable=numbers_by_path(bad)))
-        return InputLedger(tuple(found))
+            segments.append(dataclasses.replace(segment, unreadable=numbers_by_path(bad)))
+        return InputLedger(tuple(segments))
 
     def to_json(self) -> str:
         """Return one line of JSON for each segment."""
         return "".join(
-            json.dumps({"version": _VERSION, **one.to_json()}, separators=(",", ":")) + "\n"
-            for one in self.segments
+            json.dumps({"version": _VERSION, **segment.to_json()}, separators=(",", ":")) + "\n"
+            for segment in self.segments
         )
 
     @classmethod
@@ -215,7 +216,7 @@ class InputHistory:
     def batch(self, step: int) -> SeenBatch:
         """Return the global batch of a step, counted over the whole run from 0."""
         segments = self.ledger.segments
-        index = bisect.bisect_right([one.first_step for one in segments], step) - 1
+        index = bisect.bisect_right([segment.first_step for segment in segments], step) - 1
         if index < 0 or step >= segments[index].stop_step:
             first = segments[0].first_step if segments else 0
             raise ConfigError.of(
@@ -237,16 +238,18 @@ class InputHistory:
 
     def steps_of(self, records: Collection[RecordName]) -> list[SeenAt]:
         """Return the steps, in ascending order, whose batches contained one of `records`."""
-        found: set[SeenAt] = set()
+        sightings: set[SeenAt] = set()
         for segment in self.ledger.segments:
             order = self.order_of(segment)
             bad = _unreadable(segment)
-            wanted = {one for one in {*records, *bad} if _read_for(one, order, bad) in records}
+            wanted = {
+                record for record in {*records, *bad} if _read_for(record, order, bad) in records
+            }
             steps = range(segment.start, segment.start + segment.steps)
             for at in order.steps_of(wanted, steps):
                 step = segment.first_step + at - segment.start
-                found.add(SeenAt(step, *divmod(at, order.steps_per_epoch)))
-        return sorted(found)
+                sightings.add(SeenAt(step, *divmod(at, order.steps_per_epoch)))
+        return sorted(sightings)
 
 
 def _unreadable(segment: Segment) -> set[RecordName]:
@@ -255,4 +258,4 @@ def _unreadable(segment: Segment) -> set[RecordName]:
 
 def _read_for(record: RecordName, order: InputOrder, bad: Collection[RecordName]) -> RecordName:
     """Return the record that was read in place of `record`: itself, or the next readable one."""
-    return order.next_of(record, lambda one: one not in bad) if bad else record
+    return order.next_of(record, lambda candidate: candidate not in bad) if bad else record

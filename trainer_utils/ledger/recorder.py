@@ -92,8 +92,8 @@ class InputRecorder:
         self._before = self.ledger
         self._worker = batches.worker
         if self._folder is not None and exists(self._path):
-            own = InputLedger.from_json(read_text(self._path), path=self._path)
-            self._before = self._before.merged([own])
+            earlier = InputLedger.from_json(read_text(self._path), path=self._path)
+            self._before = self._before.merged([earlier])
         self._batches = batches
         if self._keeps_losses and self._losses is None:
             self._losses = LossLog(str(self._folder), worker=self._worker)
@@ -194,8 +194,12 @@ class LossLog:
                 None: all rows.
         """
         if step <= self._last_step:
-            self._kept = {one: own for one, own in self._kept.items() if one < step}
-            self._waiting = [one for one in self._waiting if one[0] < step]
+            self._kept = {
+                first_step: step_values
+                for first_step, step_values in self._kept.items()
+                if first_step < step
+            }
+            self._waiting = [entry for entry in self._waiting if entry[0] < step]
         self._last_step = step
         self._waiting.append((step, losses, rows))
         if len(self._waiting) >= _MAX_WAITING:
@@ -228,17 +232,20 @@ class LossLog:
         self._number, self._kept = self._number + 1, {}
 
     def _take(self) -> None:
+        """Copy the waiting losses from their device, and check their number."""
         waiting, self._waiting = self._waiting, []
         for step, losses, expected in waiting:
             parts = getattr(losses, "values", losses)
             parts = parts if isinstance(parts, (tuple, list)) else [losses]
             try:
                 # PyTorch's may be on a device, or in bfloat16.
-                found = [o.detach().cpu().float() if hasattr(o, "detach") else o for o in parts]
-                arrays = [np.atleast_1d(np.asarray(one).astype(np.float32)) for one in found]
+                outputs = [o.detach().cpu().float() if hasattr(o, "detach") else o for o in parts]
+                arrays = [
+                    np.atleast_1d(np.asarray(values).astype(np.float32)) for values in outputs
+                ]
                 rows = np.concatenate(arrays)
             except (TypeError, ValueError) as error:
-                raise ConfigError.of("losses", losses, allowed="a number a row") from error
+                raise ConfigError.of("losses", losses, allowed="one number per row") from error
             least, most = expected or (len(rows), len(rows))
             if rows.ndim != 1 or not least <= len(rows) <= most:
                 rule = f"the shape (rows,), one for each of the {least} rows of step {step}"
@@ -279,16 +286,16 @@ def read_losses(
             "InputProgress(folder, losses=True), or InputRecorder(folder, losses=True).",
             path=folder,
         )
-    found: dict[int, dict[int, Losses]] = {}
+    losses_by_step: dict[int, dict[int, Losses]] = {}
     ends: dict[int, int] = {}  # by worker: the first step of a later file
     for worker, number, first in reversed(files):
         end = ends.get(worker, stop)
         if start < end and first < end:
             for step, losses in _read_losses(_path(folder, worker, number, first)):
                 if start <= step < end:
-                    found.setdefault(step, {})[worker] = losses
+                    losses_by_step.setdefault(step, {})[worker] = losses
         ends[worker] = min(end, first)
-    return dict(sorted(found.items()))
+    return dict(sorted(losses_by_step.items()))
 
 
 def _read_losses(path: str) -> Iterator[tuple[int, Losses]]:

@@ -88,8 +88,8 @@ def _images_and_labels(
     shapes = {name: tuple(value.shape) for name, value in inputs.items()}
     alike = [n for n, shape in shapes.items() if len(shape) in (3, 4) and shape[-1] in (1, 3)]
     if image is None and not alike:
-        found = "; ".join(f"{name or 'a tensor'} {shape}" for name, shape in shapes.items())
-        raise DatasetError(f"preview: expected a feature with images, got {found}")
+        described = "; ".join(f"{name or 'a tensor'} {shape}" for name, shape in shapes.items())
+        raise DatasetError(f"preview: expected a feature with images, got {described}")
     name = image or ("image" if "image" in alike else alike[0])
     for setting, value in (("image", name), ("label", label)):
         if value is not None and value not in inputs:

@@ -99,6 +99,7 @@ class StepTimer(_Callback):
         return np.array([perf_counter(), cpu_seconds(), waiting.seconds, waiting.batches])
 
     def _close(self, first_step: int, before: npt.NDArray[Any]) -> None:
+        """End a window of steps; warn once if too much of its time was spent waiting for input."""
         spent, self._window = self._clocks() - before, None
         share, batches = _share(spent), spent[3]
         self.shares.append(share)

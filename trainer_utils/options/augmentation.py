@@ -89,9 +89,9 @@ class Augmentation:
                 place of the chain.
         """
         is_list = isinstance(chain, (list, tuple))
-        given: Sequence[Any] = chain if is_list else () if chain is None else (chain,)  # type: ignore[assignment]
-        operations = [_operation(one) for one in given]
-        names = ["" if one.function else one.name for one in operations]
+        entries: Sequence[Any] = chain if is_list else () if chain is None else (chain,)  # type: ignore[assignment]
+        operations = [_operation(item) for item in entries]
+        names = ["" if operation.function else operation.name for operation in operations]
         for name in (CROP, FLIP, *_MIXING):
             if names.count(name) > 1:
                 raise ConfigError.of("augment", chain, allowed=f"{name!r} at most once")
@@ -115,15 +115,16 @@ class Augmentation:
         return self.crops or self.flips or bool(self.pixels or self.mixing)
 
 
-def _operation(given: object) -> Operation:
-    if callable(given):
-        return Operation(getattr(given, "__name__", repr(given)), function=given)
-    name, *values = given if isinstance(given, (list, tuple)) and given else (given,)
+def _operation(entry: object) -> Operation:
+    """Return the operation of a name, a tuple of a name and numbers, or a function."""
+    if callable(entry):
+        return Operation(getattr(entry, "__name__", repr(entry)), function=entry)
+    name, *values = entry if isinstance(entry, (list, tuple)) and entry else (entry,)
     plain = _ALIASES.get(name, name) if isinstance(name, str) else name
     if not isinstance(plain, str) or plain not in _NUMBERS:
         raise ConfigError.of(
             "augment",
-            given,
+            entry,
             allowed=f"one of {', '.join(_NUMBERS)}, a function f(image, rng), or a list of "
             "these, a name alone or in a tuple with its numbers such as ('colour', 0.4)",
             advice=did_you_mean(name, NAMES).strip(),
@@ -132,7 +133,7 @@ def _operation(given: object) -> Operation:
     if len(values) > len(numbers):
         known = ", ".join(number.name for number in numbers) or "no numbers"
         advice = "crop_area= and crop_aspect= say which part" if plain == CROP else ""
-        raise ConfigError.of("augment", given, allowed=f"{known} after {name!r}", advice=advice)
+        raise ConfigError.of("augment", entry, allowed=f"{known} after {name!r}", advice=advice)
     values += [number.default for number in numbers[len(values) :]]
     checked = [number.check(plain, v) for number, v in zip(numbers, values, strict=True)]
     return Operation(plain, tuple(checked))

@@ -464,8 +464,8 @@ def choose_options(
 ) -> InputOptions:
     """Return the options of a call, with `settings` overriding `options`."""
     known = [field.name for field in dataclasses.fields(InputOptions)]
-    own = inspect.signature(of).parameters.keys() - known
-    check_names(of.__name__, settings, known, alternatives=own, moved=_MOVED)
+    other_parameters = inspect.signature(of).parameters.keys() - known
+    check_names(of.__name__, settings, known, alternatives=other_parameters, moved=_MOVED)
     rule = settings_or_dict(InputOptions)
     given: InputOptions = rule("options", {} if options is None else options)
     return given.replace(**settings)
@@ -473,8 +473,8 @@ def choose_options(
 
 def shows_settings(function: _Function) -> _Function:
     """Show all settings by name in help() and editors, for a function that takes `**settings`."""
-    own = inspect.signature(function)
+    signature = inspect.signature(function)
     settings = inspect.signature(InputOptions).parameters.values()
-    parameters = [*list(own.parameters.values())[:-1], *settings]
-    vars(function)["__signature__"] = own.replace(parameters=parameters)
+    parameters = [*list(signature.parameters.values())[:-1], *settings]
+    vars(function)["__signature__"] = signature.replace(parameters=parameters)
     return function

@@ -58,6 +58,7 @@ class InputSettings(TypedDict, total=False):
     seed: int
     repeat: bool | int
     remainder: Literal["drop", "pad", "balance"] | None
+    where: str | None
     weights: Sequence[float] | WeightSchedule | None
     pack: PackOptions | PackOptionsDict | None
     echoing: int

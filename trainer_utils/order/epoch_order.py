@@ -117,13 +117,13 @@ class BlockShuffle:
 
     def sequence(self, epoch: int, places: Positions) -> Positions:
         """Return the records at neighbouring places; see `FileOrder.sequence`."""
-        found = []
+        records = []
         numbers = ((places + 1) * self._num_blocks - 1) // self._layout.num_records
         for number in np.unique(numbers).tolist():
             order = self._rows(epoch, number, 0, 1)[0]
             within = np.sort(order[places[numbers == number] - self._first_step(number)])
-            found.append(self._records(self._block(epoch, number), within.astype(np.int64)))
-        return np.concatenate(found)
+            records.append(self._records(self._block(epoch, number), within.astype(np.int64)))
+        return np.concatenate(records)
 
     def _records(self, block: _Block, within: Positions) -> Positions:
         chunk, place = np.divmod(within + block.first_place, self._chunk)
@@ -139,6 +139,7 @@ class BlockShuffle:
         return number * self._layout.full_steps // self._num_blocks
 
     def _make_block(self, epoch: int, number: int) -> _Block:
+        """Return a block of an epoch: its chunks in random order, and the places left over."""
         layout = self._layout
         first_step, stop_step = self._first_step(number), self._first_step(number + 1)
         steps, first_place = stop_step - first_step, first_step * layout.batch_size

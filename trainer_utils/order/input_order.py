@@ -168,9 +168,9 @@ class InputOrder:
         total = self._num_records
         position = self._files.positions_of(record)[0]
         for ahead in range(1, total):
-            (found,) = self._files.locate(np.array([(position + ahead) % total]))
-            if is_good(found):
-                return found
+            (candidate,) = self._files.locate(np.array([(position + ahead) % total]))
+            if is_good(candidate):
+                return candidate
         raise CorruptShardError("records: expected at least one that can be read, got none")
 
     def state(self, step: int) -> InputState:
@@ -185,6 +185,7 @@ class InputOrder:
             digest=self._token_digest,
             mix=self._mix_until(epoch, within) if self._stages else None,
             inputs=self._inputs,
+            where=self.options.where,
         )
 
     def _mix_until(self, epoch: int, step: int) -> MixState:

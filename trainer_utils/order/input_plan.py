@@ -52,7 +52,9 @@ class InputPlan(TextReport):
     def parts(self) -> list[Part]:
         """Return a sentence and a table to print."""
         header = ["worker", "records", "steps", "padded"]
-        rows = [[one.worker, one.records, one.steps, one.padded] for one in self.workers]
+        rows = [
+            [worker.worker, worker.records, worker.steps, worker.padded] for worker in self.workers
+        ]
         block = quantity(self.block_records, "record")
         shuffled = f"at least {block} shuffled together" if self.block_records else "not shuffled"
         return [
@@ -77,7 +79,7 @@ def plan_workers(order: InputOrder) -> InputPlan:
         block_records=min(block, layout.num_records),
         files=len({part.path for part in order.ranges}),
         workers=[
-            WorkerPlan(worker, own, order.steps_per_epoch, max(rows - own, 0))
-            for worker, own in enumerate(records)
+            WorkerPlan(worker, num_read, order.steps_per_epoch, max(rows - num_read, 0))
+            for worker, num_read in enumerate(records)
         ],
     )

@@ -172,14 +172,16 @@ class _PartOrder:
     def records(self, numbers: Positions) -> Positions:
         """Return the positions within the part of consecutive numbers."""
         epochs, places = np.divmod(numbers + self._skipped, self._records)
-        found = [numbers[:0]]
+        positions = [numbers[:0]]
         for epoch in np.unique(epochs).tolist():
-            own = places[epochs == epoch]
+            part_places = places[epochs == epoch]
             if epoch or self._unread is None:
-                found.append(self._order.sequence(epoch, own))
+                positions.append(self._order.sequence(epoch, part_places))
             else:
-                found.append(self._unread[self._first_order.sequence(0, own - self._skipped)])
-        return np.concatenate(found)
+                positions.append(
+                    self._unread[self._first_order.sequence(0, part_places - self._skipped)]
+                )
+        return np.concatenate(positions)
 
     def epoch_begin(self, number: int) -> int:
         """Return the first number of the epoch that contains `number`."""
@@ -215,12 +217,12 @@ class _Turns:
         if first >= stop:
             return {}
         turns = self._turns[(np.arange(first, stop) - self.row) % len(self._turns)]
-        begun, found = self.begun_by(first), {}
+        begun, by_part = self.begun_by(first), {}
         for index, name in enumerate(self._shares):
-            (own,) = np.nonzero(turns == index)
-            if len(own):
-                found[name] = own, begun[name] + np.arange(len(own))
-        return found
+            (rows_of_part,) = np.nonzero(turns == index)
+            if len(rows_of_part):
+                by_part[name] = rows_of_part, begun[name] + np.arange(len(rows_of_part))
+        return by_part
 
     def begun_by(self, row: int) -> dict[str, int]:
         """Return the records of each part before a row of this stage, or before the next stage."""
@@ -271,8 +273,8 @@ class Mixture:
                 if name not in self._orders:
                     rule = "a step at which no part is read that the recipe has no more"
                     raise ConfigError.of("step", name, allowed=rule)
-                own = self._orders[name].records(counts) + self._starts[name]
-                positions[rows + (start - begin)] = own
+                records_of_part = self._orders[name].records(counts) + self._starts[name]
+                positions[rows + (start - begin)] = records_of_part
         return positions[first:stop]
 
     def _order_of(self, name: str, part: MixPart) -> _PartOrder:

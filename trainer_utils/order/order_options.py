@@ -21,6 +21,7 @@ from trainer_utils.core.settings import (
     setting,
     settings_or_dict,
 )
+from trainer_utils.format.condition import parse_condition
 from trainer_utils.order.batch_layout import REMAINDERS
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.packing import PackOptions
@@ -44,9 +45,15 @@ def _are_weights(value: Any) -> bool:
     return (
         isinstance(value, Collection)
         and len(value) > 0
-        and all(isinstance(one, numbers.Real) and not isinstance(one, bool) for one in value)
-        and all(0 < float(one) < math.inf for one in value)
+        and all(
+            isinstance(number, numbers.Real) and not isinstance(number, bool) for number in value
+        )
+        and all(0 < float(number) < math.inf for number in value)
     )
+
+
+def _condition(name: str, value: Any) -> str:
+    return parse_condition(value).text.strip()
 
 
 @documents_settings
@@ -85,6 +92,12 @@ class OrderOptions(Settings):
         'which `mask` marks. `"balance"`: make the last two batches equally large. '
         "None: the last batch is smaller; with fewer records than replicas, some replicas get an "
         "empty one. With single examples, fewer are dropped than there are workers.",
+    )
+    where: str | None = setting(
+        None,
+        _condition,
+        "a condition on features, such as `label == 'cat' and height > 100`: only records that "
+        "meet it are read, as if there were no others. See docs/reading.md.",
     )
     weights: Weights | None = setting(
         None,

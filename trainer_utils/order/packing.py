@@ -138,8 +138,8 @@ class PackIndex:
         counts = ends - begins
         rows = np.repeat(np.arange(len(packs)), counts)
         places = np.arange(counts.sum()) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
-        found = (one[places].astype(np.int64) for one in self._arrays)
-        return Pieces(rows, *found)
+        columns = (array[places].astype(np.int64) for array in self._arrays)
+        return Pieces(rows, *columns)
 
     def documents(self, pack: int) -> list[DocumentPart]:
         """Return the parts of documents in a pack, from its first token to its last."""
@@ -152,8 +152,8 @@ class PackIndex:
         """Return the packs that contain a part of a document, in ascending order."""
         places = self._files.positions_of(record)
         pieces = np.flatnonzero(np.isin(self._arrays[0], places))
-        found = np.searchsorted(self._starts, pieces, side="right") - 1
-        return sorted({*found.tolist()})
+        packs = np.searchsorted(self._starts, pieces, side="right") - 1
+        return sorted({*packs.tolist()})
 
 
 def _windows(

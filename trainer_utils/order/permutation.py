@@ -49,10 +49,10 @@ def _walk(values: npt.NDArray[np.int64], num_records: int, seed: int) -> npt.NDA
             left, right = right, (left + splitmix64(right ^ key) % side) % side
         return left * side + right
 
-    found = step(values.astype(np.uint64))
-    while (outside := found >= num_records).any():
-        found[outside] = step(found[outside])
-    return found.astype(np.int64)
+    permuted = step(values.astype(np.uint64))
+    while (outside := permuted >= num_records).any():
+        permuted[outside] = step(permuted[outside])
+    return permuted.astype(np.int64)
 
 
 @functools.lru_cache(maxsize=64)  # 32 MiB of tables at most

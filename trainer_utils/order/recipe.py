@@ -235,7 +235,9 @@ class Recipe:
         """Return the recipe as plain types for YAML and JSON."""
         return {
             "parts": [part.to_dict() for part in self.parts],
-            "schedule": [{"step": step, "weights": dict(some)} for step, some in self.schedule],
+            "schedule": [
+                {"step": step, "weights": dict(weights)} for step, weights in self.schedule
+            ],
             "interpolation": self.interpolation,
             "epoch_records": self.epoch_records,
         }
@@ -316,7 +318,7 @@ def _next_name(name: str) -> str:
 
 def _with_slopes(stages: Sequence[Change]) -> list[Change]:
     """Return the stages with increments between them, each with the mean weights of its steps."""
-    found: list[Change] = []
+    changes: list[Change] = []
     for (begin, old), (end, new) in itertools.pairwise(stages):
         count = min(_STAIRS, end - begin)
         for stair in range(count):
@@ -325,5 +327,5 @@ def _with_slopes(stages: Sequence[Change]) -> list[Change]:
                 n: round((1 - share) * old.get(n, 0) + share * new.get(n, 0), 12)
                 for n in {**old, **new}
             }
-            found.append((begin + stair * (end - begin) // count, weights))
-    return [*found, stages[-1]]
+            changes.append((begin + stair * (end - begin) // count, weights))
+    return [*changes, stages[-1]]

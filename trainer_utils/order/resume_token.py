@@ -75,6 +75,7 @@ class InputState:
         mix: the history of a mixture, or None if datasets are not mixed.
         inputs: the raw inputs of the records. With them, a token of raw inputs is valid for the
             dataset that was converted from them, and the other way round. None: they are not known.
+        where: the condition that the records meet; None: all are read.
     """
 
     epoch: int
@@ -85,6 +86,7 @@ class InputState:
     version: int = _VERSION
     mix: MixState | None = None
     inputs: InputsState | None = None
+    where: str | None = None
 
     def __post_init__(self) -> None:
         if self.version != _VERSION:
@@ -124,6 +126,21 @@ def _check_same(name: str, wanted: object, got: object, cure: str) -> None:
     if wanted != got:
         rule = f"the {name} of the token, {wanted!r}"
         raise ConfigError.of("state", got, allowed=rule, advice=f"{cure}.")
+
+
+def _check_condition(wanted: str | None, got: str | None) -> None:
+    """Raise a ConfigError if a token is of records that meet another condition."""
+    if wanted == got:
+        return
+    rule = "a token of all records" if got is None else f"a token of the records where {got!r}"
+    records = "all records" if wanted is None else f"the records where {wanted!r}"
+    cure = "Leave out where=" if wanted is None else f"Pass where={wanted!r}"
+    raise ConfigError(
+        f"state: expected {rule}, got one of {records}. {cure}, or start again with state=None.",
+        setting="state",
+        value=wanted,
+        allowed=rule,
+    )
 
 
 def check_inputs(
@@ -198,6 +215,7 @@ def check_token(
         steps_per_epoch: the steps of an epoch of the input.
         find_changed: returns the raw inputs that changed after a time in nanoseconds.
     """
+    _check_condition(token.where, here.where)
     if token.digest != here.digest and token.inputs is not None and here.inputs is not None:
         check_inputs(token.inputs, here.inputs, find_changed, is_by_size=options.shuffle is True)
     else:

@@ -74,12 +74,12 @@ def change_pixels(
         if not function:
             pixels = _changed(pixels, name, values, next(drawn).tolist(), label_map)
             continue
-        made = function(pixels.copy(), rng)  # the function may modify its copy
-        if getattr(made, "dtype", None) != np.uint8 or made.shape != pixels.shape:
-            got = getattr(made, "dtype", type(made).__name__), getattr(made, "shape", ())
+        changed = function(pixels.copy(), rng)  # the function may modify its copy
+        if getattr(changed, "dtype", None) != np.uint8 or changed.shape != pixels.shape:
+            got = getattr(changed, "dtype", type(changed).__name__), getattr(changed, "shape", ())
             rule = f"a function that returns {pixels.shape} uint8, and not {got[1]} {got[0]}"
             raise ConfigError.of("augment", name, allowed=rule)
-        pixels = np.asarray(made)
+        pixels = np.asarray(changed)
     return pixels
 
 
@@ -106,10 +106,11 @@ def mix_rows(
     mixed = {name: np.empty_like(batch[name]) for name in (*images, label)}
 
     def mix_row(row: int) -> None:
+        """Mix a row with its partner, the other row of the pair, by mixup or CutMix."""
         partner = min(row ^ 1, len(keys) - 1)
         rng = np.random.Generator(np.random.Philox(key=[int(keys[row]), _MIXES]))
         operation = chain.mixing[int(rng.random() * len(chain.mixing))]
-        own = weight = rng.beta(operation.values[0], operation.values[0])
+        share = weight = rng.beta(operation.values[0], operation.values[0])
         middle = rng.random(2).tolist()
         for name in images:
             image, other = batch[name][row], batch[name][partner]
@@ -122,8 +123,8 @@ def mix_rows(
             box = _box(image.shape, [2 * half for half in halves], middle)
             mixed[name][row] = image
             mixed[name][row][box] = other[box]
-            own = 1 - image[box].size / image.size
-        mixed[label][row] = _mixed(batch[label][row], batch[label][partner], own)
+            share = 1 - image[box].size / image.size
+        mixed[label][row] = _mixed(batch[label][row], batch[label][partner], share)
 
     run_in_threads(mix_row, len(keys))
     return {**batch, **mixed}
@@ -135,9 +136,9 @@ def _changed(
     """Apply one operation to one image; only operations that move pixels change a label map."""
     if name == "randaugment":
         for chosen, way in zip(uniforms[::2], uniforms[1::2], strict=True):
-            one = RANDAUGMENT[int(chosen * len(RANDAUGMENT))]
+            operation = RANDAUGMENT[int(chosen * len(RANDAUGMENT))]
             sign = -1.0 if way < 0.5 else 1.0
-            pixels = _randaugmented(pixels, one, sign * values[1] / _MAGNITUDES, label_map)
+            pixels = _randaugmented(pixels, operation, sign * values[1] / _MAGNITUDES, label_map)
         return pixels
     if name == "rotation":
         degrees = _between(uniforms[0], -values[0], values[0])
@@ -264,14 +265,14 @@ def _between(uniform: float, least: float, most: float) -> float:
     return least + (most - least) * uniform
 
 
-def _mixed(own: Array, other: Array, weight: float) -> Array:
+def _mixed(image: Array, other: Array, weight: float) -> Array:
     """Return weight * own + (1 - weight) * other, rounded if uint8.
 
     Source: Zhang et al., "mixup: Beyond Empirical Risk Minimization", 2018.
     """
     floats = other.astype(np.float32)
-    floats = floats + np.float32(weight) * (own.astype(np.float32) - floats)
-    return (np.rint(floats) if own.dtype == np.uint8 else floats).astype(own.dtype)
+    floats = floats + np.float32(weight) * (image.astype(np.float32) - floats)
+    return (np.rint(floats) if image.dtype == np.uint8 else floats).astype(image.dtype)
 
 
 def _box(

@@ -23,9 +23,17 @@ from trainer_utils.reading.batches import Batches
 from trainer_utils.reading.elements import Batch
 from trainer_utils.reading.example_reader import open_examples
 from trainer_utils.reading.features import is_audio
+from trainer_utils.reading.filtering import (
+    check_filter,
+    filtered_sources,
+    joined_conditions,
+    unfiltered,
+)
 from trainer_utils.reading.input_spec import InputSpec
 from trainer_utils.reading.loader_processes import refuse_repeated_reading
 from trainer_utils.reading.opening import open_input
+from trainer_utils.reading.packing import packed_sources
+from trainer_utils.reading.record_names import find_position
 from trainer_utils.reading.views import callback_of_map, features_of_selection
 from trainer_utils.runtime.threads import prefetch_map
 
@@ -154,40 +162,71 @@ class BatchIterator(Batches):
         """
         return self._view(features=features_of_selection(self.spec, names))
 
+    def filter(self, *, where: str) -> "Self":
+        """Return a view of this input that reads only records that meet a condition.
+
+        They are chosen before the order is planned, so batches, steps, shuffling and tokens are as
+        if the dataset had no other records. One pass over the records finds them, which parses
+        only the features of the condition; the result is kept in the cache folder. The view begins
+        at the start of its first epoch. Its tokens are valid for inputs of the same condition.
+
+        Args:
+            where: the condition, as in the setting `where`: `"label == 'cat' and height > 100"`. It
+                is of stored values: callbacks and `map` change nothing. A condition of the input
+                holds as well.
+
+        Raises:
+            ConfigError: the condition is invalid, or no record meets it; or the input begins at a
+                `state`.
+        """
+        check_filter(self.options, where)
+        options = self.options.replace(where=joined_conditions(self.options.where, where))
+        sources = filtered_sources([unfiltered(source) for source in self.sources], options)
+        view = self._view_of(self.spec.with_options(options, packed_sources(sources, options)))
+        view.next_epoch = view.input_start.epoch
+        return view
+
     @property
     def num_records(self) -> int:
         """Number of records that `record` returns, over all ranks; with `pack`, packs."""
         return sum(source.num_records for source in self.sources)
 
-    def record(self, number: int) -> Batch:
-        """Return a record by its number in the order of storage, not of training.
+    def record(self, number: int | str) -> Batch:
+        """Return a record by its name, or by its number in the order of storage, not of training.
 
         It is decoded as in a batch, but has no dimension for the batch. It passes no callbacks and
         no `map`, and no random augmentation.
 
         Args:
-            number: the number among `num_records`, from 0; negative ones count from the end.
+            number: the number among `num_records`, from 0; negative ones count from the end. Or the
+                `filename`, `id` or `record_id` of a record; the first one with it is returned.
 
         Raises:
             IndexError: there are fewer records.
+            DatasetError: no record has the name.
             CorruptShardError: the record is damaged, also with `on_corrupt="skip"`.
         """
+        if isinstance(number, str):
+            number = find_position(number, self.sources, self.order.ranges, self.options)
         count = self.num_records
         if not -count <= operator.index(number) < count:
             raise IndexError(f"record {number}: expected a number from {-count} to {count - 1}")
         position = np.array([number % count], np.int64)
-        found = self._examples.decode(None, position, None).batches[0]
+        example = self._examples.decode(None, position, None).batches[0]
         (name,) = RecordPositions(self.order.ranges).locate(position)
         if name in self.unreadable:  # another one replaces it in batches
             raise CorruptShardError(self.unreadable[name], path=name.path, record=name.number)
-        return self.encoded(found)
+        return self.encoded(example)
 
     def _view(self, **changes: Any) -> "Self":
         """Return an input with some settings changed that shares the open files of this one."""
+        return self._view_of(self.spec.with_options(self.options.replace(**changes)))
+
+    def _view_of(self, spec: InputSpec) -> "Self":
+        """Return an input of another spec of the same datasets, which shares their open files."""
         view = type(self).__new__(type(self))
         vars(view).update(vars(self))
         view._origin = self._origin or self  # which exports the metrics of its views
-        spec = self.spec.with_options(self.options.replace(**changes))
         view._use(spec, self._examples.with_spec(spec))
         return view
 
@@ -199,8 +238,8 @@ class BatchIterator(Batches):
     @property
     def num_classes(self) -> int | None:
         """Number of the label's classes, or None if neither settings nor dataset define it."""
-        found = numbers_of_classes(self.sources, self.options.label or "label")
-        said = found.pop() if len(found) == 1 else None
+        numbers = numbers_of_classes(self.sources, self.options.label or "label")
+        said = numbers.pop() if len(numbers) == 1 else None
         return self.options.labels.num_classes or said or None
 
     def end(self, step: int) -> None:
@@ -236,8 +275,8 @@ class BatchIterator(Batches):
         repeat, first = self.options.repeat, self.next_epoch
         epochs: Iterable[int] = [first] if repeat is False else range(first, int(repeat))
         epochs = itertools.count(first) if repeat is True else epochs
-        made = self.made_ahead(epochs if self.input_steps else ())
-        for epoch, step, batch in self.counters.waits.measure(made):
+        batches = self.made_ahead(epochs if self.input_steps else ())
+        for epoch, step, batch in self.counters.waits.measure(batches):
             number = epoch * self.input_steps + step
             if step == self.input_steps - 1:  # now, as the caller may stop after the last
                 self.end(number)
@@ -264,13 +303,13 @@ class BatchIterator(Batches):
 
         def make(group: tuple[int, range]) -> list[tuple[int, int, Batch]]:
             epoch, steps = group
-            made = zip(steps, self.batches(epoch, steps), strict=True)
-            return [(epoch, step, batch) for step, batch in made]
+            batches = zip(steps, self.batches(epoch, steps), strict=True)
+            return [(epoch, step, batch) for step, batch in batches]
 
         ahead = max(self.options.prefetch, self.options.processes)
         most = max(1, ahead // at_once)
-        made = prefetch_map(make, groups, threads=self.max_concurrency, most=most)
-        return itertools.chain.from_iterable(made if ahead else map(make, groups))
+        groups_made = prefetch_map(make, groups, threads=self.max_concurrency, most=most)
+        return itertools.chain.from_iterable(groups_made if ahead else map(make, groups))
 
     def report_empty(self, *, divided: int = 0) -> None:
         """Warn if some replicas get no row of the last batch: see `BatchLayout`."""

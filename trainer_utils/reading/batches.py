@@ -44,6 +44,7 @@ from trainer_utils.reading.input_spec import InputSpec
 from trainer_utils.reading.input_stats import InputStats, StageCounters
 from trainer_utils.reading.processes import BatchProcesses
 from trainer_utils.reading.step_window import StepWindow
+from trainer_utils.reading.views import MappedBatches
 from trainer_utils.runtime.single_flight import SingleFlightCache
 
 _logger = logging.getLogger(__name__)
@@ -231,8 +232,8 @@ class Batches:
         echoing = self.options.echoing
         reads = tuple(dict.fromkeys(step // echoing for step in steps))
         make = functools.partial(self.make, epoch, reads)
-        made = make() if echoing == 1 else self._echoed.get((epoch, reads), make)
-        by_read = dict(zip(reads, made, strict=True))
+        batches = make() if echoing == 1 else self._echoed.get((epoch, reads), make)
+        by_read = dict(zip(reads, batches, strict=True))
         return [dict(by_read[step // echoing]) for step in steps]
 
     def examples(self, epoch: int, *steps: int) -> list[Batch]:
@@ -261,7 +262,8 @@ class Batches:
 
     def arranged(self, batch: Batch) -> Any:
         """Return a batch or example for the trainer: dict, array, (x, y) or (x, y, weight)."""
-        return arrange(self.options, dict(batch))
+        is_mapped = isinstance(self.spec.after, MappedBatches)
+        return arrange(self.options, dict(batch), takes_others=is_mapped)
 
     def begin_epoch(self, epoch: int) -> None:
         """Read the shards from now on if raw inputs are converted by the start of an epoch.
@@ -317,10 +319,10 @@ class Batches:
         """Return the batches of some reads; with echoing, each read serves several steps."""
         self.begin_epoch(epoch)
         if self._processes is not None:
-            made, unreadable, counters = self._processes.make(epoch, reads)
+            batches, unreadable, counters = self._processes.make(epoch, reads)
             self.unreadable.update(unreadable)
             self.counters.add_values(counters)
-            return made
+            return batches
         positions = [self._positions(epoch, read) for read in reads]
         filled = [self._with_fillers(rows) for rows in positions]
         rows, sizes = np.concatenate(filled), [len(group) for group in filled]
@@ -330,13 +332,13 @@ class Batches:
         if self._before is not None:
             examples, keys = self._changed_examples(epoch, rows)
             bounds = np.cumsum([0, *sizes]).tolist()
-            made = [_stacked(examples[a:b], "") for a, b in itertools.pairwise(bounds)]
+            batches = [_stacked(examples[a:b], "") for a, b in itertools.pairwise(bounds)]
         else:
-            made, keys = self._examples.decode(epoch, rows, sizes)
+            batches, keys = self._examples.decode(epoch, rows, sizes)
         keys_of = [None] * len(sizes) if keys is None else np.split(keys, np.cumsum(sizes)[:-1])
         return [
             self._finished(batch, read, len(records), part)
-            for batch, read, records, part in zip(made, reads, positions, keys_of, strict=True)
+            for batch, read, records, part in zip(batches, reads, positions, keys_of, strict=True)
         ]
 
     def _changed_examples(self, epoch: int, rows: Positions) -> DecodedRows:
@@ -375,7 +377,7 @@ def _stacked(examples: Sequence[Any], name: str) -> Any:
     """Stack examples that are dicts, tuples or arrays."""
     first = examples[0]
     if isinstance(first, Mapping):
-        return {own: _stacked([one[own] for one in examples], own) for own in first}
+        return {name: _stacked([example[name] for example in examples], name) for name in first}
     if isinstance(first, tuple):
         return tuple(_stacked(part, name) for part in zip(*examples, strict=True))
     is_list = np.ndim(first) != 3  # pad lists, but not images of different sizes

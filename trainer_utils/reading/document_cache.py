@@ -94,13 +94,13 @@ class DocumentCache:
         """Return the documents of these records that are kept."""
         if self._process != os.getpid():
             self._start_empty()
-        found = {}
+        documents = {}
         with self._lock:
             for record in records:
                 if (document := self._documents.get(record)) is not None:
                     self._documents.move_to_end(record)
-                    found[record] = document
-        return found
+                    documents[record] = document
+        return documents
 
     def keep(self, record: int, document: Document) -> None:
         """Keep a compact copy of a document, and drop the least recently used ones for it."""

@@ -106,8 +106,11 @@ def ragged(column: Column, dtype: Any, start: int, stop: int) -> Ragged:
     return Ragged(values, splits - splits[0])
 
 
-def arrange(options: "InputOptions", tensors: dict[str, Any]) -> Any:
+def arrange(options: "InputOptions", tensors: dict[str, Any], *, takes_others: bool = False) -> Any:
     """Arrange tensors for the trainer: features, with label and weights if asked for.
+
+    With `takes_others`, features that `options.features` lists may be missing, and others are
+    passed on, since the function of a `map` view may rename them.
 
     The result of a callback that returned no dict is returned unchanged, with the mask appended if
     there is one.
@@ -117,12 +120,13 @@ def arrange(options: "InputOptions", tensors: dict[str, Any]) -> Any:
     """
     mask, label, weight = options.mask_feature, options.label, options.labels.sample_weight
     if MADE in tensors:
-        made = tensors[MADE]
+        result = tensors[MADE]
         if mask is None:
-            return made
-        return (*(made if isinstance(made, tuple) else (made,)), tensors[mask])
+            return result
+        return (*(result if isinstance(result, tuple) else (result,)), tensors[mask])
     single = options.features if isinstance(options.features, str) else None
-    asked = [single] if single is not None else options.features or ()
+    listed = None if takes_others else options.features
+    asked = [single] if single is not None else listed or ()
     for name in (*asked, label, weight):
         if name is not None and name not in tensors:
             rule = f"what the callbacks leave: {', '.join(tensors)}"
@@ -135,7 +139,7 @@ def arrange(options: "InputOptions", tensors: dict[str, Any]) -> Any:
         weights = [weights[0] * tensors[mask] if weights else tensors[mask]]
     if single is not None:
         inputs: Any = tensors[single]
-    elif options.features is not None:
+    elif listed is not None:
         inputs = {name: tensors[name] for name in asked}
     else:
         inputs = {name: values for name, values in tensors.items() if name not in (label, weight)}
@@ -164,12 +168,12 @@ def call_hook(hook: Any, tensors: dict[str, Any], keep: str | None = None) -> di
     if hook is None:
         return tensors
     taken: Any = tensors.get(MADE, dict(tensors))  # the callback may modify its copy of the dict
-    made = hook(*taken) if isinstance(taken, tuple) else hook(taken)
-    if made is None:
-        raise ConfigError("callback: expected one that returns what it made, got None")
-    if isinstance(made, Mapping):
-        return dict(made) if keep is None else {keep: tensors[keep], **made}
-    return {MADE: made} if keep is None else {keep: tensors[keep], MADE: made}
+    result = hook(*taken) if isinstance(taken, tuple) else hook(taken)
+    if result is None:
+        raise ConfigError("callback: expected a function that returns its result, got None")
+    if isinstance(result, Mapping):
+        return dict(result) if keep is None else {keep: tensors[keep], **result}
+    return {MADE: result} if keep is None else {keep: tensors[keep], MADE: result}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,10 +208,10 @@ class LabelEncoding:
             raise ConfigError.of("label", label, allowed=rule)
         num_classes = options.labels.num_classes
         if num_classes is None:
-            found = numbers_of_classes(sources, label) or {0}
-            num_classes = max(found)
-            if len(found) > 1 or not num_classes:
-                said = " and ".join(str(one or "nothing") for one in sorted(found))
+            numbers = numbers_of_classes(sources, label) or {0}
+            num_classes = max(numbers)
+            if len(numbers) > 1 or not num_classes:
+                said = " and ".join(str(kind or "nothing") for kind in sorted(numbers))
                 rule = f"the number of classes of {label!r}, since the datasets say {said}"
                 raise ConfigError.of("num_classes", None, allowed=rule)
         return cls(label, num_classes, options.labels.smoothing)

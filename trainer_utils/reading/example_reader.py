@@ -146,7 +146,10 @@ class RecordExamples:
         # A reader of raw inputs checks the facts of the features that are read.
         checks_others = self._reader.reads_raw and spec.features.keys() != self._features.keys()
         if not checks_others and self.conversion is None:
-            return RecordExamples(spec, spec.decoder, reader=self._reader)
+            reader = self._reader
+            if spec.sources is not self._sources:
+                reader = reader.with_ranges(spec.order.ranges)
+            return RecordExamples(spec, spec.decoder, reader=reader)
         reader = RecordReader(spec.sources, spec.options, spec.order.ranges, spec.counters)
         reader.unreadable = self._reader.unreadable
         return RecordExamples(spec, spec.decoder, reader=reader)
@@ -181,12 +184,12 @@ class RecordExamples:
                 raise
             except Exception as error:
                 is_batched = sizes is not None
-                found = self._error_of_record(
+                located = self._error_of_record(
                     error, decoder, reader, rows, keys, is_batched=is_batched
                 )
-                found = _with_cure_of_sample(found, self._sources)
-                _check_decode_error(found)
-                reader.leave_out(found)
+                located = _with_cure_of_sample(located, self._sources)
+                _check_decode_error(located)
+                reader.leave_out(located)
 
     def _keys_of(self, rows: Rows, epoch: int) -> Keys:
         """Return a random number for each record, from its bytes, the seed and the epoch."""
@@ -248,8 +251,8 @@ class PackExamples:
         self.reads_in_order = self._packs.reads_in_order
 
     def with_spec(self, spec: InputSpec) -> "ExampleReader":
-        """Return this reader, since the settings of views change nothing in packs."""
-        return self
+        """Return a reader of other packs, or this one if only settings differ."""
+        return self if spec.sources is self._sources else PackExamples(spec)
 
     def begin_epoch(self, epoch: int) -> None:
         """Do nothing, since packs are of one dataset."""
@@ -272,11 +275,11 @@ class PackExamples:
         except ConfigError:
             raise
         except Exception as error:
-            found = _with_cure_of_sample(error, self._sources)
-            _check_decode_error(found)
-            if found is error:
+            improved = _with_cure_of_sample(error, self._sources)
+            _check_decode_error(improved)
+            if improved is error:
                 raise
-            raise found from error
+            raise improved from error
 
 
 def open_examples(spec: InputSpec) -> ExampleReader:
@@ -300,7 +303,7 @@ def _names_record(error: Exception) -> bool:
 
 def _with_cure_of_sample(error: Exception, sources: Sequence[Source]) -> Exception:
     """Return the error with the right cure if its dataset was described by a sample of records."""
-    sampled = [one.dataset for one in sources if one.dataset.sampled is not None]
+    sampled = [source.dataset for source in sources if source.dataset.sampled is not None]
     if not sampled or not isinstance(error, DatasetError) or CHANGED_DATASET not in str(error):
         return error
     path = error.path or ""
@@ -311,6 +314,6 @@ def _with_cure_of_sample(error: Exception, sources: Sequence[Source]) -> Excepti
         f"of its records: tfx-shards balance {dataset.uri} OUT"
     )
     message = str(error).replace(CHANGED_DATASET, cure)
-    found = type(error)(message, path=error.path, record=error.record, offset=error.offset)
-    found.__cause__ = error
-    return found
+    improved = type(error)(message, path=error.path, record=error.record, offset=error.offset)
+    improved.__cause__ = error
+    return improved

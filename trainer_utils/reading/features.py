@@ -35,7 +35,8 @@ from trainer_utils.reading.elements import (
     splits_of,
     stack,
 )
-from trainer_utils.reading.images import ImageDecoder, Keys, are_mirrored
+from trainer_utils.reading.image_plans import Keys, are_mirrored
+from trainer_utils.reading.images import ImageDecoder
 from trainer_utils.reading.input_stats import StageCounters
 from trainer_utils.reading.record_reader import Rows
 from trainer_utils.storage import is_host_error
@@ -83,9 +84,11 @@ class FeatureArrays:
     ) -> None:
         self._counters = counters or StageCounters()
         self._given = features, allowed
-        self._tokens = {n: one.tokens for n, one in features.items() if one.tokens is not None}
+        self._tokens = {
+            n: feature.tokens for n, feature in features.items() if feature.tokens is not None
+        }
         as_list = Feature(type="int", shape=(0,), dense=False)
-        features = {n: as_list if n in self._tokens else one for n, one in features.items()}
+        features = {n: as_list if n in self._tokens else feature for n, feature in features.items()}
         self._features, self._options = features, options
         self._decoders = {
             name: ImageDecoder(
@@ -109,12 +112,16 @@ class FeatureArrays:
             n + _COMPANION for n, feature in features.items() if _has_companion(feature)
         ]
         self._allowed = None if allowed is None else {*self._names, *allowed}
-        grey = [] if allowed is None else [n for n, one in features.items() if one.is_image]
+        grey = [] if allowed is None else [n for n, feature in features.items() if feature.is_image]
         self._sampled_grey = {n for n in grey if len(features[n].shape) == 2}
-        self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
+        self._views = {
+            n for n, feature in features.items() if feature.is_image or feature.is_raw_image
+        }
         self._views |= {*self._tokens}
-        self._kinds = {name: one.type for name, one in features.items() if not one.tokens}
-        self.structure = {name: self._spec_of(name, one) for name, one in features.items()}
+        self._kinds = {
+            name: feature.type for name, feature in features.items() if not feature.tokens
+        }
+        self.structure = {name: self._spec_of(name, feature) for name, feature in features.items()}
 
     def decode(
         self, rows: Rows, sizes: Sequence[int] | None, keys: Keys | None = None
@@ -151,7 +158,7 @@ class FeatureArrays:
                 of_images += perf_counter_ns() - started
         decode = perf_counter_ns() - parsed - of_images
         self._counters.add(parse=parsed - began, decode=decode)
-        return [{name: own[n] for name, own in arrays.items()} for n in range(len(parts))]
+        return [{name: array[n] for name, array in arrays.items()} for n in range(len(parts))]
 
     @functools.cached_property
     def without_augmentation(self) -> "FeatureArrays":
@@ -236,8 +243,8 @@ class FeatureArrays:
         whole: Any = None
         if name in self._decoders:
             images = self._encoded(name, column)
-            made = [self._decoded(name, images, part, keys) for part in parts]
-            return [pixels[0] for pixels in made] if is_alone else made
+            arrays = [self._decoded(name, images, part, keys) for part in parts]
+            return [pixels[0] for pixels in arrays] if is_alone else arrays
         if feature.dense and _is_plain(feature):
             whole = _dense(name, column, feature)
         elif feature.dense and feature.tensor is not None and feature.tensor.is_fixed:
@@ -258,12 +265,12 @@ class FeatureArrays:
         self, name: str, images: Sequence[Any], part: tuple[int, int], keys: Keys | None
     ) -> Array:
         """Return the pixels of a part, or raise if their size differs from the dataset's."""
-        own = None if keys is None else keys[slice(*part)]
-        found = self._decoders[name].decode(images[slice(*part)], own)
+        image_keys = None if keys is None else keys[slice(*part)]
+        pixels = self._decoders[name].decode(images[slice(*part)], image_keys)
         size = self.structure[name].shape
-        if any(n not in (None, one) for n, one in zip(size, found.shape[1:], strict=True)):
-            raise _schema_mismatch(f"feature {name!r} of pixels {size}", str(found.shape[1:]))
-        return found
+        if any(n not in (None, length) for n, length in zip(size, pixels.shape[1:], strict=True)):
+            raise _schema_mismatch(f"feature {name!r} of pixels {size}", str(pixels.shape[1:]))
+        return pixels
 
     def _encoded(self, name: str, column: Column) -> list[Any]:
         """Return the images of all records: encoded, or as pixels if they are stored raw."""
@@ -297,15 +304,15 @@ class FeatureArrays:
         """Yield the value of each record for tensors, audio, feature lists and sparse features."""
         feature, column = self._features[name], columns[name]
         if feature.is_sequence:
-            yield from (_steps(feature, one) for one in column.values)
+            yield from (_steps(feature, value) for value in column.values)
         elif feature.tensor is not None:
             sizes = [size or 0 for size in feature.tensor.shape]
             nothing = np.zeros(sizes, numpy_dtype(feature.tensor.dtype))
             if feature.dense:
                 _check_dense(name, column, ())
-            found = iter(column.values)
+            tensors = iter(column.values)
             for count in column.counts:
-                yield decode_tensor(next(found)) if count else nothing
+                yield decode_tensor(next(tensors)) if count else nothing
         elif is_audio(feature):
             _check_dense(name, column, ())
             for value in column.values:
@@ -391,17 +398,17 @@ def with_missing_values(features: Mapping[str, Feature], label: str | None) -> d
     Records without a value for the label are refused. Any other missing integer is -1, since 0
     would be a class.
     """
-    found = dict(features)
+    completed = dict(features)
     for name, feature in features.items():
         is_optional = feature.extra.get("optional") and not feature.dense
         if not is_optional or "default" in feature.extra:
             continue
         if name == label:
-            found[name] = dataclasses.replace(feature, shape=(), dense=True)
+            completed[name] = dataclasses.replace(feature, shape=(), dense=True)
         elif feature.type == "int":
             extra = {**feature.extra, "default": MISSING_INT}
-            found[name] = dataclasses.replace(feature, extra=extra)
-    return found
+            completed[name] = dataclasses.replace(feature, extra=extra)
+    return completed
 
 
 def _check_dense(name: str, column: Column, shape: Sequence[int]) -> None:
@@ -458,16 +465,16 @@ def check_followers(features: Mapping[str, Feature], options: "InputOptions") ->
         rule = "no keypoints for mirrored, cropped or padded images, since they do not follow them"
         cure = "Set resize='stretch' without such an augment, or leave this feature out"
         raise ConfigError.of("features", _KEYPOINTS, allowed=rule, advice=cure)
-    for one in (*chain.pixels, *chain.mixing):
-        followers = boxes if one.name in ("rotation", "randaugment") else []
-        if one.function or one in chain.mixing:
+    for operation in (*chain.pixels, *chain.mixing):
+        followers = boxes if operation.name in ("rotation", "randaugment") else []
+        if operation.function or operation in chain.mixing:
             followers = [*boxes, *maps]
         if followers:
             names = ", ".join(followers)
-            rule = f"no {one.name!r} with {names}, which cannot follow their image"
+            rule = f"no {operation.name!r} with {names}, which cannot follow their image"
             raise ConfigError.of("augment", options.augment, allowed=rule)
     deep = [name for name, feature in features.items() if feature.extra.get("bits") == 16]
-    if deep and (others := [one.name for one in (*chain.pixels, *chain.mixing)]):
+    if deep and (others := [operation.name for operation in (*chain.pixels, *chain.mixing)]):
         rule = f"no {others[0]!r} where {', '.join(deep)} has 16 bits: only crops and 'flip'"
         cure = "Change the batches' arrays yourself, or convert with sixteen_bit='scale'"
         raise ConfigError.of("augment", options.augment, allowed=rule, advice=cure)

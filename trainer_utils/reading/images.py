@@ -1,10 +1,8 @@
 """Decode images to batches of arrays, in threads, without a framework.
 
-A plan decides which part of each image is kept, at what scale, and its new size. Points and extents
-are `(images, 2)` integers, rows before columns, in pixels. All randomness follows from a record's
-key. Only the planned part is decoded. libjpeg decodes at 1/2, 1/4 or 1/8 of the scale if the target
-is smaller than that. Each image goes through all steps in one thread, while it is in the CPU's
-cache.
+Only the part that `image_plans` plans is decoded. libjpeg decodes at 1/2, 1/4 or 1/8 of the scale
+if the target is smaller than that. Each image goes through all steps in one thread, while it is in
+the CPU's cache.
 
 simplejpeg decodes JPEGs, OpenCV PNGs, and Pillow all other formats. The pixels equal the output of
 `tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")` and `decode_png`; CMYK and similar colours differ
@@ -18,17 +16,17 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.core.errors import ConfigError, DatasetError
 from trainer_utils.format import media_formats as media
-from trainer_utils.format.hashing import splitmix64
 from trainer_utils.format.tensors import numpy_dtype
 from trainer_utils.options.pixels import MAX_VALUES, NORMALIZATIONS
 from trainer_utils.reading.augmenting import change_pixels
+from trainer_utils.reading.image_plans import ImagePlan, Keys, plan_images
 from trainer_utils.reading.input_stats import StageCounters
 from trainer_utils.reading.jpeg_regions import region_decoder
 from trainer_utils.runtime.buffers import Buffers
@@ -39,10 +37,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Pixels = npt.NDArray[np.uint8]
-Pairs = npt.NDArray[np.int64]
-Keys = npt.NDArray[np.uint64]
-Sizes = npt.NDArray[np.int64]  # `(images, 2)`: heights and widths
-Box = tuple[int, int, int, int]
 Data = bytes | memoryview
 Image = Data | Pixels
 """An encoded image, or pixels as `(height, width, channels) uint8`."""
@@ -55,159 +49,13 @@ _MAX_REGION = 0.9  # of the image; a region decoder saves no time for more
 _MARGIN = 2  # rows below a part that chroma upsampling reads
 _END = b"\xff\xd9"
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")  # some others run programs
-_ATTEMPTS = 10  # tries to place a crop of the drawn area and aspect
-_MAX_SCALING = 3  # powers of two: libjpeg decodes at 1/2, 1/4 and 1/8
-
-
-class ImagePlan(NamedTuple):
-    """The planned changes to one image.
-
-    Attributes:
-        box: the part to keep: top, left, height, width.
-        ratio: a JPEG is decoded at 1 / `ratio` of its scale.
-        scaled_box: the box at that scale.
-        target: the height and width after resizing.
-        is_mirrored: whether the result is mirrored.
-    """
-
-    box: Box
-    ratio: int
-    scaled_box: Box
-    target: tuple[int, int]
-    is_mirrored: bool
-
-
-def plan_images(
-    options: "InputOptions",
-    sizes: Sequence[tuple[int, int]],
-    keys: Keys | None = None,
-    *,
-    scales: bool = True,
-) -> list[ImagePlan]:
-    """Plan the changes to each image.
-
-    Args:
-        options: the settings of the input.
-        sizes: the height and width of each image.
-        keys: `(images,) uint64`, required for random options.
-        scales: whether JPEGs may be decoded at a smaller scale, if the options allow it.
-    """
-    whole = np.array(sizes, np.int64).reshape(-1, 2)
-    begin, extent = _crops(options, whole, keys)
-    targets = _target_sizes(options, extent)
-    ratios = np.ones((len(whole), 1), np.int64)
-    if scales and options.image.dct_scaling and options.image_size is not None:
-        ratios = _scalings(extent, targets)
-    mirrored = np.zeros(len(whole), bool)
-    if options.augmentation.flips:
-        assert keys is not None
-        mirrored = are_mirrored(keys)
-    # The box in the scaled image: its corners are rounded, those at the image's end are kept there.
-    first, last = ((corner + ratios // 2) // ratios for corner in (begin, begin + extent))
-    last = np.where(begin + extent == whole, -(-whole // ratios), last)
-    boxes = np.concatenate([begin, extent], axis=1)
-    scaled_boxes = np.concatenate([first, last - first], axis=1)
-    columns: list[Any] = [boxes, ratios[:, 0], scaled_boxes, targets, mirrored]
-    return [
-        ImagePlan(tuple(box), ratio, tuple(scaled), tuple(target), flips)
-        for box, ratio, scaled, target, flips in zip(*(c.tolist() for c in columns), strict=True)
-    ]
-
-
-def _crops(options: "InputOptions", whole: Sizes, keys: Keys | None) -> tuple[Sizes, Sizes]:
-    """Return the begin and the size of the part of each image to use.
-
-    Args:
-        options: the settings of the input.
-        whole: `(images, 2) int64`, the height and width of each image.
-        keys: `(images,) uint64`, required for random crops.
-    """
-    if options.augmentation.crops:
-        assert keys is not None
-        return _random_boxes(whole, keys, options.image.crop_area, options.image.crop_aspect)
-    if options.image.resize != "crop" or options.image_size is None:
-        return np.zeros_like(whole), whole
-    # The largest centred box of that aspect. An odd remainder puts the smaller half first.
-    size = np.array(options.image_size)
-    of_aspect = (whole[:, ::-1] * size + size[::-1] // 2) // size[::-1]
-    extent = np.clip(of_aspect, 1, whole)
-    return (whole - extent) // 2, extent
-
-
-def _target_sizes(options: "InputOptions", extent: Sizes) -> Sizes:
-    """Return the size that each part of an image is resized to, without black borders."""
-    if options.image_size is None:
-        return extent
-    size = np.array(options.image_size)
-    if not options.pads:
-        return np.broadcast_to(size, extent.shape)
-    # Round down like `tf.image.resize_with_pad`.
-    targets: Sizes = np.clip(extent * size[::-1] // extent[:, ::-1], 1, size)
-    return targets
-
-
-def _scalings(extent: Sizes, targets: Sizes) -> Sizes:
-    """Return the largest ratio of a scaled JPEG that still exceeds each target, `(images, 1)`."""
-    fits = ((extent - 1) // targets).min(axis=1, keepdims=True)
-    powers = np.log2(np.maximum(fits, 1)).astype(np.int64)
-    scalings: Sizes = 1 << np.minimum(powers, _MAX_SCALING)
-    return scalings
-
-
-def are_mirrored(keys: Keys) -> npt.NDArray[np.bool_]:
-    """Return for each key whether its image is mirrored; half of them are."""
-    return draw_uniforms(keys, count=1, purpose=1)[:, 0] < 0.5
-
-
-def draw_uniforms(keys: Keys, *, count: int, purpose: int = 0) -> npt.NDArray[np.float64]:
-    """Draw numbers in [0, 1), multiples of 2**-53, equal on every machine.
-
-    Args:
-        keys: `(images,) uint64`, the seeds.
-        count: the number of draws for each key.
-        purpose: a number from 0 that separates independent draws. It is part of the state, since an
-            offset into one sequence would overlap.
-
-    Returns:
-        `(images, count) float64`.
-    """
-    state = splitmix64(
-        keys ^ splitmix64(np.zeros(1, np.uint64), np.array([purpose + 1], np.uint64))
-    )
-    bits = splitmix64(state[:, np.newaxis], np.arange(1, count + 1, dtype=np.uint64))
-    return (bits >> np.uint64(11)) * 2.0**-53
-
-
-def _random_boxes(
-    whole: Pairs, keys: Keys, area: tuple[float, float], aspect: tuple[float, float]
-) -> tuple[Pairs, Pairs]:
-    """Draw boxes of random area, aspect and position; return begins and extents.
-
-    The first of ten attempts that is within the image is used. If all fail, as for a very long
-    image, the box is in the middle with the nearest aspect.
-
-    Source: "Going deeper with convolutions" (Szegedy et al., 2014), the augmentation of Inception.
-    """
-    uniforms = draw_uniforms(keys, count=4 * _ATTEMPTS).reshape(len(keys), _ATTEMPTS, 4)
-    low, high = (math.log(limit) for limit in aspect)
-    pixels = (area[0] + (area[1] - area[0]) * uniforms[..., 0]) * whole.prod(axis=1)[:, np.newaxis]
-    aspects = np.exp(low + (high - low) * uniforms[..., 1])
-    drawn = np.rint(np.sqrt(np.stack([pixels / aspects, pixels * aspects], axis=-1)))
-    fits = ((drawn >= 1) & (drawn <= whole[:, np.newaxis])).all(axis=-1)
-    chosen = np.arange(len(keys)), fits.argmax(axis=1)
-    extent = drawn[chosen].astype(np.int64)
-    begin = (uniforms[..., 2:][chosen] * (whole - extent + 1)).astype(np.int64)
-    limits = np.rint(whole[:, ::-1] * (1 / aspect[0], aspect[1])).astype(np.int64)
-    middle = np.clip(limits, 1, whole)
-    found = fits.any(axis=1)[:, np.newaxis]
-    return np.where(found, begin, (whole - middle) // 2), np.where(found, extent, middle)
 
 
 class Normalization:
     """Normalization (value - mean) / deviation to floats.
 
     Args:
-        given: a name in `NORMALIZATIONS`, or `(mean, deviation)`.
+        normalize: a name in `NORMALIZATIONS`, or `(mean, deviation)`.
         channels: the number of channels.
         dtype: the name of the resulting float type.
 
@@ -215,11 +63,11 @@ class Normalization:
         ConfigError: the numbers do not fit the channels, or the type needs a missing library.
     """
 
-    def __init__(self, given: Any, *, channels: int, dtype: str) -> None:
-        pair: Any = NORMALIZATIONS[given] if isinstance(given, str) else given
+    def __init__(self, normalize: Any, *, channels: int, dtype: str) -> None:
+        pair: Any = NORMALIZATIONS[normalize] if isinstance(normalize, str) else normalize
         mean, deviation = (np.asarray(part, np.float64).reshape(-1) for part in pair)
         if {mean.size, deviation.size} - {1, channels}:
-            raise ConfigError.of("normalize", given, allowed=f"numbers for {channels} channels")
+            raise ConfigError.of("normalize", normalize, allowed=f"numbers for {channels} channels")
         try:
             self.dtype = numpy_dtype(dtype)
         except ImportError as error:
@@ -294,16 +142,16 @@ def decode_jpeg_part(
         if part is not None:
             return part
     needed = (top + rows + _MARGIN) * ratio
-    given = _cut_to(data, needed) if needed < height else data
-    if given is not data:
+    jpeg = _cut_to(data, needed) if needed < height else data
+    if jpeg is not data:
         height = needed
     try:
         pixels: Pixels = simplejpeg.decode_jpeg(
-            given,
+            jpeg,
             _COLOURS[channels],
             min_height=-(-height // ratio) if ratio > 1 else 0,
             min_width=-(-width // ratio) if ratio > 1 else 0,
-            strict=given is data,
+            strict=jpeg is data,
         )
     except ValueError:
         return None
@@ -356,14 +204,14 @@ def decode_image(data: Data, *, channels: int, keeps_values: bool = False, bits:
         kind = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
         flags = kind | cv2.IMREAD_IGNORE_ORIENTATION
         flags |= cv2.IMREAD_ANYDEPTH if bits == 16 else 0
-        found: Any = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-        if found is None:  # OpenCV also returns None when memory runs out
+        opencv_pixels: Any = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+        if opencv_pixels is None:  # OpenCV also returns None when memory runs out
             with _opened(data) as image:
                 image.load()
-            raise ValueError("a PNG that is damaged or not whole")
+            raise ValueError("a PNG that is damaged or incomplete")
         if channels == 3:
-            cv2.cvtColor(found, cv2.COLOR_BGR2RGB, found)
-        decoded: Array = np.asarray(found).reshape(*found.shape[:2], channels)
+            cv2.cvtColor(opencv_pixels, cv2.COLOR_BGR2RGB, opencv_pixels)
+        decoded: Array = np.asarray(opencv_pixels).reshape(*opencv_pixels.shape[:2], channels)
         return decoded
     with _opened(data) as image:
         if image.format == "JPEG" and channels == 1:
@@ -477,8 +325,8 @@ class ImageDecoder:
             Exception: a decoder's error.
         """
         began = perf_counter_ns()
-        found = [self._size(image) for image in images]
-        sizes, are_plain = [size for size, _ in found], [is_plain for _, is_plain in found]
+        headers = [self._size(image) for image in images]
+        sizes, are_plain = [size for size, _ in headers], [is_plain for _, is_plain in headers]
         plans = plan_images(self._options, sizes, keys, scales=not self._label_map)
         for (height, width), plan, is_jpeg in zip(sizes, plans, are_plain, strict=True):
             ratio = plan.ratio if is_jpeg else 1  # a JPEG is decoded at the reduced scale
@@ -496,6 +344,7 @@ class ImageDecoder:
         spent = [(0, 0)] * len(images)  # nanoseconds of decoding and of augmenting
 
         def work(row: int) -> None:
+            """Decode one image, change its pixels, and write it to its row of the batch."""
             started, augmenting = perf_counter_ns(), 0
             part = self._part(images[row], sizes[row], plans[row], are_plain[row])
             pixels = self._fitted(part, plans[row], batch[row])
@@ -513,7 +362,7 @@ class ImageDecoder:
 
         with _opencv_threads.one():
             run_in_threads(work, len(images))
-        decode, augment = (sum(one[n] for one in spent) for n in (0, 1))
+        decode, augment = (sum(times[n] for times in spent) for n in (0, 1))
         self._counters.add(decode=decode + planned - began, augment=augment)
         return batch
 
@@ -537,6 +386,7 @@ class ImageDecoder:
     def _decoded_part(
         self, image: Image, size: tuple[int, int], plan: ImagePlan, is_plain: bool
     ) -> Array:
+        """Return the planned part of an image with the required number of channels."""
         import cv2
 
         if isinstance(image, np.ndarray):

@@ -139,24 +139,26 @@ class InputConversion:
         here = conversion_here(self._request)
         has_ended = here is None or not here.is_running  # before the look, which may miss its end
         try:
-            found = find_converted(
+            converted = find_converted(
                 self._raw, self._request.out, self._checks, names_changes=here is not None
             )
-            if isinstance(found, Dataset) and self._reader.unreadable:
-                found = f"{len(self._reader.unreadable)} records of raw files were replaced"
-            if isinstance(found, Dataset):
+            if isinstance(converted, Dataset) and self._reader.unreadable:
+                converted = f"{len(self._reader.unreadable)} records of raw files were replaced"
+            if isinstance(converted, Dataset):
                 self._reader = ConvertedReader(
-                    self._sources, self._options, self._reader, self._raw, found
+                    self._sources, self._options, self._reader, self._raw, converted
                 )
-                self._converted = found
+                self._converted = converted
                 self._raw.raw.release()
                 level = logging.DEBUG if here is None else logging.INFO
-                _logger.log(level, "epoch %d: reads the shards of %s", epoch, printable(found.uri))
+                _logger.log(
+                    level, "epoch %d: reads the shards of %s", epoch, printable(converted.uri)
+                )
                 return
         except (DatasetError, ConfigError, OSError) as error:
-            found = str(error)
+            converted = str(error)
         if here is None:  # the process that converts reports
-            self._why = found
+            self._why = converted
         elif not has_ended:
             if self._looked_at >= 0:
                 _logger.warning(
@@ -164,11 +166,16 @@ class InputConversion:
                     "not finished",
                     *(epoch, printable(self._raw.uri), printable(self._request.out)),
                 )
-        elif here.error is None and found != self._why:
-            self._why = found
+        elif here.error is None and converted != self._why:
+            self._why = converted
             _logger.warning(
                 "epoch %d is read from the raw files of %s, not from their conversion to %s: %s",
-                *(epoch, printable(self._raw.uri), printable(self._request.out), printable(found)),
+                *(
+                    epoch,
+                    printable(self._raw.uri),
+                    printable(self._request.out),
+                    printable(converted),
+                ),
             )
 
 
@@ -291,20 +298,20 @@ class ConvertedReader(RecordReader):
         def ranges_of(part: FileRange) -> Sequence[FileRange]:
             if part.path not in splits:
                 return [part]
-            wanted = SplitRange(splits[part.path], part.skip, part.skip + part.take)
-            return converted.file_ranges(wanted)
+            wanted = SplitRange(splits[part.path], part.skip, part.stop)
+            return part.divided(converted.file_ranges(wanted))
 
         replaced = [
             dataclasses.replace(
                 source,
                 dataset=converted,
-                ranges=[one for part in source.ranges for one in ranges_of(part)],
+                ranges=[file_range for part in source.ranges for file_range in ranges_of(part)],
             )
             if source.dataset is raw
             else source
             for source in sources
         ]
-        ranges = [found for part in reader.ranges for found in ranges_of(part)]
+        ranges = [file_range for part in reader.ranges for file_range in ranges_of(part)]
         super().__init__(replaced, options, ranges, reader.counters)
         self.unreadable = reader.unreadable
 

@@ -12,7 +12,10 @@ from trainer_utils.reading.input_conversion import InputConversion
 from trainer_utils.reading.input_spec import InputSpec
 
 # Settings of the order that are shown only if they differ from their defaults.
-_SHOWN_IF_SET = ("repeat", "remainder", "weights", "pack", "echoing", "reshuffle_each_iteration")
+_SHOWN_IF_SET = (
+    *("where", "repeat", "remainder", "weights", "pack", "echoing"),
+    "reshuffle_each_iteration",
+)
 
 
 def describe_input(name: str, spec: InputSpec, conversion: InputConversion | None) -> str:
@@ -31,6 +34,7 @@ def describe_input(name: str, spec: InputSpec, conversion: InputConversion | Non
 
 
 def _lines(name: str, spec: InputSpec) -> Iterator[str]:
+    """Yield the lines of the description: size, features, order and position."""
     layout, options, start = spec.order.layout, spec.options, spec.order.start
     unit = "pack" if options.pack is not None else "record"
     records, steps = _count(layout.num_records, unit), _count(spec.order.steps_per_epoch, "step")

@@ -110,14 +110,20 @@ class InputSpec:
         _check_memory(spec)
         return spec
 
-    def with_options(self, options: InputOptions) -> "InputSpec":
+    def with_options(
+        self, options: InputOptions, sources: Sequence[Source] | None = None
+    ) -> "InputSpec":
         """Return the spec of the same worker for other settings; errors as in `of`.
 
         It adds to the same counters.
+
+        Args:
+            options: the settings.
+            sources: the splits to read, packed if the options ask for it. None: the same ones.
         """
         layout = self.order.layout
         return InputSpec.of(
-            self.sources,
+            self.sources if sources is None else sources,
             options,
             worker=self.worker,
             num_workers=layout.num_workers,
@@ -195,9 +201,11 @@ def _allowed(sources: Sequence[Source], options: InputOptions) -> Mapping[str, F
     Features that were inferred from a sample of the records may be incomplete. Features that the
     caller names are read from all records anyway.
     """
-    if options.features is not None or all(one.dataset.sampled is None for one in sources):
+    if options.features is not None or all(source.dataset.sampled is None for source in sources):
         return None
-    return {name: one for source in sources for name, one in source.dataset.features.items()}
+    return {
+        name: feature for source in sources for name, feature in source.dataset.features.items()
+    }
 
 
 def _warn_without_images(spec: InputSpec) -> None:

@@ -90,6 +90,7 @@ class InputStats:
         return max(STAGES, key=self.seconds.__getitem__)
 
     def __repr__(self) -> str:
+        """Return the counts, and the seconds of each stage, in three lines."""
         counts = [
             quantity(self.batches, "batch", "batches"),
             quantity(self.records, "record"),

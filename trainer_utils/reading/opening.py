@@ -29,6 +29,7 @@ from trainer_utils.order.input_plan import InputPlan, plan_workers
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.recipe import Recipe
 from trainer_utils.order.resume_token import InputsState
+from trainer_utils.reading.filtering import filtered_sources
 from trainer_utils.reading.packing import PackedSource, packed_sources
 from trainer_utils.storage import exists, is_remote, read_text
 
@@ -112,12 +113,12 @@ def _inputs_of(sources: Sequence[Source]) -> InputsState | None:
 
 def _find_changed(sources: Sequence[Source], newest: int) -> list[str]:
     """Return the raw inputs that changed after a time, as far as their folders are known."""
-    found: list[str] = []
+    changed: list[str] = []
     for source in sources:
         folder = inputs_folder(source.dataset)
         if folder is not None:
-            found += changed_since(folder, newest)
-    return found
+            changed += changed_since(folder, newest)
+    return changed
 
 
 def mix_parts(sources: Sequence[Source], weights: Weights | None) -> list[MixPart]:
@@ -127,13 +128,17 @@ def mix_parts(sources: Sequence[Source], weights: Weights | None) -> list[MixPar
     schedule = WeightSchedule.of(weights)
 
     def part_of(name: str, source: Source) -> MixPart:
+        """Return a part of the mixture, after its older version if the schedule names one."""
         after = None
         if name in schedule.older:
             if isinstance(source, PackedSource):
                 rule = f"None with part {name!r}, which has an older version, since packs have none"
                 raise ConfigError.of("pack", source.packs.options, allowed=rule)
-            old, place, split = schedule.older[name]
-            after = old, part_of(old, _one_source(old, place, split))
+            older_name, place, split = schedule.older[name]
+            (older,) = filtered_sources(
+                [_one_source(older_name, place, split)], InputOptions(where=source.where)
+            )
+            after = older_name, part_of(older_name, older)
         if after is not None and isinstance(source.dataset, RawDataset):
             rule = f"a converted dataset for part {name!r}, which has an older version"
             raise ConfigError.of("uri", source.dataset.uri, allowed=rule)
@@ -143,7 +148,7 @@ def mix_parts(sources: Sequence[Source], weights: Weights | None) -> list[MixPar
     if len(schedule.names) != len(sources):
         rule = f"one for each of {len(sources)} datasets"
         raise ConfigError.of("weights", [*schedule.names], allowed=rule)
-    return [part_of(*found) for found in zip(schedule.names, sources, strict=True)]
+    return [part_of(*named) for named in zip(schedule.names, sources, strict=True)]
 
 
 def _packed(sources: list[Source], options: InputOptions) -> list[Source]:
@@ -162,10 +167,10 @@ def raw_to_convert(sources: Sequence[Source]) -> RawDataset:
     Raises:
         ConfigError: the sources have no raw inputs, or several.
     """
-    found = {id(s.dataset): s.dataset for s in sources if isinstance(s.dataset, RawDataset)}
-    if len(found) == 1:
-        return found.popitem()[1]
-    places = ", ".join(dataset.uri for dataset in found.values())
+    raw_datasets = {id(s.dataset): s.dataset for s in sources if isinstance(s.dataset, RawDataset)}
+    if len(raw_datasets) == 1:
+        return raw_datasets.popitem()[1]
+    places = ", ".join(dataset.uri for dataset in raw_datasets.values())
     got = f"several of them, {places}" if places else "a dataset, which is converted already"
     raise ConfigError(
         f"convert_to: expected one raw input to convert, got {got}. Leave convert_to out.",
@@ -178,12 +183,12 @@ def _one_source(
     name: str | None, uri: Any, split: str | None, options: InputOptions | None = None
 ) -> Source:
     options = options or InputOptions()
-    found = open_sources(
+    opened = open_sources(
         uri, split, conversion=options.conversion, cache_folder=options.cache_folder
     )
-    if len(found) != 1:
+    if len(opened) != 1:
         raise ConfigError.of("uri", uri, allowed=f"one dataset for part {name!r}")
-    return found[0]
+    return opened[0]
 
 
 def open_input(
@@ -211,19 +216,21 @@ def open_input(
             raise DatasetError.at(path, expected="a recipe", got="no such file")
         recipe = Recipe.from_yaml(read_text(path))
     if not isinstance(recipe, Recipe):
-        found = open_sources(
+        opened = open_sources(
             recipe,
             split,
             apart=options.weights is not None,
             conversion=options.conversion,
             cache_folder=options.cache_folder,
         )
-        return _packed(found, options), _with_absolute_paths(options)
+        opened = filtered_sources(opened, options)
+        return _packed(opened, options), _with_absolute_paths(options)
     for name, value in (("split", split), ("weights", options.weights)):
         if value is not None:
             raise ConfigError.of(name, value, allowed="None with a recipe, whose parts have them")
     sources = [_one_source(part.name, part.uri, part.split, options) for part in recipe.parts]
     options = _with_absolute_paths(options.replace(weights=recipe.weights))
+    sources = filtered_sources(sources, options)
     return _packed(sources, options), options
 
 
@@ -246,21 +253,21 @@ def callbacks_of(sources: Sequence[Source], options: InputOptions) -> list[Callb
     read = dict.fromkeys(split for source in sources for split in source.split_names)
     chosen: list[Callback | None] = []
     for name in ("pre_batching_callback", "post_batching_callback"):
-        given = getattr(options, name)
-        if not isinstance(given, Mapping):
-            chosen.append(given)
+        callback = getattr(options, name)
+        if not isinstance(callback, Mapping):
+            chosen.append(callback)
             continue
-        for split in given:
+        for split in callback:
             if split not in there and (not isinstance(split, str) or not canonical_split(split)):
                 rule = f"one of the splits {', '.join(there)}.{did_you_mean(split, there)}"
                 said = f"{name}[{split!r}]: expected {rule}".removesuffix(".")
                 raise ConfigError(said, setting=name, value=split)
-        same = {canonical_split(split): one for split, one in given.items()}
-        found = {given.get(one, same.get(canonical_split(one) or one)) for one in read}
-        if len(found) > 1:
+        same = {canonical_split(split): name for split, name in callback.items()}
+        functions = {callback.get(name, same.get(canonical_split(name) or name)) for name in read}
+        if len(functions) > 1:
             rule = f"one function for all of {', '.join(read)}, which are read together"
             raise ConfigError(f"{name}: expected {rule}, got different ones", setting=name)
-        chosen.append(found.pop() if found else None)
+        chosen.append(functions.pop() if functions else None)
     return chosen
 
 

@@ -76,7 +76,7 @@ def packed_sources(sources: Sequence[Source], options: "InputOptions") -> list[S
             raise ConfigError.of("pack", pack.feature, allowed=rule, advice=cure)
     feature = merged_features(sources, pack.feature, ())[pack.feature]
     _check_tokens(feature, pack)
-    made: list[Source] = []
+    packed: list[Source] = []
     for source in sources:
         if not isinstance(source, PackedSource):
             index = PackIndex(_lengths(source, feature, options), pack, source.ranges)
@@ -87,8 +87,8 @@ def packed_sources(sources: Sequence[Source], options: "InputOptions") -> list[S
                 field.name: getattr(source, field.name) for field in dataclasses.fields(Source)
             }
             source = PackedSource(**{**known, "ranges": ranges}, records=source, packs=index)
-        made.append(source)
-    return made
+        packed.append(source)
+    return packed
 
 
 def _check_tokens(feature: Feature, pack: PackOptions) -> None:
@@ -113,17 +113,19 @@ def _lengths(source: Source, feature: Feature, options: "InputOptions") -> npt.N
     if source.dataset.manifest is None:  # without one, changes go unnoticed
         return _scan(source, feature, name, options)
     kept = KeptFiles("lengths", options.cache_folder)
-    key = source.dataset.digest, source.split, name
+    key: tuple[str, ...] = source.dataset.digest, source.split, name
+    if source.where is not None:
+        key = *key, source.where
     path = kept.find(key)
     data = b"" if path is None else read_bytes(path)
     size = _ITEM_BYTES * source.num_records
     if len(data) == size + 4 and zlib.crc32(data[:size]) == int.from_bytes(data[size:], "little"):
         return np.frombuffer(data, "<u4", source.num_records)
-    found = _scan(source, feature, name, options)
-    data = found.astype("<u4").tobytes()
+    lengths = _scan(source, feature, name, options)
+    data = lengths.astype("<u4").tobytes()
     kept.keep(key, data + zlib.crc32(data).to_bytes(4, "little"))
     kept.remove_old()
-    return found
+    return lengths
 
 
 def _scan(
@@ -218,9 +220,9 @@ class Packs:
         self._feature = merged_features(sources, self._pack.feature, ())[self._pack.feature]
         self._structure = pack_structure(self._pack)
         self._has_mask = self._pack.feature == "tokens" and _has_masks(sources)
-        own = [source for source in sources if isinstance(source, PackedSource)]
-        self._packs = [source.packs for source in own]
-        records = [source.records for source in own]
+        packed = [source for source in sources if isinstance(source, PackedSource)]
+        self._packs = [source.packs for source in packed]
+        records = [source.records for source in packed]
         inner = [part for source in records for part in source.ranges]
         self._reader = RecordReader(records, options, inner, self._counters)
         self.unreadable, self.reads_ahead = self._reader.unreadable, self._reader.reads_ahead
@@ -232,7 +234,7 @@ class Packs:
         self.row_bytes = mean_bytes(records) * num_pieces / max(num_packs, 1)
         self._firsts = np.cumsum([0, *(len(index.lengths) for index in self._packs)])
         self._positions = RecordPositions(ranges)
-        numbers = {part.path: n for n, source in enumerate(own) for part in source.ranges}
+        numbers = {part.path: n for n, source in enumerate(packed) for part in source.ranges}
         self._sources = np.array([numbers[part.path] for part in ranges], np.int64)
 
     def read(self, positions: Numbers) -> PackRows:
@@ -255,13 +257,13 @@ class Packs:
         parts, lengths = [], []
         for number in np.unique(sources).tolist():
             rows = np.flatnonzero(sources == number)
-            found = self._packs[number].pieces(packs[rows])
-            lengths.append(self._packs[number].lengths[found.records].astype(np.int64))
-            records = found.records + self._firsts[number]
-            parts.append(found._replace(rows=rows[found.rows], records=records))
+            part = self._packs[number].pieces(packs[rows])
+            lengths.append(self._packs[number].lengths[part.records].astype(np.int64))
+            records = part.records + self._firsts[number]
+            parts.append(part._replace(rows=rows[part.rows], records=records))
         pieces = Pieces(*map(np.concatenate, zip(*parts, strict=True)))
         order = np.argsort(pieces.rows, kind="stable")
-        return Pieces(*(one[order] for one in pieces)), np.concatenate(lengths)[order]
+        return Pieces(*(array[order] for array in pieces)), np.concatenate(lengths)[order]
 
     def decode(self, rows: PackRows, sizes: Sequence[int] | None) -> list[Batch]:
         """Return one dict of arrays per batch, or per pack.
@@ -275,9 +277,11 @@ class Packs:
         decode = perf_counter_ns() - began - sum(spent.values())
         self._counters.add(parse=spent["parse"], decode=decode)  # the reader counts for itself
         if sizes is None:
-            return [{name: own[n] for name, own in arrays.items()} for n in range(rows.num_packs)]
+            return [
+                {name: array[n] for name, array in arrays.items()} for n in range(rows.num_packs)
+            ]
         parts = itertools.pairwise(itertools.accumulate(sizes, initial=0))
-        return [{name: own[a:b] for name, own in arrays.items()} for a, b in parts]
+        return [{name: array[a:b] for name, array in arrays.items()} for a, b in parts]
 
     def _arrays(self, rows: PackRows, spent: dict[str, int]) -> dict[str, Array]:
         arrays = {
@@ -381,6 +385,7 @@ class Packs:
         return [Document(*pair, self._pack.eos) for pair in zip(tokens, masks, strict=True)]
 
     def _encoded_tokens(self, rows: Rows, expected: Numbers) -> Sequence[Array | VarintList] | None:
+        """Return the tokens of each record as stored, or None if records must be decoded."""
         name, spec = self._pack.feature, self._feature.tokens
         if spec is not None:
             column = rows.parse([name], views=[name])[name]
@@ -394,12 +399,12 @@ class Packs:
         data = np.frombuffer(rows.data, np.uint8)
         bounds = zip(lists.begins.tolist(), lists.ends.tolist(), strict=True)
         try:
-            found = [VarintList(data[begin:end]) for begin, end in bounds]
+            columns = [VarintList(data[begin:end]) for begin, end in bounds]
         except ValueError:
             return None
-        self._check_lengths(rows, np.array([*map(len, found)]), expected)
+        self._check_lengths(rows, np.array([*map(len, columns)]), expected)
         # Numbers of up to four bytes are below 2 ** 28; negative ones have ten.
-        return None if any(one.has_longer_than(4) for one in found) else found
+        return None if any(column.has_longer_than(4) for column in columns) else columns
 
     def _encoded_masks(self, rows: Rows, expected: Numbers) -> list[Array] | None:
         lists = rows.find_lists(_MASK)

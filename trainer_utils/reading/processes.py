@@ -149,6 +149,7 @@ class _Process:
             raise
 
     def _ask(self, epoch: int, reads: list[int]) -> Answer | Exception:
+        """Send a request, and return the answer with its arrays in shared memory."""
         if self._payload:
             self._connection.send_bytes(self._payload)
             self._payload = b""
@@ -168,8 +169,8 @@ class _Process:
         owner = np.frombuffer(self._files[number], np.uint8)
         weakref.finalize(owner, self._released.append, number).atexit = False
         memory = memoryview(owner)  # type: ignore[arg-type]
-        made = pickle.loads(pickled, buffers=[memory[a:b] for a, b in bounds])
-        return made, unreadable, counters
+        batches = pickle.loads(pickled, buffers=[memory[a:b] for a, b in bounds])
+        return batches, unreadable, counters
 
 
 def _stop(process: "subprocess.Popen[bytes]", connection: Connection) -> int:
@@ -182,7 +183,7 @@ def serve(descriptor: int) -> None:
     """Answer requests until the other end of a socket is closed."""
     connection, maps, free = Connection(descriptor), list[mmap.mmap](), set[int]()
     batches: BatchMaker | None = None
-    told: set[Any] = set()
+    reported: set[Any] = set()
     counted = [0] * len(COUNTERS)
     try:
         payload = connection.recv_bytes()
@@ -192,17 +193,17 @@ def serve(descriptor: int) -> None:
             try:
                 if batches is None:
                     batches, threads.most_threads = pickle.loads(payload)
-                made = batches.make(epoch, reads)
+                made_batches = batches.make(epoch, reads)
             except Exception as error:
                 connection.send((request, _sendable(error)))
                 continue
-            new = {key: why for key, why in batches.unreadable.items() if key not in told}
-            told.update(new)
+            new = {key: why for key, why in batches.unreadable.items() if key not in reported}
+            reported.update(new)
             counters = batches.counters.values()
             grown = [now - before for now, before in zip(counters, counted, strict=True)]
             counted = counters
             buffers: list[pickle.PickleBuffer] = []
-            pickled = pickle.dumps(made, protocol=5, buffer_callback=buffers.append)
+            pickled = pickle.dumps(made_batches, protocol=5, buffer_callback=buffers.append)
             number, bounds, file = _store([buffer.raw() for buffer in buffers], maps, free)
             connection.send((request, (number, len(maps[number]), bounds, pickled, new, grown)))
             if file is not None:
@@ -220,7 +221,7 @@ def _store(
     Returns:
         The file's number, the bounds of the arrays in it, and the descriptor of a new file or None.
     """
-    ends = [*itertools.accumulate(-(-one.nbytes // _ALIGNMENT) * _ALIGNMENT for one in arrays)]
+    ends = [*itertools.accumulate(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)]
     need = ends[-1] if ends else 0
     number, file = next((n for n in free if len(maps[n]) >= need), len(maps)), None
     free.discard(number)
@@ -234,9 +235,11 @@ def _store(
                 file = os.dup(stream.fileno())
         os.ftruncate(file, size)
         maps.append(mmap.mmap(file, size))
-    bounds = [(begin, begin + one.nbytes) for begin, one in zip([0, *ends], arrays, strict=False)]
-    for (begin, end), one in zip(bounds, arrays, strict=True):
-        maps[number][begin:end] = one
+    bounds = [
+        (begin, begin + array.nbytes) for begin, array in zip([0, *ends], arrays, strict=False)
+    ]
+    for (begin, end), array in zip(bounds, arrays, strict=True):
+        maps[number][begin:end] = array
     return number, bounds, file
 
 

@@ -60,13 +60,14 @@ class RawReader:
         self._raw, self._checks = raw, checks
         self._is_raw = np.array([index in raw for index in range(len(shards))], bool)
         empty = ShardFile("", records=0)
-        self.other_shards = [empty if i in raw else one for i, one in enumerate(shards)]
+        self.other_shards = [empty if i in raw else shard for i, shard in enumerate(shards)]
 
     @classmethod
     def of(
         cls, sources: Sequence[Source], shards: Sequence[ShardFile], options: "InputOptions"
     ) -> "RawReader | None":
         """Return the reader for these sources, or None if no source is raw."""
+        # By identity, since the shards of two raw inputs may be equal.
         raw = {
             id(shard): (source.dataset.raw, split)
             for source in sources
@@ -74,7 +75,7 @@ class RawReader:
             for split, group in source.dataset.shards.items()
             for shard in group
         }
-        by_index = {n: raw[id(one)] for n, one in enumerate(shards) if id(one) in raw}
+        by_index = {n: raw[id(shard)] for n, shard in enumerate(shards) if id(shard) in raw}
         return cls(by_index, shards, checks_of(sources, options)) if by_index else None
 
     @property
@@ -88,8 +89,8 @@ class RawReader:
 
     def mask(self, shards: Positions) -> npt.NDArray[np.bool_]:
         """Return which rows are records of raw inputs, `(rows,) bool`."""
-        found: npt.NDArray[np.bool_] = self._is_raw[shards]
-        return found
+        is_raw: npt.NDArray[np.bool_] = self._is_raw[shards]
+        return is_raw
 
     def source_of(self, index: int, number: int) -> str:
         """Return the path of the input of a record."""
@@ -111,16 +112,16 @@ class RawReader:
             shards: `(rows,) int64`, indices of raw "shards".
             numbers: `(rows,) int64`, the records in them.
         """
-        found: dict[int, Sequence[bytes] | RejectedRecordError] = {}
+        record_of_row: dict[int, Sequence[bytes] | RejectedRecordError] = {}
         for index in np.unique(shards).tolist():
             records, split = self._raw[index]
             rows = np.flatnonzero(shards == index).tolist()
             read = records.read(split, numbers[rows].tolist(), self._checks)
-            found.update(zip(rows, read, strict=True))
+            record_of_row.update(zip(rows, read, strict=True))
         bad, errors, parts = [], [], list[bytes]()
         lengths = np.zeros(len(shards), np.int64)
         for row in range(len(shards)):
-            record = found[row]
+            record = record_of_row[row]
             if isinstance(record, RejectedRecordError):
                 bad.append(row)
                 errors.append(corrupt_record(int(numbers[row]), record))

@@ -355,8 +355,8 @@ class RecordOffsets:
         def load(place: int) -> None:
             index, first = int(groups[place]) >> 32, (int(groups[place]) & _LOW) * STRIDE
             stop = min(first + STRIDE, int(self.counts[index]))
-            found, known = self._read(index, first, stop)
-            offsets[place, : len(found)] = found
+            read_offsets, known = self._read(index, first, stop)
+            offsets[place, : len(read_offsets)] = read_offsets
             if known is not None:
                 sums[place, : stop - first] = known
 
@@ -446,10 +446,10 @@ class RecordOffsets:
 
     def _source(self, index: int) -> IndexSource:
         with self._source_lock:
-            found = self._sources.get(index)
-            if found is not None:
+            source = self._sources.get(index)
+            if source is not None:
                 self._sources.move_to_end(index)
-                return found
+                return source
         return self._keep(index, self._open_index(index, False))
 
     def _keep(self, index: int, source: IndexSource) -> IndexSource:

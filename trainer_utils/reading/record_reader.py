@@ -194,14 +194,25 @@ class RecordReader:
         self._cut: set[int] = set()  # indices of shards known to be truncated
         self._seen_bad: set[tuple[int, int, int]] = set()  # shard's index and bytes, once
         self._indices = {shard.path: index for index, shard in enumerate(self._shards)}
-        self.ranges, self._positions = ranges, RecordPositions(ranges)
-        self._num_records = sum(part.take for part in ranges)
-        self._range_shards = np.array([self._indices[part.path] for part in ranges], np.int64)
+        self._use_ranges(ranges)
         self._raw = RawReader.of(sources, self._shards, options)
         self.reads_raw = self._raw is not None
         self.rows_ahead = _ROWS_AHEAD if self._raw is not None and self._raw.is_remote else 0
         self._process = 0
         self._open_here()
+
+    def with_ranges(self, ranges: Sequence[FileRange]) -> "RecordReader":
+        """Return a reader of other ranges of the same shards, which shares the open files."""
+        self._open_here()
+        reader = copy.copy(self)
+        reader._use_ranges(ranges)
+        return reader
+
+    def _use_ranges(self, ranges: Sequence[FileRange]) -> None:
+        """Read the records of these ranges."""
+        self.ranges, self._positions = ranges, RecordPositions(ranges)
+        self._num_records = sum(part.take for part in ranges)
+        self._range_shards = np.array([self._indices[part.path] for part in ranges], np.int64)
 
     def _open_here(self) -> None:
         if self._process != os.getpid():  # first call, or a forked child
@@ -280,9 +291,9 @@ class RecordReader:
         path, end = self._shards[index].path, int(self._files.counts[index])
         for part in self.ranges:
             first = max(part.skip, end)
-            if part.path == path and first < part.skip + part.take:
+            if part.path == path and first < part.stop:
                 why = str(self._missing(index, first))
-                for number in range(first, part.skip + part.take):
+                for number in part.numbers[part.numbers >= first].tolist():
                     self.unreadable.setdefault(self.name_of(index, number), why)
 
     def _locate(self, positions: Positions) -> tuple[Positions, Positions]:
@@ -305,11 +316,11 @@ class RecordReader:
                     first = next(iter(self.unreadable.values()))
                     rule = f"records: expected at least one that can be read, got {first}"
                     raise CorruptShardError(rule)
-                part = self.ranges[int(self._positions.places_of(np.array([place]))[0][0])]
-                place += part.skip + part.take - record[1] if is_behind else 1
+                part = int(self._positions.places_of(np.array([place]))[0][0])
+                place = self._positions.end_of(part) if is_behind else place + 1
                 place %= self._num_records
-                found = self._locate(np.array([place]))
-                record = int(found[0][0]), int(found[1][0])
+                located = self._locate(np.array([place]))
+                record = int(located[0][0]), int(located[1][0])
             shards[row], numbers[row] = record
         return shards, numbers
 
@@ -333,30 +344,30 @@ class RecordReader:
         """Return records, including raw inputs, or None if some cannot be read."""
         is_raw = raw.mask(shards)
         began = perf_counter_ns()
-        found = raw.read(shards[is_raw], numbers[is_raw])
-        sizes = found.ends - found.begins
+        raw_rows = raw.read(shards[is_raw], numbers[is_raw])
+        sizes = raw_rows.ends - raw_rows.begins
         self.counters.add(
             read=perf_counter_ns() - began,
-            records=len(sizes) - len(found.errors),
-            raw_records=len(sizes) - len(found.errors),
+            records=len(sizes) - len(raw_rows.errors),
+            raw_records=len(sizes) - len(raw_rows.errors),
             record_bytes=int(sizes.sum()) + len(sizes) * (HEADER_BYTES + FOOTER_BYTES),
         )
         for row, error in zip(
-            np.flatnonzero(is_raw)[found.bad].tolist(), found.errors, strict=True
+            np.flatnonzero(is_raw)[raw_rows.bad].tolist(), raw_rows.errors, strict=True
         ):
             self._note(int(shards[row]), int(numbers[row]), error)
-        if found.errors:
+        if raw_rows.errors:
             return None
         if is_raw.all():
-            return Rows(found.data, found.begins, found.ends, name)
+            return Rows(raw_rows.data, raw_rows.begins, raw_rows.ends, name)
         others = self._read_shards(shards[~is_raw], numbers[~is_raw])
         if others is None:
             return None
-        data = np.concatenate([found.data, np.frombuffer(others.data, np.uint8)])
+        data = np.concatenate([raw_rows.data, np.frombuffer(others.data, np.uint8)])
         begins, ends = np.empty((2, len(shards)), np.int64)
-        begins[is_raw], ends[is_raw] = found.begins, found.ends
-        begins[~is_raw] = others.begins + len(found.data)
-        ends[~is_raw] = others.ends + len(found.data)
+        begins[is_raw], ends[is_raw] = raw_rows.begins, raw_rows.ends
+        begins[~is_raw] = others.begins + len(raw_rows.data)
+        ends[~is_raw] = others.ends + len(raw_rows.data)
         return Rows(data, begins, ends, name)
 
     def _read_shards(self, shards: Positions, numbers: Positions) -> Rows | None:

@@ -77,8 +77,8 @@ class RemoteParts:
         self._counters.add(cache_hits=num_cached - len(missing), cache_misses=len(missing))
         if not missing:
             return {}
-        found = self._reads.map(lambda run: files[run[0]].read(*run[1:]), missing)
-        return dict(zip(missing, found, strict=True))
+        fetched = self._reads.map(lambda run: files[run[0]].read(*run[1:]), missing)
+        return dict(zip(missing, fetched, strict=True))
 
 
 class CachedFile:
@@ -101,10 +101,10 @@ class CachedFile:
         if self.copy is None:
             return np.zeros(len(begins), bool)
         missing = np.cumsum(np.append(0, ~self.copy.parts()))
-        found: npt.NDArray[np.bool_] = (
+        is_held: npt.NDArray[np.bool_] = (
             missing[-(-ends // PART_BYTES)] == missing[begins // PART_BYTES]
         )
-        return found
+        return is_held
 
     def holds_all(self, begin: int, end: int) -> bool:
         """Return whether the bytes of a range are in the copy."""

@@ -158,8 +158,8 @@ class ShardFiles:
         counts = np.diff(np.append(firsts, len(shards)))
         if self._files.parts is not None:
             for index, first, count in zip(*(names, firsts, counts), strict=True):
-                own = slice(first, first + count)
-                if not files[int(index)].holds(starts[own], stops[own]).all():
+                piece_range = slice(first, first + count)
+                if not files[int(index)].holds(starts[piece_range], stops[piece_range]).all():
                     return None
         data, done = self._mapped.copy(np.repeat(addresses, counts) + starts, stops - starts)
         if self._files.parts is not None and done == len(shards):
@@ -216,8 +216,8 @@ class ShardFiles:
     def read_ahead(self, indices: Positions, numbers: Positions) -> None:
         """Start reading records that are needed soon; only their offsets are waited for."""
         begins, ends, _, _ = self.bounds(indices, numbers)
-        found = begins >= 0
-        runs = _runs(indices[found], begins[found], ends[found], gap=_MAX_GAP)[1]
+        exists = begins >= 0
+        runs = _runs(indices[exists], begins[exists], ends[exists], gap=_MAX_GAP)[1]
         for index, begin, end in _rows_of(runs):
             self._files.file(index).read_ahead(begin, end)
 

@@ -49,5 +49,5 @@ class SubstituteReports:
         """Return the records that were reported since the last call."""
         if not self.is_owner:
             return {}
-        found = [json.loads(line) for line in self._log.read_new()]
-        return {RecordName(path, number): why for path, number, why in found}
+        reports = [json.loads(line) for line in self._log.read_new()]
+        return {RecordName(path, number): why for path, number, why in reports}

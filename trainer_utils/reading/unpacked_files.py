@@ -155,8 +155,10 @@ class _RemovedCopy(io.FileIO):
 def unpacked_ratio(shards: Sequence[ShardFile]) -> float:
     """Return the unpacked bytes for each stored byte: the median of some of the shards."""
     count = _SAMPLED_REMOTE if shards and is_remote(shards[0].path) else _SAMPLED
-    some = shards[:: max(-(-len(shards) // count), 1)]
-    gzipped = [one for one in some if one.bytes and compression_of(one.path) == "gzip"]
+    sampled_shards = shards[:: max(-(-len(shards) // count), 1)]
+    gzipped = [
+        shard for shard in sampled_shards if shard.bytes and compression_of(shard.path) == "gzip"
+    ]
     ratios = [content_bytes(shard.path) / shard.bytes for shard in gzipped]
     return min(statistics.median(ratios), _MAX_RATIO) if ratios else _USUAL_RATIO
 

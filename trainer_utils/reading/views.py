@@ -27,13 +27,13 @@ class MappedBatches:
 
     def __call__(self, *elements: Any) -> Any:
         """Return the result of the last function; raise ConfigError if one returns None."""
-        made: Any = elements
+        result: Any = elements
         for function in self.functions:
-            made = function(*made) if isinstance(made, tuple) else function(made)
-            if made is None:
+            result = function(*result) if isinstance(result, tuple) else function(result)
+            if result is None:
                 name = getattr(function, "__name__", repr(function))
                 raise ConfigError(f"map: expected {name} to return what it made, got None")
-        return made
+        return result
 
 
 def callback_of_map(spec: InputSpec, function: Callable[..., Any]) -> MappedBatches:
@@ -45,7 +45,7 @@ def callback_of_map(spec: InputSpec, function: Callable[..., Any]) -> MappedBatc
     if not callable(function):
         raise ConfigError.of("map", function, allowed="a function of a batch")
     before = spec.after.functions if isinstance(spec.after, MappedBatches) else (spec.after,)
-    return MappedBatches(tuple(one for one in (*before, function) if one is not None))
+    return MappedBatches(tuple(call for call in (*before, function) if call is not None))
 
 
 def features_of_selection(spec: InputSpec, names: Sequence[str]) -> str | list[str]:

@@ -91,17 +91,20 @@ def _cgroups(root: Path, own: Path, controller: str) -> list[Path]:
         return []
     # In a container the path is often the host's, which is not mounted there.
     folder = mount / (path or "/").strip("/")
-    return [folder, *(one for one in folder.parents if one.is_relative_to(mount))]
+    return [
+        folder,
+        *(folder_above for folder_above in folder.parents if folder_above.is_relative_to(mount)),
+    ]
 
 
 def _match(file: Path, pattern: str) -> int | None:
-    found = _match_text(file, pattern)
-    return None if found is None else int(found)
+    text = _match_text(file, pattern)
+    return None if text is None else int(text)
 
 
 def _match_text(file: Path, pattern: str) -> str | None:
     try:
-        found = re.search(pattern, file.read_text(), re.MULTILINE)
+        match = re.search(pattern, file.read_text(), re.MULTILINE)
     except (OSError, ValueError):  # no such file
         return None
-    return found[1] if found else None
+    return match[1] if match else None

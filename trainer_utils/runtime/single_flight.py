@@ -34,21 +34,21 @@ class SingleFlightCache(Generic[_Result]):
         if self._process != os.getpid():
             self._start_empty()
         with self._lock:
-            found = self._made.get(key)
-            if is_own := found is None:
-                found = self._made[key] = Future()
+            future = self._made.get(key)
+            if is_own := future is None:
+                future = self._made[key] = Future()
                 while len(self._made) > self._most:
                     self._made.popitem(last=False)
             else:
                 self._made.move_to_end(key)
-        assert found is not None
+        assert future is not None
         if is_own:
             try:
-                found.set_result(make())
+                future.set_result(make())
             except BaseException as error:
                 self.forget(key)
-                found.set_exception(error)
-        return found.result()
+                future.set_exception(error)
+        return future.result()
 
     def forget(self, key: Hashable) -> None:
         """Drop the value of a key, so that the next call of `get` creates it again."""

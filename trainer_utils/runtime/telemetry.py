@@ -105,9 +105,9 @@ class InputRegistry:
         with self._lock:
             if number not in self._inputs:  # the parent's input, after this process opened others
                 return
-            one = self._inputs.pop(number)
-            latest = one.amounts() if is_read_at_end else one.latest
-            self._gone = _summed([*self._gone, (one.attributes, latest)])
+            source = self._inputs.pop(number)
+            latest = source.amounts() if is_read_at_end else source.latest
+            self._gone = _summed([*self._gone, (source.attributes, latest)])
             self._num_gone += 1
 
     def observe(self) -> list[tuple[Attributes, Amounts]]:
@@ -118,17 +118,19 @@ class InputRegistry:
             while True:
                 before, gone = self._num_gone, self._gone
                 present = [*self._inputs.values()]
-                for one in present:
-                    one.latest = one.amounts()
+                for source in present:
+                    source.latest = source.amounts()
                 # Otherwise an input was collected meanwhile, in this thread.
                 if before == self._num_gone:
-                    return _summed([*gone, *((one.attributes, one.latest) for one in present)])
+                    return _summed(
+                        [*gone, *((source.attributes, source.latest) for source in present)]
+                    )
 
 
-def _summed(found: Iterable[tuple[Attributes, Amounts]]) -> list[tuple[Attributes, Amounts]]:
+def _summed(measured: Iterable[tuple[Attributes, Amounts]]) -> list[tuple[Attributes, Amounts]]:
     """Return the sums of the amounts that have equal attributes."""
     sums: dict[tuple[tuple[str, str | int], ...], dict[str, dict[str, float]]] = {}
-    for attributes, amounts in found:
+    for attributes, amounts in measured:
         total = sums.setdefault(tuple(attributes.items()), {})
         for metric, values in amounts.items():
             of_metric = total.setdefault(metric, {})

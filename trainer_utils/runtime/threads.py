@@ -50,9 +50,9 @@ def run_in_threads(work: Callable[[int], None], count: int) -> None:
         for _ in range(min(most_threads or usable_cores(), count) - 1):
             started.append(_pool().submit(run))
     run()
-    for one in started:
-        if not one.cancel():  # queued calls have nothing left to do
-            one.result()
+    for future in started:
+        if not future.cancel():  # queued calls have nothing left to do
+            future.result()
     if errors:
         raise errors[min(errors)]
 

@@ -21,31 +21,28 @@ from typing import BinaryIO
 
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.core.json_text import text_of
-from trainer_utils.storage.file_system import (
-    OBJECT_SCHEMES,
-    FileGroup,
+from trainer_utils.storage.file_system import FileGroup, FileSystem, FolderEntry, InputFile
+from trainer_utils.storage.host_errors import (
     FileRefusedError,
-    FileSystem,
-    FolderEntry,
-    InputFile,
     MachineError,
+    is_host_error,
+    machine_error,
+    naming_file,
+    problem_of,
+    raise_host_error,
+)
+from trainer_utils.storage.local import LOCAL, begin_sync, sync_files, sync_folder
+from trainer_utils.storage.paths import (
+    OBJECT_SCHEMES,
     display_path,
     encode_path,
-    is_host_error,
     is_object_store,
     is_remote,
     join,
     local_path,
-    machine_error,
-    naming_file,
     path_of,
-    problem_of,
-    raise_host_error,
-    retry_pauses,
-    retry_transient,
-    retrying_for_minutes,
 )
-from trainer_utils.storage.local import LOCAL, begin_sync, sync_files, sync_folder
+from trainer_utils.storage.retrying import retry_pauses, retry_transient, retrying_for_minutes
 
 _COPIED_BYTES = 8 << 20  # per read
 _LISTED_AT_ONCE = 32  # folders of a store
@@ -84,8 +81,8 @@ def exists(path: str) -> bool:
 
 def is_folder(path: str) -> bool:
     """Return whether there is a folder."""
-    found = _info_if_there(path)
-    return found is not None and found.is_folder
+    info = _info_if_there(path)
+    return info is not None and info.is_folder
 
 
 def file_size(path: str) -> int:
@@ -169,13 +166,13 @@ def find_files(base: str, paths: Sequence[str]) -> dict[str, InputFile]:
     def look(folder: str) -> dict[str, InputFile]:
         whole = join(base, folder) if folder else base
         files = file_system_of(whole)
-        found = retry_transient(whole, files.find_in_folder, whole, by_folder[folder])
-        return {join(folder, n) if folder else n: file for n, file in found.items()}
+        by_name = retry_transient(whole, files.find_in_folder, whole, by_folder[folder])
+        return {join(folder, n) if folder else n: file for n, file in by_name.items()}
 
     with concurrent.futures.ThreadPoolExecutor(_LISTED_AT_ONCE if is_remote(base) else 1) as pool:
         looked_up: dict[str, InputFile] = {}
-        for found in pool.map(look, by_folder):
-            looked_up |= {path: file._replace(path=path) for path, file in found.items()}
+        for by_path in pool.map(look, by_folder):
+            looked_up |= {path: file._replace(path=path) for path, file in by_path.items()}
     return looked_up
 
 
@@ -279,8 +276,8 @@ def _identity(files: FileSystem, path: str) -> tuple[object, ...] | None:
     """Return the identity of a file, which a rename keeps; None if there is no such file."""
     try:
         if files is LOCAL:
-            found = os.lstat(path)
-            return found.st_dev, found.st_ino
+            status = os.lstat(path)
+            return status.st_dev, status.st_ino
         entry = files.info(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -300,9 +297,9 @@ def copy_file(source: str, target: str, *, temporary_folder: str) -> bool:
     """
     files = file_system_of(target)
     if files is file_system_of(source):
-        made = files.duplicate(source, target, join(temporary_folder, uuid.uuid4().hex))
-        if made is not None:
-            return made
+        is_linked = files.duplicate(source, target, join(temporary_folder, uuid.uuid4().hex))
+        if is_linked is not None:
+            return is_linked
     with (
         open_for_reading(source) as stream,
         write_atomically(target, temporary_folder=temporary_folder) as copy,

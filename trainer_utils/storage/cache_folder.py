@@ -123,8 +123,8 @@ class Copy:
 
     def parts(self) -> npt.NDArray[np.bool_]:
         """Return whether each part is present."""
-        found: npt.NDArray[np.bool_] = self._flags(0, self._num_parts) == _THERE
-        return found
+        is_there: npt.NDArray[np.bool_] = self._flags(0, self._num_parts) == _THERE
+        return is_there
 
     def holds(self, begin: int, end: int) -> bool:
         """Return whether the bytes `[begin, end)` are present."""
@@ -186,12 +186,12 @@ class CacheFolder:
         while True:
             descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            found = os.fstat(descriptor)
-            if found.st_nlink:  # else it was removed in between
+            status = os.fstat(descriptor)
+            if status.st_nlink:  # else it was removed in between
                 break
             os.close(descriptor)
         os.utime(descriptor)
-        if found.st_size != total and not self.allocate(descriptor, size, total - size):
+        if status.st_size != total and not self.allocate(descriptor, size, total - size):
             os.close(descriptor)
             return None
         return Copy(self, path, descriptor, size)
@@ -305,7 +305,7 @@ class CacheFolder:
         if most < 0 or is_recent:
             return None
         used, old = self._count(lock), time.time() - _STALE_SECONDS
-        for used_at, name in sorted((found.st_mtime, name) for name, found in self._files()):
+        for used_at, name in sorted((status.st_mtime, name) for name, status in self._files()):
             if used <= most or used_at >= old:
                 break
             if COPY_NAME.fullmatch(name) and name not in self._names:
@@ -336,7 +336,7 @@ class CacheFolder:
 
     def _count(self, lock: int) -> int:
         """Add up the sizes of all files."""
-        used = sum(found.st_blocks * 512 for _, found in self._files())
+        used = sum(status.st_blocks * 512 for _, status in self._files())
         self._counted_at = time.monotonic()
         _write(lock, used)
         return used
@@ -381,15 +381,16 @@ def own_folder(name: str, *, given: str | None) -> str:
 
 
 def _make_own(path: str, forbidden: int) -> None:
+    """Create a folder of this user; raise ConfigError if it is someone else's or open to others."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, mode=0o700)
-    found = os.lstat(path)  # not `stat`: a link must not be followed
-    if not stat.S_ISDIR(found.st_mode):
+    status = os.lstat(path)  # not `stat`: a link must not be followed
+    if not stat.S_ISDIR(status.st_mode):
         wrong = "no folder"
-    elif found.st_uid != os.getuid():
-        wrong = f"one of user {found.st_uid}"
-    elif found.st_mode & forbidden:
-        wrong = f"one that others may use (mode {stat.S_IMODE(found.st_mode):o})"
+    elif status.st_uid != os.getuid():
+        wrong = f"one of user {status.st_uid}"
+    elif status.st_mode & forbidden:
+        wrong = f"one that others may use (mode {stat.S_IMODE(status.st_mode):o})"
     else:
         return
     raise ConfigError(

@@ -25,19 +25,20 @@ from trainer_utils.storage.file_system import (
     LINKED_FOLDER,
     OUTSIDE,
     FileGroup,
-    FileRefusedError,
     FileSystem,
     FolderEntry,
     InputFile,
+)
+from trainer_utils.storage.host_errors import (
+    FileRefusedError,
     changed_size,
     is_host_error,
-    is_remote,
-    join,
     naming_file,
     problem_of,
     raise_host_error,
-    retry_transient,
 )
+from trainer_utils.storage.paths import is_remote, join
+from trainer_utils.storage.retrying import retry_transient
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -63,20 +64,20 @@ class _LocalFileSystem(FileSystem):
     def read_of_size(self, path: str, size: int, *, root: str | None = None) -> bytes:
         # Five system calls, fewer than `open` and `read` take. With threads, each of them waits for
         # the GIL.
-        descriptor, found = _open_regular(path, root)
+        descriptor, actual = _open_regular(path, root)
         try:
-            data = _read_up_to(descriptor, size + 1) if found == size else b""
+            data = _read_up_to(descriptor, size + 1) if actual == size else b""
         finally:
             os.close(descriptor)
-        if found and (found, len(data)) != (size, size):
-            raise changed_size(size, found if found != size else len(data))
+        if actual and (actual, len(data)) != (size, size):
+            raise changed_size(size, actual if actual != size else len(data))
         return data
 
     def info(self, path: str) -> FolderEntry:
-        found = os.stat(path)
-        is_folder = stat.S_ISDIR(found.st_mode)
-        version = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}-{found.st_ino}"
-        return FolderEntry(path, None if is_folder else found.st_size, is_folder, version)
+        status = os.stat(path)
+        is_folder = stat.S_ISDIR(status.st_mode)
+        version = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ctime_ns}-{status.st_ino}"
+        return FolderEntry(path, None if is_folder else status.st_size, is_folder, version)
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         return [_folder_entry(entry) for entry in _scan(path)]
@@ -86,6 +87,7 @@ class _LocalFileSystem(FileSystem):
             yield from group.files()
 
     def walk_groups(self, base: str, *, follow_links: bool = False) -> Iterator[FileGroup]:
+        """Yield the files below a folder in groups of one folder, with links and problems apart."""
         root = os.path.realpath(base)
         # With `follow_links`, each has the real paths of the folders that contain it.
         folders: list[tuple[str, frozenset[str]]] = [("", frozenset([root]))]
@@ -133,11 +135,11 @@ class _LocalFileSystem(FileSystem):
         return _local_file(entry, name, None if follow_links else os.path.realpath(base))
 
     def find_in_folder(self, folder: str, names: Sequence[str]) -> dict[str, InputFile]:
-        found = {}
+        by_name = {}
         for name in names:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                found[name] = self.find(folder, name)
-        return found
+                by_name[name] = self.find(folder, name)
+        return by_name
 
     def create(self, path: str) -> BinaryIO:
         return open(path, "wb")

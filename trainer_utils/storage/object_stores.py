@@ -16,14 +16,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from trainer_utils.core.errors import ConfigError
-from trainer_utils.storage.file_system import (
-    FileRefusedError,
-    FileSystem,
-    FolderEntry,
-    InputFile,
-    MachineError,
-    changed_size,
-)
+from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile
+from trainer_utils.storage.host_errors import FileRefusedError, MachineError, changed_size
 from trainer_utils.storage.store_process import ForkedStore, StoreProcess
 from trainer_utils.storage.store_settings import VARIABLES, open_store
 
@@ -73,11 +67,11 @@ class _ObjectStores(FileSystem):
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         with _at(path) as (store, key):
-            found = store.list_with_delimiter(key or None)
-            folders = [FolderEntry(_name(each), None, True) for each in found["common_prefixes"]]
+            listing = store.list_with_delimiter(key or None)
+            folders = [FolderEntry(_name(each), None, True) for each in listing["common_prefixes"]]
             files = [
                 FolderEntry(_name(info["path"]), int(info["size"]), version=_version(info))
-                for info in found["objects"]
+                for info in listing["objects"]
                 if _is_file(store, info)
             ]
             if not folders + files and not _has_folder(store, key):
@@ -90,10 +84,10 @@ class _ObjectStores(FileSystem):
             skipped = len(key) + 1 if key else 0
             if len(names) <= _FEW_NAMES and type(store).__name__ in _LIST_FROM_A_KEY:
                 infos = [_first_from(store, key, name) for name in names]
-                found = [info for info in infos if info is not None]
+                objects = [info for info in infos if info is not None]
             else:
-                found = [*store.list_with_delimiter(key or None)["objects"]]
-            by_name = {info["path"][skipped:]: info for info in found}
+                objects = [*store.list_with_delimiter(key or None)["objects"]]
+            by_name = {info["path"][skipped:]: info for info in objects}
             return {
                 name: InputFile(name, int(by_name[name]["size"]), _version(by_name[name]))
                 for name in names
@@ -375,8 +369,8 @@ def _prefix(key: str) -> str | None:
 
 def _has_folder(store: "ObjectStore", key: str) -> bool:
     """Return whether there is anything below a key. A bucket exists if listing it succeeds."""
-    found = next(iter(store.list(_prefix(key), chunk_size=1)), None)
-    return bool(found) or not key
+    first = next(iter(store.list(_prefix(key), chunk_size=1)), None)
+    return bool(first) or not key
 
 
 def _is_file(store: "ObjectStore", info: "ObjectMeta") -> bool:

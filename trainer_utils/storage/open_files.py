@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.storage.file_system import MachineError, machine_error, retry_transient
+from trainer_utils.storage.host_errors import MachineError, machine_error
+from trainer_utils.storage.retrying import retry_transient
 
 _MAX_RANGES = 1024  # IOV_MAX: the maximum number of ranges per call
 _MAX_SPARE = 64 << 20  # bytes of memory that a thread keeps for its next copy
@@ -136,6 +137,7 @@ class _Scratch:
         close(self._descriptor)  # `os` may be gone as Python ends
 
     def copy(self, addresses: Positions, lengths: Positions) -> tuple[bytes, int]:
+        """Copy ranges of mapped memory; return their bytes, and the number of ranges copied."""
         ends = np.cumsum(lengths)
         total, count = int(ends[-1]) if len(ends) else 0, len(ends)
         if total > self.size:

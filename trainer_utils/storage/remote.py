@@ -15,17 +15,10 @@ import fsspec
 from fsspec.core import url_to_fs
 
 from trainer_utils.core.errors import ConfigError
-from trainer_utils.storage.file_system import (
-    FileRefusedError,
-    FileSystem,
-    FolderEntry,
-    InputFile,
-    MachineError,
-    changed_size,
-    is_object_store,
-    local_path,
-    retry_transient,
-)
+from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile
+from trainer_utils.storage.host_errors import FileRefusedError, MachineError, changed_size
+from trainer_utils.storage.paths import is_object_store, local_path
+from trainer_utils.storage.retrying import retry_transient
 from trainer_utils.storage.store_settings import CONNECT_SECONDS, REQUEST_SECONDS
 
 # Extras of this distribution, by scheme.
@@ -45,6 +38,7 @@ class _FsspecFileSystem(FileSystem):
             return cast(BinaryIO, io.BufferedReader(_OpenFile(path, stream), 64 << 10))
 
     def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
+        """Read a range of a file, or all of it; a range past the end is empty."""
         with _at(path) as (files, inner):
             if not start and stop is None:
                 return cast(bytes, files.cat_file(inner))
@@ -67,19 +61,19 @@ class _FsspecFileSystem(FileSystem):
     def list_folder(self, path: str) -> list[FolderEntry]:
         with _at(path, is_fresh=True) as (files, inner):
             try:
-                found = files.ls(inner, detail=True)
+                entries = files.ls(inner, detail=True)
             except KeyError as error:  # from fsspec's memory: a file was removed during the listing
                 raise FileNotFoundError(f"{path!r}: {error} is not there any more") from error
             return [
                 _entry(info["name"], info)
-                for info in found
+                for info in entries
                 # skip the empty placeholder of the folder itself
                 if info["name"].strip("/") != inner.strip("/")
             ]
 
     def walk(self, base: str, *, follow_links: bool = False) -> Iterator[InputFile]:
-        inner, found = retry_transient(base, self._find_all, base)
-        for name, info in found.items():
+        inner, entries = retry_transient(base, self._find_all, base)
+        for name, info in entries.items():
             path = name[len(inner) :].lstrip("/")
             if path and not name.endswith("/"):  # else a folder's placeholder
                 yield InputFile(path, int(info["size"] or 0), _version(info))
@@ -118,9 +112,12 @@ class _FsspecFileSystem(FileSystem):
                 files.rm(inner, recursive=True)
                 return
             # `rm` would treat the path as a pattern.
-            found = {inner: {"type": "directory"}, **files.find(inner, withdirs=True, detail=True)}
-            for name in sorted(found, key=len, reverse=True):  # contents before their folder
-                is_folder = found[name]["type"] == "directory"
+            entries = {
+                inner: {"type": "directory"},
+                **files.find(inner, withdirs=True, detail=True),
+            }
+            for name in sorted(entries, key=len, reverse=True):  # contents before their folder
+                is_folder = entries[name]["type"] == "directory"
                 (files.rmdir if is_folder else files.rm_file)(name)
 
     def _find_all(self, base: str) -> tuple[str, dict[str, Any]]:

@@ -50,7 +50,7 @@ class ForkedStore:
     def __getattr__(self, method: str) -> Callable[..., Any]:
         if method not in ("head", "list_with_delimiter", "copy", "delete"):
             raise AttributeError(method)
-        return lambda *given: self._process.call(self._name, method, given, {})
+        return lambda *arguments: self._process.call(self._name, method, arguments, {})
 
 
 class _Answer:
@@ -68,18 +68,18 @@ class StoreProcess:
         self._lock, self._idle = threading.Lock(), collections.deque[Connection]()
         self._control: Connection | None = None
 
-    def call(self, name: Any, method: str, given: Any, more: Any) -> Any:
+    def call(self, name: Any, method: str, arguments: Any, more: Any) -> Any:
         """Call a method of a store in the process; return its result or raise its error."""
-        connection = self._ask(name, method, given, more)
+        connection = self._ask(name, method, arguments, more)
         answer = self._answer(connection)
         self._idle.append(connection)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    def pages(self, name: Any, method: str, given: Any, more: Any) -> Iterator[Sequence[Any]]:
+    def pages(self, name: Any, method: str, arguments: Any, more: Any) -> Iterator[Sequence[Any]]:
         """Yield the results of a generator method of a store in the process."""
-        connection = self._ask(name, method, given, more)
+        connection = self._ask(name, method, arguments, more)
         while (page := self._answer(connection)) is not _END:
             if isinstance(page, Exception):
                 raise page  # the connection is dropped too, as when the caller stops early
@@ -149,25 +149,25 @@ def serve(descriptor: int) -> None:
 def _answer_all(connection: Connection) -> None:
     try:
         while True:
-            name, method, given, more = connection.recv()
-            for answer in _answers(name, method, given, more):
+            name, method, arguments, more = connection.recv()
+            for answer in _answers(name, method, arguments, more):
                 connection.send(answer)
     except (EOFError, ConnectionError):
         return
 
 
-def _answers(name: Any, method: str, given: Any, more: Any) -> Iterator[Any]:
+def _answers(name: Any, method: str, arguments: Any, more: Any) -> Iterator[Any]:
     try:
         store = _store(*name)
         if method == "get":
-            found = store.get(*given, **more)
-            yield found.meta, bytes(found.bytes())
+            result = store.get(*arguments, **more)
+            yield result.meta, bytes(result.bytes())
         elif method == "list":
-            for page in store.list(*given, **more):
+            for page in store.list(*arguments, **more):
                 yield [dict(info) for info in page]
             yield _END
         else:
-            yield getattr(store, method)(*given)
+            yield getattr(store, method)(*arguments)
     except Exception as error:
         yield _sendable(error)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_utils.core.errors import ConfigError
-from trainer_utils.storage.file_system import OBJECT_SCHEMES
+from trainer_utils.storage.paths import OBJECT_SCHEMES
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -80,10 +80,13 @@ def open_store(scheme: str, bucket: str, *, to_read: bool = False) -> "ObjectSto
 
 
 def _s3(scheme: str) -> dict[str, Any]:
+    """Return the settings of an S3 store from the environment, or from the profile of AWS."""
     is_minio, said = scheme == "minio", os.environ.get
     is_keyed = is_minio and "MINIO_ACCESS_KEY" in os.environ
-    found = "AWS_PROFILE" not in os.environ and not os.environ.keys().isdisjoint(_AWS_VARIABLES)
-    config: dict[str, Any] = {} if is_keyed or found else _of_profile()
+    is_in_environment = "AWS_PROFILE" not in os.environ and not os.environ.keys().isdisjoint(
+        _AWS_VARIABLES
+    )
+    config: dict[str, Any] = {} if is_keyed or is_in_environment else _of_profile()
     endpoint = (
         (_minio_endpoint() if is_minio else None)
         or said("AWS_ENDPOINT_URL_S3")

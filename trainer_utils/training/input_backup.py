@@ -177,8 +177,8 @@ class InputBackup(_callback_class()):  # type: ignore[misc]
             if updates == saved.updates:
                 rule = f"that of step {saved_step}, at which the model resumes ({path})"
                 cure = f"Pass state=trainer_utils.load_state({self._folder!r})"
-                given = self._dataset.state(self._step).to_json()
-                raise ConfigError.of("state", given, allowed=rule, advice=cure)
+                token = self._dataset.state(self._step).to_json()
+                raise ConfigError.of("state", token, allowed=rule, advice=cure)
             return
         if updates == saved.updates:
             return

@@ -90,7 +90,7 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
         for root in self._restored_root:
             variables = _trainable_variables(root)
             # TensorFlow numbers its restores, and marks each restored object with the last number.
-            lost = [name for name, one in variables if one._update_uid < self._update_uid]
+            lost = [name for name, variable in variables if variable._update_uid < self._update_uid]
             if lost:
                 raise ConfigError(
                     f"state: the input resumes from a checkpoint that has no value for {len(lost)} "
@@ -106,19 +106,21 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
 def _restoring_checkpoint() -> "list[tf.train.Checkpoint]":
     """Return the `tf.train.Checkpoint` that is being restored, from the stack: it has no API."""
     frame: types.FrameType | None = sys._getframe(1)
-    found = []
+    callers = []
     while frame is not None:
         caller = frame.f_locals.get("self")
         if isinstance(caller, tf.train.Checkpoint):
-            found = [caller]  # the outermost
+            callers = [caller]  # the outermost
         frame = frame.f_back
-    return found
+    return callers
 
 
 def _trainable_variables(root: Any) -> list[tuple[str, Any]]:
     """Return the names and trainable variables below a trackable object."""
-    found = []
-    for one in tf.train.TrackableView(root).descendants():
-        if getattr(one, "trainable", False) and hasattr(one, "assign"):
-            found.append((str(getattr(one, "path", getattr(one, "name", one))), one))
-    return found
+    variables = []
+    for variable in tf.train.TrackableView(root).descendants():
+        if getattr(variable, "trainable", False) and hasattr(variable, "assign"):
+            variables.append(
+                (str(getattr(variable, "path", getattr(variable, "name", variable))), variable)
+            )
+    return variables

@@ -301,15 +301,17 @@ class _RunBackup:
             cure = "Resume with that version (TF_USE_LEGACY_KERAS), or pass another folder"
             raise ConfigError.of("backup_dir", self._keras, allowed=rule, advice=cure)
         variables = steps.variables()
-        for own, saved in itertools.zip_longest(variables, self._arrays, fillvalue=("none", None)):
+        for current, saved in itertools.zip_longest(
+            variables, self._arrays, fillvalue=("none", None)
+        ):
             kinds = [
-                (tuple(one.shape), tf.as_dtype(one.dtype))
-                for _, one in (own, saved)
-                if one is not None
+                (tuple(tensor.shape), tf.as_dtype(tensor.dtype))
+                for _, tensor in (current, saved)
+                if tensor is not None
             ]
             if kinds[1:] != kinds[:1]:
                 rule = f"a backup of this model, whose {len(variables)} variables differ from the "
-                rule += f"{len(self._arrays)} saved ones, first {own[0]}, saved as {saved[0]}"
+                rule += f"{len(self._arrays)} saved ones, first {current[0]}, saved as {saved[0]}"
                 cure = f"They are {kinds}. Pass another folder, or remove it"
                 raise ConfigError.of("backup_dir", self._path, allowed=rule, advice=cure)
         for (_, variable), (_, array) in zip(variables, self._arrays, strict=True):
@@ -331,6 +333,7 @@ class _RunBackup:
         self._save(epoch + 1, 0, source, steps)
 
     def _load(self) -> None:
+        """Read the backup: variables, position of the input, history and ledger."""
         content = io.BytesIO(read_bytes(self._path))
         with (
             reading(
@@ -351,11 +354,14 @@ class _RunBackup:
             self._recorder.restore(InputLedger.from_json(meta["ledger"]))
 
     def _save(self, epoch: int, step: int, source: BatchSource, steps: ModelSteps) -> None:
+        """Write the backup, on the worker that writes; all workers call this."""
         if self._folder is None:
             return
         self._recorder.save()
         # Every worker reads all variables, since reading some of them takes all workers.
-        arrays = [(name, tf.convert_to_tensor(one).numpy()) for name, one in steps.variables()]
+        arrays = [
+            (name, tf.convert_to_tensor(tensor).numpy()) for name, tensor in steps.variables()
+        ]
         if not self._writes:
             return
         meta = {

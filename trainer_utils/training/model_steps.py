@@ -106,8 +106,8 @@ class ModelSteps:
         the last step are returned.
         """
         measured = dict(self._model.get_metrics_result())
-        found = measured if set(measured) >= set(logs) else logs
-        return {n: float(v) if getattr(v, "shape", ()) == () else v for n, v in found.items()}
+        results = measured if set(measured) >= set(logs) else logs
+        return {n: float(v) if getattr(v, "shape", ()) == () else v for n, v in results.items()}
 
     def variables(self) -> list[tuple[str, Any]]:
         """Return the names and variables that training changes, in a fixed order."""
@@ -117,12 +117,15 @@ class ModelSteps:
         groups += [metric.variables for metric in model.metrics]
         if self._is_keras_3:
             groups.append(model.metrics_variables)
-        found = {id(variable): variable for group in groups for variable in group}
-        return [(str(getattr(one, "path", one.name)), one) for one in found.values()]
+        by_id = {id(variable): variable for group in groups for variable in group}
+        return [
+            (str(getattr(variable, "path", variable.name)), variable) for variable in by_id.values()
+        ]
 
     def _function(
         self, step: Callable[[Any], Logs], element_spec: Any, *, compiles: bool = True
     ) -> StepFunction:
+        """Return a step on all replicas as a function, compiled by XLA if the model asks for it."""
         compiles = compiles and self._compiles
         eager = bool(self._model.run_eagerly)
         if compiles and not eager and not self._is_keras_3:
@@ -148,6 +151,7 @@ class ModelSteps:
         return {name: tf.nest.map_structure(mean, value) for name, value in logs.items()}
 
     def _step_without_padding(self, batch: Batch) -> Logs:
+        """Evaluate the rows of a batch that have a weight; skip a replica without such rows."""
         features, label, mask = batch
         keep = tf.cast(mask, tf.bool)
         kept = tf.nest.map_structure(lambda part: tf.boolean_mask(part, keep), (features, label))

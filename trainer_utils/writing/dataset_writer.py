@@ -70,18 +70,18 @@ def _shards(name: str, value: Any) -> Any:
 
 def _texts(name: str, value: Any) -> Any:
     if isinstance(value, str) or not all(isinstance(text, str) for text in value):
-        raise ConfigError.of(name, value, allowed="a list of texts")
+        raise ConfigError.of(name, value, allowed="a list of strings")
     return tuple(value)
 
 
 def _vocabularies(name: str, value: Any) -> Any:
-    given = value if isinstance(value, Mapping) else {_LABEL: value} if value else {}
-    for feature, labels in given.items():
+    labels_by_feature = value if isinstance(value, Mapping) else {_LABEL: value} if value else {}
+    for feature, labels in labels_by_feature.items():
         _texts(f"{name}[{feature!r}]", labels)
         if not labels or len(set(labels)) < len(labels) or any("\n" in label for label in labels):
             rule = "different labels of one line each"
             raise ConfigError.of(f"{name}[{feature!r}]", labels, allowed=rule)
-    return {feature: tuple(labels) for feature, labels in given.items()}
+    return {feature: tuple(labels) for feature, labels in labels_by_feature.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ class WriterSettings(Settings):
 
 
 class DatasetWriter:
-    """Writes one dataset, example by example, with bounded memory.
+    """A writer of one dataset, example by example, with bounded memory.
 
     The same examples in the same order give the same bytes. Several threads may write.
 
@@ -197,7 +197,7 @@ class DatasetWriter:
             parts = encode_sequence_example(values, lists) if lists else encode_example(values)
             shards.append(parts, name=name_of(values))
             labels, counter = values.get(_LABEL), self._labels[split]
-            is_label = isinstance(labels, tuple) and all(isinstance(one, int) for one in labels)
+            is_label = isinstance(labels, tuple) and all(isinstance(label, int) for label in labels)
             if is_label and len(counter) <= _MAX_CLASSES:
                 counter.update(labels)
             self._prepare_encoder(example)
@@ -208,9 +208,9 @@ class DatasetWriter:
             encoder, shards = self._encoders.get(tuple(example)), self._splits.get(split)
         except TypeError:  # a split that is not a string
             return False
-        if encoder is None or shards is None or (found := encoder.encode(example)) is None:
+        if encoder is None or shards is None or (frame := encoder.encode(example)) is None:
             return False
-        shards.append_whole(*found)
+        shards.append_whole(*frame)
         if encoder.has_label:
             counter = self._labels[split]
             if len(counter) <= _MAX_CLASSES:
@@ -232,6 +232,7 @@ class DatasetWriter:
             self._encoders[keys] = encoder
 
     def _stored(self, example: Mapping[str, Any]) -> dict[str, Stored]:
+        """Return the values of an example to store; raise InputError with the feature's name."""
         if not isinstance(example, Mapping):
             raise InputError(f"example: expected a dict, got {type(example).__name__}")
         if not all(isinstance(name, str) for name in example):
@@ -248,6 +249,7 @@ class DatasetWriter:
         return stored
 
     def _stored_feature(self, name: str, value: Any) -> Stored:
+        """Return a value to store, with labels as the ids of their vocabulary."""
         is_image, ids = name in self._settings.images, self._ids.get(name)
         stored = stored_value(value, is_image=is_image)
         if not isinstance(stored, Plain):
@@ -317,6 +319,7 @@ class DatasetWriter:
                     _logger.warning(said, option, name, kind, did_you_mean(name, written))
 
     def _manifest(self, shards: Sequence[Shard]) -> Manifest:
+        """Return the manifest of the shards, without its metadata files."""
         records = {split: opened.records for split, opened in self._splits.items()}
         settings = dataclasses.asdict(self._settings)
         settings["images"] = list(self._settings.images)

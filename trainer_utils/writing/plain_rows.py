@@ -41,14 +41,14 @@ class _Field:
             return None
         if self.ids is not None and not 0 <= value < len(self.ids):
             return None
-        found = self.known.get(value)
-        if found is None:
+        entry = self.known.get(value)
+        if entry is None:
             body = varint(value % 2**64)
             body = b"\x0a" + varint(len(body)) + body
-            found = entry_head(self.name, INT64_LIST, len(body)) + body
+            entry = entry_head(self.name, INT64_LIST, len(body)) + body
             if len(self.known) < _MAX_CACHED:
-                self.known[value] = found
-        return found
+                self.known[value] = entry
+        return entry
 
     def _id_of(self, value: Any) -> Any:
         if type(value) is str:

@@ -37,8 +37,8 @@ def describing_texts(
         naming.vocabulary_file(feature): "".join(f"{value}\n" for value in values)
         for feature, values in vocabularies.items()
     }
-    own = render_schema_text(features, vocabularies=vocabularies)
-    texts[naming.SCHEMA_FILE] = own if schema is None else schema
+    rendered = render_schema_text(features, vocabularies=vocabularies)
+    texts[naming.SCHEMA_FILE] = rendered if schema is None else schema
     texts[naming.DATUM_TYPES_FILE] = render_features(features)
     texts[naming.DATUM_SHARDS_FILE] = render_shard_info(records_by_shard)
     return texts

@@ -25,6 +25,7 @@ def check_is_free(uri: str) -> None:
 
 
 def _check_is_free(uri: str, *, claim: str) -> None:
+    """Raise ConfigError if there is something at `uri` besides the claim of this writer."""
     names = [uri] if storage.exists(uri) else []
     if storage.is_folder(uri):
         names = storage.list_names(uri, may_lack=True)

@@ -95,7 +95,7 @@ def stored_value(value: Any, *, is_image: bool = False) -> Stored:
             return _steps(value)
         kind, values = _one_kind(value)
         return Plain(kind, values, is_list=True)
-    known = "bytes, a text, a number, an array, or a list of these"
+    known = "bytes, a string, a number, an array, or a list of these"
     raise InputError(f"expected {known}, got {_shown(value)}")
 
 
@@ -147,7 +147,7 @@ def _steps(parts: Sequence[Any]) -> Steps:
     shapes = {shape for _, shape in taken}
     if len(shapes) > 1 and any(len(shape) != 1 for shape in shapes):
         raise InputError(
-            f"expected steps of one shape, or lists of numbers or texts, got {sorted(shapes)[:5]}"
+            f"expected steps of one shape, or lists of numbers or strings, got {sorted(shapes)[:5]}"
         )
     kind, values = _one_kind([value for step, _ in taken for value in step])
     ends = np.cumsum([0, *(len(step) for step, _ in taken)]).tolist()
@@ -170,14 +170,14 @@ def _is_nested(part: Any) -> bool:
 def _one_kind(values: Sequence[Any]) -> tuple[str | None, tuple[Scalar, ...]]:
     """Return the kind and the stored values of a list. Integers among floats become floats."""
     scalars = [*map(_scalar, values)]
-    found = tuple(scalar for scalar in scalars if scalar is not None)
-    kinds = {*map(_kind, found)}
+    present = tuple(scalar for scalar in scalars if scalar is not None)
+    kinds = {*map(_kind, present)}
     if kinds == {"int", "float"}:
-        found, kinds = tuple(map(float, found)), {"float"}
-    if len(found) < len(scalars) or len(kinds) > 1:
+        present, kinds = tuple(map(float, present)), {"float"}
+    if len(present) < len(scalars) or len(kinds) > 1:
         odd = next(v for v, s in zip(values, scalars, strict=True) if s is None or len(kinds) > 1)
-        raise InputError(f"expected a list of numbers, or of texts, got {_shown(odd)} in one")
-    return (kinds.pop() if kinds else None), found
+        raise InputError(f"expected a list of numbers, or of strings, got {_shown(odd)} in one")
+    return (kinds.pop() if kinds else None), present
 
 
 def _scalar(value: Any) -> Scalar | None:
@@ -192,13 +192,15 @@ def _scalar(value: Any) -> Scalar | None:
     if isinstance(value, (float, np.floating)):
         real = float(value)
         if _MAX_FLOAT < abs(real) < float("inf"):
-            raise InputError(f"expected a float of 32 bits, got {real}, which is too large")
+            raise InputError(f"expected a 32-bit float, got {real}, which is too large")
         return real
     if isinstance(value, str):
         try:
             return value.encode()
         except UnicodeEncodeError as error:
-            raise InputError(f"expected a text that UTF-8 holds, got {value[:40]!r}") from error
+            raise InputError(
+                f"expected a string that UTF-8 can encode, got {value[:40]!r}"
+            ) from error
     is_view = isinstance(value, memoryview) and value.itemsize == 1  # other views have numbers
     return bytes(value) if is_view or isinstance(value, (bytes, bytearray)) else None
 
@@ -216,7 +218,7 @@ def _image(value: Any) -> bytes:
     if hasattr(value, "getbands") and hasattr(value, "convert"):  # a PIL image
         mode = value.mode
         if mode.startswith(("I", "F")):
-            raise InputError(f"expected an image of 8 bits a channel, got mode {mode!r}")
+            raise InputError(f"expected an image with 8 bits per channel, got mode {mode!r}")
         if mode not in ("L", "RGB", "RGBA"):
             has_alpha = mode in ("LA", "La", "PA", "RGBa") or "transparency" in value.info
             value = value.convert("L" if mode == "1" else "RGBA" if has_alpha else "RGB")
@@ -282,13 +284,13 @@ class FeatureRecord:
                     self._add(self._facts.lists, name, inner, step)
                 lists[name] = steps
             elif value is not None and value.kind is not None:
-                own = value.values
+                plain_values = value.values
                 if value.kind == "int" and kind == "float":
-                    own = tuple(map(float, own))
-                self._add(self._facts.features, name, kind, own)
+                    plain_values = tuple(map(float, plain_values))
+                self._add(self._facts.features, name, kind, plain_values)
                 # Single bytes are not copied: an image is a part of its record as given.
-                is_one = len(own) == 1 and isinstance(own[0], bytes)
-                values[name] = own[0] if is_one else own
+                is_one = len(plain_values) == 1 and isinstance(plain_values[0], bytes)
+                values[name] = plain_values[0] if is_one else plain_values
         self._facts.records += 1
         return values, lists
 

@@ -232,11 +232,11 @@ def convert(
             beam_pipeline_args=beam_pipeline_args,
             **with_new_names(options),
         )
-    made = run_conversion(
+    result = run_conversion(
         conversion, out, metadata=metadata, restart=restart, verify_output=verify_output
     )
-    say(printable(made.summary(), keep="\n"))
-    return made
+    say(printable(result.summary(), keep="\n"))
+    return result
 
 
 def prepare_all(
@@ -315,9 +315,13 @@ def _check_same_kind(kind: str, out: str) -> None:
         origin = None if manifest is None else read_origin(latest, manifest)
     except DatasetError:  # a damaged dataset is rebuilt
         return
-    steps = [] if origin is None else [origin.made_by, *(one.made_by for one in origin.ancestors)]
+    steps = (
+        []
+        if origin is None
+        else [origin.made_by, *(ancestor.made_by for ancestor in origin.ancestors)]
+    )
     components = {step.component for step in steps if step is not None}
-    before = [one for one, component in EXAMPLE_GENS.items() if component in components]
+    before = [kind for kind, component in EXAMPLE_GENS.items() if component in components]
     if before and kind not in before:
         raise ConfigError(
             f"out: {out!r} holds a dataset of kind {before[0]}, and the input is of kind {kind}. "
@@ -334,15 +338,15 @@ def _updating(conversion: Conversion, out: str) -> Conversion:
         rule = "False for texts and tables, which are converted as a whole"
         raise ConfigError.of("update", True, allowed=rule)
     folder = join(out, f"artifacts/{EXAMPLE_GENS[conversion.kind]}/examples")
-    made = [
+    datasets = [
         uri
         for uri in (datasets_in([folder]) if exists(folder) else ())
         if exists(join(uri, MANIFEST_FILE)) and exists(join(uri, INPUTS_FILE))
     ]
-    if not made:
+    if not datasets:
         return conversion
-    conversion = with_settings_of(conversion, made[0], out)
-    example_gen = {**conversion.example_gen, "base_dataset": made[0]}
+    conversion = with_settings_of(conversion, datasets[0], out)
+    example_gen = {**conversion.example_gen, "base_dataset": datasets[0]}
     settings = dataclasses.replace(conversion, example_gen=example_gen).settings
     steps = conversion_of(conversion.selection, settings)
     assert isinstance(steps, FileConversion)
@@ -352,8 +356,8 @@ def _updating(conversion: Conversion, out: str) -> Conversion:
     if steps.is_up_to_date():  # repeat the run that wrote the dataset, which is in the cache
         if not (before := config.get("update")):
             return conversion
-        known = {open_dataset(uri, inspect=False).digest: uri for uri in made[1:]}
-        example_gen["base_dataset"] = known.get(before["base"], made[0])
+        known = {open_dataset(uri, inspect=False).digest: uri for uri in datasets[1:]}
+        example_gen["base_dataset"] = known.get(before["base"], datasets[0])
     balancer = {**without_division(conversion, config, out), "keep_shards": True}
     try:
         BalancerSettings.from_arguments(balancer)
@@ -432,9 +436,9 @@ def _track(store: str, pipeline: str, *steps: Any, is_cached: bool = False) -> N
 @contextlib.contextmanager
 def _folder(name: str, place: str) -> Iterator[None]:
     """Create a folder for a run; remove empty folders if the run fails."""
-    made = place
-    while not os.path.lexists(above := os.path.dirname(made)):
-        made = above
+    created = place
+    while not os.path.lexists(above := os.path.dirname(created)):
+        created = above
     was_there = os.path.lexists(place)
     try:
         os.makedirs(place, exist_ok=True)
@@ -444,7 +448,7 @@ def _folder(name: str, place: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        of_run = os.path.join(place, "artifacts") if was_there else made
+        of_run = os.path.join(place, "artifacts") if was_there else created
         for folder, _, _ in os.walk(of_run, topdown=False):
             with contextlib.suppress(OSError):  # the folder is not empty
                 os.rmdir(folder)
@@ -503,15 +507,15 @@ def balance(
     out = path_of("out", out)
     check_balancing(settings)
     check_folder("out", out)
-    given = newest_dataset(path_of("examples", examples))
-    if is_within(out, given):
-        raise ConfigError.of("out", out, allowed=f"a folder outside the dataset {given!r}")
-    given = given if is_remote(given) else os.path.abspath(given)
+    source = newest_dataset(path_of("examples", examples))
+    if is_within(out, source):
+        raise ConfigError.of("out", out, allowed=f"a folder outside the dataset {source!r}")
+    source = source if is_remote(source) else os.path.abspath(source)
     is_in_store = is_remote(out)
     root = out.rstrip("/") if is_in_store else os.path.abspath(out)
     with contextlib.nullcontext() if is_in_store else _folder("out", root):
-        uri = balance_in(given, settings, root, beam_pipeline_args or (), restart=restart)
-        step = "ShardBalancer", {"examples": given}, {"balanced_examples": uri}
+        uri = balance_in(source, settings, root, beam_pipeline_args or (), restart=restart)
+        step = "ShardBalancer", {"examples": source}, {"balanced_examples": uri}
         _track(join(root, METADATA_FILE), "tfx-shards-balance", step)
     if is_in_store:
         return uri

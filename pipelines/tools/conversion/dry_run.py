@@ -106,9 +106,9 @@ class ConversionPlan(TextReport):
         if self.problem:
             return [*parts, "", "This run would fail:", *self.problem.split("\n")]
         if self.opened:
-            bad = f"{self.opened_bad:,} begin like no {self.kind} file" if self.opened_bad else ""
+            bad = f"{self.opened_bad:,} with an unknown format" if self.opened_bad else ""
             said = f"{quantity(self.opened, 'file')} opened as a sample"
-            parts += ["", f"{said}: {bad or 'all begin as they should'}. The run reads all."]
+            parts += ["", f"{said}: {bad or 'all with a known format'}. The run reads all files."]
         return [*parts, "", "Nothing was written."]
 
 
@@ -135,17 +135,17 @@ def plan_conversion(conversion: Conversion) -> ConversionPlan:
         with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
             plan = (rows := steps.plan(folder))
         layouts = {piece.layout for piece in steps.pieces}
-        sizes = {one.split: int(one.num_records * rows.row_bytes) for one in plan.layouts}
+        sizes = {layout.split: int(layout.num_records * rows.row_bytes) for layout in plan.layouts}
     rejected = collections.Counter(reject.split for reject in plan.rejects)
     splits = {}
-    for one in plan.layouts:
-        held = [stop - start for start, stop in itertools.pairwise(one.bounds)]
-        splits[one.split] = SplitEstimate(
-            records=one.num_records,
-            rejected=rejected[one.split],
-            skipped=plan.skipped.get(one.split, 0),
-            bytes=sizes[one.split],
-            num_shards=one.num_shards,
+    for layout in plan.layouts:
+        held = [stop - start for start, stop in itertools.pairwise(layout.bounds)]
+        splits[layout.split] = SplitEstimate(
+            records=layout.num_records,
+            rejected=rejected[layout.split],
+            skipped=plan.skipped.get(layout.split, 0),
+            bytes=sizes[layout.split],
+            num_shards=layout.num_shards,
             shard_records=(min(held), max(held)),
         )
     firsts: dict[str, str] = {}
@@ -180,7 +180,7 @@ def _problem(plan: Plan, max_reject_fraction: float) -> str:
                 plan.rejects, found=plan.found, max_reject_fraction=max_reject_fraction
             )
         )
-    if not any(one.num_records for one in plan.layouts):
+    if not any(layout.num_records for layout in plan.layouts):
         return "No example would be written."
     return ""
 
@@ -209,6 +209,6 @@ def _problem_of_sample(kind: str, opened: int, bad: int) -> str:
     if not opened or bad < opened:
         return ""
     return (
-        f"{quantity(opened, 'file')} opened as a sample: none begins like an {kind} file, so that "
-        "all would be rejected. Convert the files to a format of that kind first."
+        f"{quantity(opened, 'file')} opened as a sample: none has a known {kind} format, so all "
+        "would be rejected. Convert the files to such a format first."
     )

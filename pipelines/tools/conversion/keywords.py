@@ -35,6 +35,7 @@ class ConvertKeywords(TypedDict, total=False):
     rows: Literal["auto", "grouped", "each"]
     label_separator: str | None
     find_files: Literal["path", "tail", "name", "stem"]
+    name_pattern: str | None
     list_encoding: str
     box_format: Literal["xywh", "xyxy", "polygon"] | None
     box_frame: Literal["stored", "displayed"] | None

@@ -104,18 +104,18 @@ def _load_arrays(path: str) -> Any:
 
 def _by_split(source: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
     """Return arrays named `x_train`, `y_train`, `x_test`, …, as in Keras, by split, or None."""
-    found: dict[str, dict[str, Any]] = {}
+    columns_by_split: dict[str, dict[str, Any]] = {}
     for key, value in source.items():
         match = _OF_SPLIT.fullmatch(key) if isinstance(key, str) else None
         split = match and canonical_split(match["split"])
         if match is None or split is None or not hasattr(value, "shape"):
             return None
-        name, columns = match["name"], found.setdefault(split, {})
+        name, columns = match["name"], columns_by_split.setdefault(split, {})
         columns[_array_name(value) if name == "x" else name] = value
-    for columns in found.values():
+    for columns in columns_by_split.values():
         if "y" in columns:
             columns["label"] = _labels(columns.pop("y"))
-    return found or None
+    return columns_by_split or None
 
 
 def _labels(array: Any) -> Any:
@@ -264,9 +264,9 @@ def _hugging_face_rows(dataset: Any, options: Options) -> Iterator[Row]:
             names[column] = list(feature.names)
             options["columns"].setdefault(column, "label")
     if names:
-        given = options.get("vocabulary") or {}
-        given = given if isinstance(given, Mapping) else {"label": given}
-        options["vocabulary"] = {**names, **given}
+        vocabulary = options.get("vocabulary") or {}
+        vocabulary = vocabulary if isinstance(vocabulary, Mapping) else {"label": vocabulary}
+        options["vocabulary"] = {**names, **vocabulary}
     return (
         {**row, **{n: _class(row[n], labels) for n, labels in names.items()}} for row in dataset
     )

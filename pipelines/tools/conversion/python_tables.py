@@ -74,8 +74,8 @@ def as_table(
         if not path.is_file() or not filecmp.cmp(fresh, path, shallow=False):
             rename(str(fresh), str(path))
     finally:
-        for made in (fresh, fresh.with_suffix(".rows")):
-            made.unlink(missing_ok=True)
+        for file in (fresh, fresh.with_suffix(".rows")):
+            file.unlink(missing_ok=True)
         fresh.parent.rmdir()
         if not list_names(folder):
             os.rmdir(folder)
@@ -90,22 +90,22 @@ def _roots(path: Path, columns: Mapping[str, str]) -> list[str]:
     """
     file = pq.ParquetFile(path)
     texts = (pa.string(), pa.large_string())
-    found: set[str] = set()
+    names: set[str] = set()
     for field in file.schema_arrow:
         if field.type not in texts:
             continue
         is_named = field.name.lower() in _PATHS or columns.get(field.name) in MEDIA
         values = {local_path(name) for name in _values(file, field.name) if name}
         if is_named or (values and all(map(kind_of_name, values))):
-            found |= values
-    whole = {name for name in found if is_remote(name) or os.path.isabs(name)}
+            names |= values
+    whole = {name for name in names if is_remote(name) or os.path.isabs(name)}
     groups: dict[tuple[str, ...], list[list[str]]] = {}
     for folder in set(map(os.path.dirname, whole)):
         parts = folder.split("/")
         groups.setdefault(tuple(parts[: 3 if "://" in folder else 2]), []).append(parts)
     roots = {"/".join(posixpath.commonprefix(folders)) for folders in groups.values()}
     roots = {root for root in roots if root and is_folder(root)}
-    if found - whole:
+    if names - whole:
         roots.add(os.getcwd())
     return sorted(roots, key=lambda root: (-len(root), root))
 
@@ -152,7 +152,7 @@ def _write_rows(rows: Iterable[tuple[str | None, Row]], path: Path, options: Opt
     lists: set[str] = set()
     binary: set[str] = set()
     as_json: set[str] = {name for name, kind in columns.items() if kind == "json"}
-    has_splits, found = False, 0
+    has_splits, num_rows = False, 0
     with open(path.with_suffix(".rows"), "w+b") as spool:
         for batch in _batches(rows):
             kept = []
@@ -161,11 +161,11 @@ def _write_rows(rows: Iterable[tuple[str | None, Row]], path: Path, options: Opt
                     row = _with_json(row, as_json)
                     values = _take(row, split, record, media, files, lists)
                 except InputError as error:
-                    place = f"record {found}" if split is None else f"{split}, record {found}"
+                    place = f"record {num_rows}" if split is None else f"{split}, record {num_rows}"
                     text = f"source: {str(error).removesuffix('.')} ({place})."
-                    raise InputError(text, record=found) from error
+                    raise InputError(text, record=num_rows) from error
                 kept.append((split, values))
-                has_splits, found = has_splits or split is not None, found + 1
+                has_splits, num_rows = has_splits or split is not None, num_rows + 1
                 binary.update(n for n, v in values.items() if n not in binary and not _is_text(v))
             pickle.dump(kept, spool)
         if not record.kinds:
@@ -244,22 +244,26 @@ def _take(
         try:
             is_path = name in media and isinstance(value, str)
             is_image = media.get(name) == "image" and not is_path
-            one = stored_value(value, is_image=is_image)
+            converted = stored_value(value, is_image=is_image)
         except InputError as error:
             raise InputError(f"feature {name!r}: {error}") from error
-        if isinstance(one, Steps):
+        if isinstance(converted, Steps):
             raise InputError(
                 f"feature {name!r}: expected a value, a flat list or an array, got a list of "
                 "lists. Make an array of it, np.array(…), or write SequenceExamples: "
                 "trainer_utils.DatasetWriter"
             )
-        if isinstance(one, Plain) and one.is_list:
+        if isinstance(converted, Plain) and converted.is_list:
             lists.add(name)
         is_file = is_image or (name in media and isinstance(value, _BYTES))
-        if one is not None and (is_file or is_path) and files.setdefault(name, is_file) != is_file:
+        if (
+            converted is not None
+            and (is_file or is_path)
+            and files.setdefault(name, is_file) != is_file
+        ):
             rule = f"the bytes of each {media[name]}, or the path of each, got both"
             raise InputError(f"feature {name!r}: expected {rule}")
-        stored[name] = one
+        stored[name] = converted
     return record.take(stored)[0]
 
 

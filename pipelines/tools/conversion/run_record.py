@@ -85,8 +85,8 @@ class RunRecord:
         path = join(folder, _RUN_FILE)
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
             known = json.loads(read_text(path)) if exists(path) else {}
-            runs = {key: dict(made) for key, made in known.get("runs", {}).items()}
-            unfinished = {key: str(made) for key, made in known.get("unfinished", {}).items()}
+            runs = {key: dict(outputs) for key, outputs in known.get("runs", {}).items()}
+            unfinished = {key: str(path) for key, path in known.get("unfinished", {}).items()}
             return cls(folder, runs, unfinished, [str(path) for path in known.get("damaged", ())])
         return cls(folder)
 
@@ -110,21 +110,21 @@ class RunRecord:
         dataset, the schema. Those after a missing or damaged one are not returned.
         """
         before = self.runs.get(key, {})
-        given = {example_gen: self.unfinished.get(own_key, ""), **before}
+        paths = {example_gen: self.unfinished.get(own_key, ""), **before}
         whole: dict[str, str] = {}
         # Shards of one dataset may be links to shards of the other.
-        if suspects := [path for path in given.values() if path in self.damaged]:
+        if suspects := [path for path in paths.values() if path in self.damaged]:
             self.damaged = [path for path in self.damaged if path not in suspects]
             self.write()
         for name in (example_gen, BALANCED[0]):
-            uri = join(self.folder, given.get(name) or "")
-            if not given.get(name) or not is_folder(uri):
+            uri = join(self.folder, paths.get(name) or "")
+            if not paths.get(name) or not is_folder(uri):
                 return whole
             if (problem := _problem_of(uri, verify=verify or bool(suspects))) is not None:
                 logging.warning("%s is rebuilt: %s", uri, printable(problem))
                 return whole
             whole[name] = uri
-        exported = {name: join(self.folder, given[name]) for name in EXPORTED if name in given}
+        exported = {name: join(self.folder, paths[name]) for name in EXPORTED if name in paths}
         return whole | {name: uri for name, uri in exported.items() if is_folder(uri)}
 
     def note_damage(self, uri: str) -> None:
@@ -212,9 +212,12 @@ def next_output(record: RunRecord, component: str, output: str) -> str:
     make_folder(place)
     names = list_names(place) if exists(place) else ()  # a bucket has no empty folders
     numbers = [int(name) for name in names if name.isdecimal()]
-    made = [path for run in record.runs.values() for path in run.values()]  # may be removed by now
-    made += record.unfinished.values()
-    known = [int(p.rpartition("/")[2]) for p in made if p.startswith(f"{component}/{output}/")]
+    # The folders of earlier runs, which may be removed by now
+    known_paths = [path for run in record.runs.values() for path in run.values()]
+    known_paths += record.unfinished.values()
+    known = [
+        int(p.rpartition("/")[2]) for p in known_paths if p.startswith(f"{component}/{output}/")
+    ]
     last = max(numbers, default=0)
     if last and last not in known and output.endswith("examples"):
         path = join(place, str(last))

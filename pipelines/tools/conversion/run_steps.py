@@ -7,10 +7,11 @@ A run that fails or is stopped, such as by Ctrl-C, keeps its finished dataset, a
 resumes from it. `run_record` remembers the runs.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -62,6 +63,7 @@ class _DamagedExamplesError(Exception):
 def _convert_in(
     conversion: Conversion, root: str, *, restart: bool, verify: bool
 ) -> tuple[dict[str, str], bool]:
+    """Run the steps that earlier runs have not finished; see `convert_in`."""
     folder, beam = join(root, "artifacts"), conversion.beam_pipeline_args
     settings = conversion.settings
     balancing = BalancerSettings(**conversion.balancer)
@@ -73,10 +75,10 @@ def _convert_in(
             planned_key = planned.key()
             own_key = _digest(planned_key, settings.max_reject_fraction)
             key = _digest(planned_key, settings.max_reject_fraction, balancing)
-            made = record.whole_outputs(key, own_key, name, verify=verify)
-            if made.keys() >= {name, BALANCED[0], *EXPORTED}:
-                return made, True
-            examples = None if restart else made.get(name)
+            outputs = record.whole_outputs(key, own_key, name, verify=verify)
+            if outputs.keys() >= {name, BALANCED[0], *EXPORTED}:
+                return outputs, True
+            examples = None if restart else outputs.get(name)
             just_written = examples is None
             if examples is not None:
                 manifest = read_manifest(examples)
@@ -90,7 +92,8 @@ def _convert_in(
                 ).manifest
                 record.unfinished[own_key] = examples[len(folder) + 1 :]
                 record.write()
-            try:
+            is_reused = outputs.get(name) == examples
+            with _recording_failure(record, examples, own_key, name, is_reused=is_reused):
                 check_trainable(manifest)
                 balanced = next_output(record, *BALANCED)
                 steps.balance(
@@ -101,21 +104,6 @@ def _convert_in(
                     runner=runner,
                     restart=restart,
                 )
-            except (ConfigError, InputError):
-                # Resuming would fail in the same way, and nobody requested this dataset.
-                if record.unfinished.pop(own_key, None) is not None:
-                    record.write()
-                    remove_tree(examples)
-                raise
-            except CorruptShardError as error:
-                record.note_damage(examples)
-                if made.get(name) == examples:
-                    raise _DamagedExamplesError(str(error)) from error
-                raise
-            except KeyboardInterrupt as error:
-                kept = f"the dataset of {name} is kept: the same run resumes from it"
-                error.args = ("; ".join([kept, *map(str, error.args)]),)
-                raise
         schema, dataset = (
             next_output(record, "SchemaExport", output) for output in EXPORTED.values()
         )
@@ -126,6 +114,41 @@ def _convert_in(
         record.runs[key] = {name: uri[len(folder) + 1 :] for name, uri in uris.items()}
         record.write()
     return uris, False
+
+
+@contextlib.contextmanager
+def _recording_failure(
+    record: RunRecord, examples: str, own_key: str, name: str, *, is_reused: bool
+) -> Iterator[None]:
+    """Keep, discard or distrust a dataset whose balancing fails.
+
+    Args:
+        record: the runs in the folder.
+        examples: the uri of the dataset.
+        own_key: the key of the run that wrote it.
+        name: the component that wrote it.
+        is_reused: whether an earlier run wrote it.
+
+    Raises:
+        _DamagedExamplesError: a reused dataset is damaged, and has to be written again.
+    """
+    try:
+        yield
+    except (ConfigError, InputError):
+        # Resuming would fail in the same way, and nobody requested this dataset.
+        if record.unfinished.pop(own_key, None) is not None:
+            record.write()
+            remove_tree(examples)
+        raise
+    except CorruptShardError as error:
+        record.note_damage(examples)
+        if is_reused:
+            raise _DamagedExamplesError(str(error)) from error
+        raise
+    except KeyboardInterrupt as error:
+        kept = f"the dataset of {name} is kept: the same run resumes from it"
+        error.args = ("; ".join([kept, *map(str, error.args)]),)
+        raise
 
 
 def balance_in(

@@ -115,22 +115,24 @@ def _settings_of(uri: str) -> Mapping[str, Json]:
 def _context(store: MetadataStore, kind: str, name: str) -> mlmd.Context:
     known = store.get_context_by_type_and_name(kind, name)
     if known is not None:
-        found: mlmd.Context = known
-        return found
+        context: mlmd.Context = known
+        return context
     return mlmd.Context(type_id=store.put_context_type(mlmd.ContextType(name=kind)), name=name)
 
 
 def _artifact(store: MetadataStore, kind: str, uri: str, is_new: bool) -> mlmd.Artifact:
     """Return the artifact of the store at a uri, or a new one from the dataset there."""
-    known = [one for one in store.get_artifacts_by_uri(uri) if one.type == kind]
+    known = [artifact for artifact in store.get_artifacts_by_uri(uri) if artifact.type == kind]
     if known and not is_new:
-        found: mlmd.Artifact = known[-1]
-        return found
+        newest: mlmd.Artifact = known[-1]
+        return newest
     is_dataset = kind == _EXAMPLES
     type_ = mlmd.ArtifactType(name=kind, properties=_PROPERTIES if is_dataset else {})
     if is_dataset:
         type_.base_type = mlmd.ArtifactType.DATASET
-    made = mlmd.Artifact(type_id=store.put_artifact_type(type_), uri=uri, state=mlmd.Artifact.LIVE)
+    created = mlmd.Artifact(
+        type_id=store.put_artifact_type(type_), uri=uri, state=mlmd.Artifact.LIVE
+    )
     properties: dict[str, Any] = {"tfx_version": installed_version("tfx"), "state": "published"}
     if is_dataset:
         dataset = open_dataset(uri, inspect=False)
@@ -140,10 +142,10 @@ def _artifact(store: MetadataStore, kind: str, uri: str, is_new: bool) -> mlmd.A
                 dataset.manifest, dataset.vocabularies, gzip=is_gzip
             )
             properties["input_fingerprint"] = dataset.manifest.input_fingerprint
-    own = {n: properties.pop(n) for n in _PROPERTIES if is_dataset and n in properties}
-    _fill(made.properties, own)
-    _fill(made.custom_properties, properties)
-    return made
+    declared = {n: properties.pop(n) for n in _PROPERTIES if is_dataset and n in properties}
+    _fill(created.properties, declared)
+    _fill(created.custom_properties, properties)
+    return created
 
 
 def _fill(properties: Any, values: Mapping[str, Any]) -> None:

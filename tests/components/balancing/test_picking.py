@@ -109,7 +109,7 @@ def test_damage_raises_the_same_error_as_sequential_reading(
 
 def test_file_that_changes_during_the_run_raises(large, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "check_frames", lambda *given: (None, np.zeros(1, np.bool_)))
-    with pytest.raises(DatasetError, match="changed meanwhile"):
+    with pytest.raises(DatasetError, match="changed in the meantime"):
         balance(large, tmp_path, "--direct_num_workers=1", memory_bytes=1 << 20)
 
 

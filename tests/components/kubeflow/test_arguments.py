@@ -41,7 +41,7 @@ def compiled(function, folder):
         ("shard_balancer", {"balance": "bytes", "stratify_by": "label"}, "stratify_by: expected"),
         ("dataset_audit", {"fail_on": ["leakge"]}, "Did you mean 'leakage'?"),
         ("dataset_report", {"sample_records": -1}, "sample_records: expected int at least 1"),
-        ("input_fingerprint", {"input_base": ""}, "input_base: expected a text"),
+        ("input_fingerprint", {"input_base": ""}, "input_base: expected a string"),
     ],
 )
 def test_wrong_constant_is_refused_when_compiled(component, given, message, tmp_path):

@@ -143,6 +143,7 @@ WRONG = {  # settings: values that no component takes
     "rows": ["one", 3, None],
     "label_separator": ["", 3, "\n", "123456789"],
     "find_files": ["anywhere", 3, None],
+    "name_pattern": ["(?P<label>", "no groups", "(.)", 3],
     "list_encoding": ["klingon", "base64", None, 8],
     "box_format": ["cxcywh", 3],
     "box_frame": ["turned", 3],
@@ -202,7 +203,7 @@ def test_image_roots_still_works_with_a_warning(subtests):
     expected = ImageSettings(file_roots=["/photos"])
     for make in (ImageSettings.from_arguments, ImageSettings.from_properties):
         with subtests.test(make=make):
-            with pytest.warns(FutureWarning, match="image_roots= is file_roots= now"):
+            with pytest.warns(FutureWarning, match="image_roots= was renamed to file_roots="):
                 assert make({"image_roots": ["/photos"]}) == expected
     both = {"image_roots": ["/photos"], "file_roots": ["/others"]}
     with pytest.warns(FutureWarning), pytest.raises(ConfigError, match="file_roots alone"):

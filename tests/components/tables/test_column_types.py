@@ -12,10 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.tables.column_types import cast_column, column_facts, decide_column
+from components.inputs.input_table import Column
+from components.tables.column_types import ColumnFacts, cast_column, column_facts, decide_column
 from tests.components.tables.table_files import in_order, numbered
 from tests.make import table
 from trainer_utils.core.errors import InputError
+
+
+def decide_alone(facts: ColumnFacts) -> Column | None:
+    """Return the column of one piece, whose kind follows from its values."""
+    return decide_column("x", [(0, facts)], declared=None, is_text=False, place=lambda *_: "")
 
 
 def check_columns(rows: dict[str, Any], columns: dict[str, tuple[list[Any], list[Any]]]) -> None:
@@ -198,7 +204,7 @@ def test_every_python_number_is_read_as_a_number(number):
     kind = "int" if isinstance(number, int) else "float"
     for values in ([text], [text, "1" if kind == "int" else "0.25"]):
         facts = column_facts(pa.array(values), np.arange(len(values)), are_texts=True)
-        decided = decide_column("x", [(0, facts)], given=None, is_text=False, place=lambda *_: "")
+        decided = decide_alone(facts)
         assert decided is not None
         assert decided.kind == kind
         read = cast_column(pa.array(values), decided, floats=pa.float64())
@@ -210,7 +216,7 @@ def test_strings_read_as_numbers_can_be_written_back(text):
     """Compare with Python: a number is a string that Python reads, and writes in the same way."""
     facts = column_facts(pa.array([text]), np.arange(1), are_texts=True)
     try:
-        decided = decide_column("x", [(0, facts)], given=None, is_text=False, place=lambda *_: "")
+        decided = decide_alone(facts)
     except InputError:
         is_too_large = abs(float(text)) > FLOAT32
         assert is_too_large

@@ -87,5 +87,5 @@ def test_rules_check_type_range_and_choices(rule, value, allowed):
 def test_string_with_a_nul_raises(subtests):
     for text in ("a\0", "\0"):
         with subtests.test(text=text):
-            with pytest.raises(ConfigError, match="mode: expected a text without NUL characters"):
+            with pytest.raises(ConfigError, match="mode: expected a string without NUL characters"):
                 Inner(mode=text)

@@ -11,7 +11,7 @@ from tests.trainer_utils.reading.jpegs import image_options
 from trainer_utils import ConfigError
 from trainer_utils.format import Feature
 from trainer_utils.reading.features import check_followers
-from trainer_utils.reading.images import are_mirrored, draw_uniforms, plan_images
+from trainer_utils.reading.image_plans import are_mirrored, draw_uniforms, plan_images
 
 KEYS = np.random.default_rng(0).integers(0, 2**64, 4000, np.uint64)
 

@@ -22,11 +22,8 @@ from tests.make import refusing
 from tests.trainer_utils.reading.jpegs import LARGE, ODD, PIXELS, PLAIN, cuts, encode, image_options
 from trainer_utils import ConfigError, DatasetError
 from trainer_utils.options.pixels import NORMALIZATIONS
-from trainer_utils.reading.images import (
-    ImageDecoder,
-    are_mirrored,
-    plan_images,
-)
+from trainer_utils.reading.image_plans import are_mirrored, plan_images
+from trainer_utils.reading.images import ImageDecoder
 from trainer_utils.runtime.buffers import Buffers
 
 KEYS = np.arange(1, 1000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)

@@ -22,11 +22,11 @@ from trainer_utils.storage import (
     FileRefusedError,
     MachineError,
     copy_file,
-    file_system,
     find_file,
     list_files,
     open_for_reading,
     read_bytes,
+    retrying,
     write_atomically,
     write_text,
 )
@@ -231,7 +231,7 @@ class Failing(FileSystem):
     ids=lambda value: type(value).__name__,
 )
 def test_faults_of_a_store_reject_no_file(monkeypatch, error, code):
-    monkeypatch.setattr(file_system, "_PAUSES", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(retrying, "_PAUSES", (0.0, 0.0, 0.0))
     reader, blob = BlobReader("failing://"), Blob("failing://1.jpg", SIZE)
     monkeypatch.setattr(storage, "file_system_of", lambda path: Failing(error, 1000))
     if code is not None:

@@ -62,8 +62,8 @@ def test_fast_path_writes_the_same_files(tmp_path_factory, rows, given):
     ("row", "problem"),
     [
         ({"n": 2**63, "x": 0.5, "id": "a"}, "signed 64-bit integer"),
-        ({"n": 1, "x": 1e39, "id": "a"}, "float of 32 bits"),
-        ({"n": 1, "x": 0.5, "id": "\ud800"}, "a text that UTF-8 holds"),
+        ({"n": 1, "x": 1e39, "id": "a"}, "32-bit float"),
+        ({"n": 1, "x": 0.5, "id": "\ud800"}, "a string that UTF-8 can encode"),
         ({"n": 1.5, "x": 0.5, "id": "a"}, "expected int as in the examples before"),
         ({"n": 1, "x": "1", "id": "a"}, "expected float as in the examples before"),
     ],

@@ -19,7 +19,7 @@ def test_dry_run_of_good_photos_exits_with_0(tmp_path):
     files = {f"{'ab'[n % 2]}/{n}.jpg": jpeg(n) for n in range(70)}
     result = dry_run(write_files(tmp_path / "in", files))
     assert result.exit_code == 0, result.output
-    assert "64 files opened as a sample: all begin as they should. The run reads all." in (
+    assert "64 files opened as a sample: all with a known format. The run reads all files." in (
         result.stdout
     )
 
@@ -29,7 +29,7 @@ def test_dry_run_of_invalid_images_exits_with_1(tmp_path):
     result = dry_run(write_files(tmp_path / "in", files))
     assert result.exit_code == 1
     assert "This run would fail:" in result.stdout
-    assert "4 files opened as a sample: none begins like an image file" in result.stdout
+    assert "4 files opened as a sample: none has a known image format" in result.stdout
     assert json.loads(dry_run(tmp_path / "in", "--json").stdout)["opened_bad"] == 4
 
 

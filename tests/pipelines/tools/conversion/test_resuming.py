@@ -25,7 +25,7 @@ from pipelines.tools.verification import verify_dataset
 from tests.docs.markdown import REPOSITORY
 from tests.make import everything, photo, write_files
 from trainer_utils import ConfigError, storage
-from trainer_utils.storage import MachineError, file_system
+from trainer_utils.storage import MachineError, retrying
 from trainer_utils.writing.working_folder import working_folder
 
 SECONDS = 300  # time limit for a process
@@ -109,7 +109,7 @@ def test_interrupted_command_is_resumed(many, tmp_path, number, group):
         assert process.returncode == 130
         assert "Traceback" not in said
         (line,) = [line for line in said.splitlines() if line.startswith("Error: ")]
-        assert f" of {SHARDS} shards are kept: the same run resumes from them" in line
+        assert f" of {SHARDS} shards: the same run resumes from them" in line
     else:
         assert process.returncode == -number
     before = finished(out)
@@ -173,25 +173,25 @@ def convert_table(table: Path, uri: Path) -> dict[str, bytes]:
 
 def test_transient_fault_is_retried(table, tmp_path, monkeypatch, caplog):
     expected = convert_table(table, tmp_path / "whole")
-    monkeypatch.setenv(file_system.RETRY_VARIABLE, "60")
-    monkeypatch.setattr(file_system, "_PAUSES", (0.0,))
-    monkeypatch.setattr(file_system, "_FIRST_LONG_PAUSE", 0.01)
+    monkeypatch.setenv(retrying.RETRY_VARIABLE, "60")
+    monkeypatch.setattr(retrying, "_PAUSES", (0.0,))
+    monkeypatch.setattr(retrying, "_FIRST_LONG_PAUSE", 0.01)
     faults = Faults(row_pieces.write_batches, 0, 4)
     monkeypatch.setattr(row_pieces, "write_batches", faults)
     assert convert_table(table, tmp_path / "out") == expected
     assert faults.times == 0
-    assert file_system.RETRY_VARIABLE in caplog.text
+    assert retrying.RETRY_VARIABLE in caplog.text
 
 
 def test_permanent_fault_keeps_finished_work(table, tmp_path, monkeypatch, our_messages):
     expected = convert_table(table, tmp_path / "whole")
-    monkeypatch.setattr(file_system, "_PAUSES", ())
+    monkeypatch.setattr(retrying, "_PAUSES", ())
     with monkeypatch.context() as patched:
         patched.setattr(storage, "begin_sync", Faults(storage.begin_sync, 3, 10**6))
         with pytest.raises(MachineError, match="EIO"):
             convert_table(table, tmp_path / "out")
     assert not (tmp_path / "out/manifest.json").exists()
-    assert any("are kept" in line for line in our_messages())
+    assert any("kept " in line for line in our_messages())
     assert convert_table(table, tmp_path / "out") == expected
     assert any("resuming: 1 of 1 pieces are done" in line for line in our_messages())
     assert not os.path.exists(working_folder(str(tmp_path / "out")))

@@ -6,9 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from components.shuffle.condition import parse_condition
 from tests.make import refusing
 from trainer_utils.core.errors import ConfigError
+from trainer_utils.format.condition import parse_condition
 from trainer_utils.format.example_columns import Column
 
 VALUES = {"height": 80, "width": 64, "score": 0.25, "name": "cat/1.jpg", "tags": ["a", "b"]}

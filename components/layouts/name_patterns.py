@@ -1,0 +1,141 @@
+"""Take labels, splits and other features from the names of files, by a regular expression.
+
+name_pattern=r"(?P<label>.+)_\\d+"                    # images/Abyssinian_12.jpg
+name_pattern=r"(?P<age>\\d+)_(?P<gender>[01])_"       # 26_1_20170109.jpg
+name_pattern=r"(?P<label>[^/]+)/(?P<clip>[^/]+)/"    # jump/clip_3/frame_0001.jpg
+"""
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from components.inputs.advice import how_to_set
+from components.inputs.arrow_columns import bytes_of
+from components.inputs.input_table import Column, Value
+from components.inputs.listing import LayoutInputs
+from components.layouts.list_table import typed_values
+from trainer_utils.core.errors import InputError
+from trainer_utils.format import split_of_name
+from trainer_utils.storage import display_path
+from trainer_utils.storage.paths import decode_path
+
+Texts = list[str | None]
+
+LABEL, SPLIT = "label", "split"  # groups with a meaning; all others are features
+_MAX_SHOWN = 3
+_LIKE_LABELS = re.compile(r"([A-Za-z][A-Za-z]*(?:[ _-][A-Za-z]+)*)[._ -]+[0-9]+\Z")
+_PATTERN_OF_LABELS = "(?P<label>.+?)[._ -]+[0-9]+"
+
+
+def groups_of_pattern(pattern: str) -> tuple[str, ...]:
+    """Return the names of the groups of a pattern, in order."""
+    return tuple(re.compile(pattern).groupindex)
+
+
+def match_names(
+    inputs: LayoutInputs, paths: pa.Array, is_readable: npt.NDArray[np.bool_]
+) -> dict[str, Texts]:
+    """Return the text of each group of `name_pattern` in each path, None for no text.
+
+    A pattern with a slash is compared with the path of a file below the root of the layout, another
+    one with its name; in both cases from the beginning.
+
+    Args:
+        inputs: the inputs, with a `name_pattern`.
+        paths: the paths of the files, `large_binary`.
+        is_readable: the mask of the files to match. The others are rejected anyway.
+
+    Raises:
+        InputError: some names do not match.
+    """
+    assert inputs.name_pattern is not None
+    pattern = re.compile(inputs.name_pattern)
+    is_for_paths = "/" in inputs.name_pattern
+    texts_by_group: dict[str, Texts] = {name: [None] * len(paths) for name in pattern.groupindex}
+    unmatched = []
+    for place in np.flatnonzero(is_readable).tolist():
+        path = decode_path(paths[place].as_py())
+        parts = inputs.parts_of(path)
+        match = pattern.match("/".join(parts) if is_for_paths else parts[-1])
+        if match is None:
+            unmatched.append(path)
+            continue
+        for name, text in match.groupdict().items():
+            texts_by_group[name][place] = text or None
+    if unmatched:
+        shown = ", ".join(repr(display_path(path)) for path in unmatched[:_MAX_SHOWN])
+        raise InputError(
+            f"name_pattern {inputs.name_pattern!r}: expected a match from the beginning of every "
+            f"file's {'path' if is_for_paths else 'name'}, got none for {len(unmatched)} of "
+            f"{len(paths)}, such as {shown}. Change the pattern, or leave these files out: "
+            f"{how_to_set(ignore=[unmatched[0]])}.",
+            path=inputs.base,
+        )
+    return texts_by_group
+
+
+def splits_of_groups(
+    inputs: LayoutInputs, texts: Texts, is_readable: npt.NDArray[np.bool_]
+) -> pa.Array:
+    """Return the split of each file, by the text of its group.
+
+    Raises:
+        InputError: the text of a file to read is not the name of a split.
+    """
+    splits = {text: split_of_name(text or "") for text in dict.fromkeys(texts)}
+    for text, is_read in zip(texts, is_readable.tolist(), strict=True):
+        if is_read and splits[text] is None:
+            raise InputError(
+                f"name_pattern {inputs.name_pattern!r}: expected the name of a split in the group "
+                f"'split', such as train, val or test, got {text or ''!r}. Give the group another "
+                "name to make it a feature.",
+                path=inputs.base,
+            )
+    return pa.array([splits[text] for text in texts], pa.string())
+
+
+def features_of_groups(
+    groups: Mapping[str, Texts], paths: pa.Array, is_taken: npt.NDArray[np.bool_]
+) -> list[tuple[Column, list[Value]]]:
+    """Return the column of each group, with values of the types that a CSV file would have.
+
+    Args:
+        groups: the texts of each group, one for each file.
+        paths: the paths of the files that are taken.
+        is_taken: the mask of these files.
+    """
+    place = lambda n: repr(display_path(decode_path(paths[n].as_py())))  # noqa: E731
+    columns = []
+    for name, texts in groups.items():
+        taken = pa.array(texts, pa.string()).filter(pa.array(is_taken))
+        if (column := typed_values(name, [(taken, True)], kind=None, place=place)) is not None:
+            columns.append(column)
+    return columns
+
+
+def labels_in_names(paths: pa.Array) -> list[str]:
+    """Return words that begin the names of files and may be classes, such as cat of cat.12.jpg.
+
+    The result is empty unless every name consists of words and a number, and there are several
+    words, each in several names.
+    """
+    counts: dict[str, int] = {}
+    for path in map(decode_path, bytes_of(paths)):
+        match = _LIKE_LABELS.match(posixpath.splitext(posixpath.basename(path))[0])
+        if match is None:
+            return []
+        counts[match[1]] = counts.get(match[1], 0) + 1
+    return sorted(counts) if len(counts) > 1 and min(counts.values()) > 1 else []
+
+
+def how_to_label(words: Sequence[str]) -> str:
+    """Return a warning that the beginnings of names may be labels, with the setting to paste."""
+    shown = ", ".join(map(repr, words[:_MAX_SHOWN])) + (" …" if len(words) > _MAX_SHOWN else "")
+    return (
+        f"the files have no label, but their names begin with {len(words)} words: {shown}. If "
+        f"these are the labels: {how_to_set(name_pattern=_PATTERN_OF_LABELS)}"
+    )
