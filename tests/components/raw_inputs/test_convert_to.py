@@ -398,8 +398,9 @@ def results_in(out: Path) -> Iterator[Path]:
 
 @pytest.mark.e2e
 def test_convert_resumes_after_a_kill_of_the_trainer(tmp_path, caplog):
-    photo, out = jpeg(1, size=(1000, 1000)), tmp_path / "out"
-    write_files(tmp_path / "in", {f"{'ab'[n % 2]}/{n}.jpg": photo for n in range(36)})
+    # A shard takes half a second, so that the kill, which is noticed within a second, comes early.
+    photo, out = jpeg(1, size=(1600, 1600)), tmp_path / "out"
+    write_files(tmp_path / "in", {f"{'ab'[n % 2]}/{n}.jpg": photo for n in range(96)})
     trainer = start_trainer(tmp_path / "in", out, False)
     converter = int(trainer.stdout.readline())
     while not any(results_in(out)):
@@ -415,7 +416,7 @@ def test_convert_resumes_after_a_kill_of_the_trainer(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         made = pipelines.convert(tmp_path / "in", out, **how)
     assert any("resuming" in line and "of 12 shards" in line for line in caplog.messages)
-    assert made.written == 36
+    assert made.written == 96
     whole = convert(tmp_path / "in", tmp_path / "whole", **how)
     assert open_dataset(str(made)).digest == open_dataset(whole).digest
 
