@@ -129,7 +129,7 @@ def test_filter_on_every_adapter(places, name):
         "tensorflow": lambda: trainer_utils.input_fn,
     }
     pytest.importorskip({"numpy": "numpy", "loader": "torch"}.get(name, name))
-    settings = {"batch_size": 6, "seed": 3, "remainder": "drop", "features": ["id"]}
+    settings = {"batch_size": 8, "seed": 3, "remainder": "drop", "features": ["id"]}
     train = open_input[name]()(places[0], "train", **settings)
     view = train.filter(where=WHERE)
     expected = trainer_utils.iterate(places[1], "train", **settings)
@@ -196,6 +196,22 @@ def test_filter_has_the_records_that_balancing_keeps(places, tmp_path):
             rows += zip(*(batch[name] for name in ("id", "label", "name", "height")), strict=True)
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
     assert len(found) == len(KEPT)
+
+
+def test_state_dict_of_a_view_is_loaded(places):
+    train = trainer_utils.iterate(places[0], "train", batch_size=6)
+    view, other = (train.filter(where=WHERE).map(dict) for _ in range(2))
+    assert repr(view).splitlines()[0].startswith(f"BatchIterator: {len(KEPT)} records")
+    assert f"where={WHERE!r}" in repr(view)
+    assert "map: dict" in repr(view)
+    batches_of_view = iter(view)
+    taken = [next(batches_of_view) for _ in range(3)]
+    other.load_state_dict(view.state_dict())
+    rest = [plain(batch) for batch in batches_of_view]
+    assert batches(other) == rest
+    assert len(taken) + len(rest) == len(view)
+    with pytest.raises(ConfigError, match="Pass where="):
+        train.load_state_dict(view.state_dict())
 
 
 def test_token_of_another_condition_is_refused(places):

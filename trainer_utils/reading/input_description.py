@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from trainer_utils.reading.input_conversion import InputConversion
 from trainer_utils.reading.input_spec import InputSpec
+from trainer_utils.reading.views import MappedBatches
 
 # Settings of the order that are shown only if they differ from their defaults.
 _SHOWN_IF_SET = (
@@ -42,6 +43,9 @@ def _lines(name: str, spec: InputSpec) -> Iterator[str]:
     for feature, array in spec.structure.items():
         ragged = ", ragged" if array.is_ragged else ""
         yield f"{feature}: {array.shape} {array.dtype}{ragged}"
+    if isinstance(spec.after, MappedBatches):
+        names = (getattr(function, "__name__", repr(function)) for function in spec.after.functions)
+        yield f"map: {', '.join(names)}"
     settings = [f"shuffle={options.shuffle!r}", f"seed={options.seed}"]
     defaults = type(options)()
     for setting in _SHOWN_IF_SET:
