@@ -159,6 +159,19 @@ def test_filter_in_loader_processes(places, processes):
     assert batches(other) == batches(expected)
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_filtered_dataset_works_in_a_data_loader(places, method):
+    torch = pytest.importorskip("torch")
+    settings = {"batch_size": 6, "seed": 3, "features": ["id"], "shuffle": "global"}
+    view = trainer_utils.torch_dataset(places[0], "train", **settings).filter(where=WHERE)
+    view.set_epoch(2)
+    loading = {"batch_size": None, "num_workers": 2, "multiprocessing_context": method}
+    loader = torch.utils.data.DataLoader(view, **loading)
+    expected = trainer_utils.iterate(places[1], "train", **settings)
+    expected.next_epoch = 2
+    assert [plain(batch) for batch in loader] == batches(expected)
+
+
 def test_filter_in_reading_processes(places):
     settings = {"batch_size": 6, "features": ["id"]}
     view = trainer_utils.iterate(places[0], "train", processes=2, **settings).filter(where=WHERE)

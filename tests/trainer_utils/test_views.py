@@ -278,3 +278,22 @@ def test_a_view_of_a_loader_resumes(uri):
     resumed = open_by("loader", uri).select("id").map(doubled)
     resumed.load_state_dict(state)
     assert batches(resumed) == whole[8:]
+
+
+def test_views_of_tensorflow_reopen_the_input(uri):
+    pytest.importorskip("tensorflow")
+    train = trainer_utils.input_fn(uri, "train", **SETTINGS)
+    view = train.select("id", "label").filter(where="label > 1")
+    expected = open_by("numpy", uri, features=["id", "label"], where="label > 1")
+    assert batches(view.as_numpy_iterator()) == batches(expected)
+    assert view.state(2) == expected.state(2)
+    resumed = view.resumed_at(view.state(2))
+    assert batches(resumed.as_numpy_iterator()) == batches(
+        open_by("numpy", uri, features=["id", "label"], where="label > 1", state=view.state(2))
+    )
+    odd = train.filter(lambda batch: batch["id"][0] % 2 == 1)  # of tf.data
+    assert all(batch["id"][0] % 2 for batch in odd.as_numpy_iterator())
+    assert plain(train.record(3)) == plain(open_by("numpy", uri).record(3))
+    for wrong in ({}, {"predicate": bool, "where": "label > 1"}):
+        with pytest.raises(ConfigError, match="either a function of an element"):
+            train.filter(**wrong)

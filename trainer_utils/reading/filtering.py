@@ -253,13 +253,13 @@ class _Scan:
         """Return the records that meet the condition."""
         total = self._source.num_records
         step = max(1, min(_SCAN_ROWS, int(_SCAN_BYTES / max(self._source.mean_bytes, 1))))
-        chunks = [np.arange(begin, min(begin + step, total)) for begin in range(0, total, step)]
+        chunks = [range(begin, min(begin + step, total)) for begin in range(0, total, step)]
         threads = 1 if self._reader.reads_in_order else usable_cores()
         mask, num_bytes, done = np.zeros(total, np.bool_), 0, 0
         with show_step("Filtering records") as shown:
             results = prefetch_map(self._matching, chunks, threads=threads, most=2 * threads)
             for chunk, (holds, size) in zip(chunks, results, strict=True):
-                mask[chunk] = holds
+                mask[chunk.start : chunk.stop] = holds
                 num_bytes, done = num_bytes + size, done + len(chunk)
                 shown.update(done, total=total)
         for name in self._condition.features:
@@ -267,8 +267,9 @@ class _Scan:
                 raise _unknown_feature(name, self._source.dataset.features)
         return _Matches(mask, num_bytes, len(self._reader.unreadable))
 
-    def _matching(self, positions: npt.NDArray[np.int64]) -> tuple[Bools, int]:
+    def _matching(self, chunk: range) -> tuple[Bools, int]:
         """Return which records meet the condition, and their size in a shard."""
+        positions = np.arange(chunk.start, chunk.stop)
         if self._raw is not None:
             columns = self._columns(self._listed_rows(self._raw, positions))
             return self._condition.mask(columns, self._vocabularies), 0
