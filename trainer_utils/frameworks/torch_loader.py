@@ -209,14 +209,14 @@ class TorchLoader:
                 a device, which the other loader does not know.
         """
         cure = (
-            "skip_first_batches is not needed: save loader.state_dict() with the model, or call "
+            "Or do without it: restore loader.state_dict(), or call "
             "accelerator.register_for_checkpointing(loader), and skip nothing"
         )
         if epoch is not None:
             self.set_epoch(epoch)
         elif not self._has_set_epoch:
             raise ConfigError(
-                f"skip_first_batches: the epoch is unknown. Call loader.set_epoch(…) before it; or "
+                f"skip_first_batches: the epoch is unknown. Call loader.set_epoch(…) before it. "
                 f"{cure}."
             )
         first = self.dataset.first_step % max(self.dataset.input_steps, 1)
@@ -229,7 +229,7 @@ class TorchLoader:
         if self._device is not None:
             raise ConfigError(
                 "skip_first_batches: it would not move batches to the loader's device. Leave out "
-                f"device=, and move them in the training loop; or {cure}."
+                f"device=, and move them in the training loop. {cure}."
             )
         self._has_set_epoch, self._skips = False, True
         self._position = (self.dataset.first_step // self.dataset.input_steps + 1) * (
