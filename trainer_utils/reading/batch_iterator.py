@@ -9,7 +9,7 @@ import logging
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -217,6 +217,13 @@ class BatchIterator(Batches):
         if name in self.unreadable:  # another one replaces it in batches
             raise CorruptShardError(self.unreadable[name], path=name.path, record=name.number)
         return self.encoded(example)
+
+    def __getitem__(self, index: object) -> NoReturn:
+        """Refuse an index, since it could mean a record or a step, and a DataLoader would use it."""
+        raise TypeError(
+            f"[{index!r}]: expected a loop over batches. record(number) returns a record. In place "
+            "of a DataLoader of PyTorch, use trainer_utils.torch_loader."
+        )
 
     def _view(self, **changes: Any) -> "Self":
         """Return an input with some settings changed that shares the open files of this one."""
