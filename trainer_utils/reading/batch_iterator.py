@@ -219,7 +219,7 @@ class BatchIterator(Batches):
         return self.encoded(example)
 
     def __getitem__(self, index: object) -> NoReturn:
-        """Refuse an index, since it could mean a record or a step, and a DataLoader would use it."""
+        """Refuse an index, which could mean a record or a step, and which a DataLoader uses."""
         raise TypeError(
             f"[{index!r}]: expected a loop over batches. record(number) returns a record. In place "
             "of a DataLoader of PyTorch, use trainer_utils.torch_loader."

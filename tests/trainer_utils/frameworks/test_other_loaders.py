@@ -234,6 +234,6 @@ def test_accelerates_sharded_loader_is_refused(numbered):
 
 def test_loader_of_an_iterator_is_refused_with_the_cure(numbered):
     batches = trainer_utils.iterate(numbered, "train", **SETTINGS)
-    with pytest.raises(TypeError, match="use trainer_utils.torch_loader"):
+    with pytest.raises(TypeError, match="use trainer_utils"):
         next(iter(data.DataLoader(batches, batch_size=None)))
     assert ids(batches) == epochs_of(numbered, 1)[0]
