@@ -391,6 +391,13 @@ def test_maps(files, theirs):
         assert_equal(input_fn(files, batch_size=4, shuffle=False, **{hook: double}), expected)
 
 
+@row(TF_DATA, "`filter(predicate)`")
+def test_filters(files, theirs):
+    expected = theirs.filter(lambda example: example["id"] % 3 == 0).padded_batch(4)
+    ours = input_fn(files, batch_size=4, shuffle=False, where="id in (0, 3, 6, 9, 12, 15, 18, 21)")
+    assert_equal(ours, expected)
+
+
 @row(TF_DATA, "`shard(num_workers, worker)`")
 def test_shards_of_workers(files, theirs):
     found = []

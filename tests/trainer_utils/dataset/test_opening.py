@@ -89,7 +89,11 @@ def test_tfx_shards_dataset_is_opened_by_its_manifest(tmp_path, write_dataset, g
     assert found == [(p, n, p.stat().st_size) for p, n in zip(paths, [4, 1], strict=True)]
     for start, stop in itertools.combinations_with_replacement(range(6), 2):
         ranges = dataset.file_ranges(SplitRange("train", start, stop))
-        places = [(paths.index(Path(p)), skip + n) for p, skip, take in ranges for n in range(take)]
+        places = [
+            (paths.index(Path(part.path)), part.skip + n)
+            for part in ranges
+            for n in range(part.take)
+        ]
         assert places == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)][start:stop]
 
 
