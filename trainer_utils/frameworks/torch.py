@@ -41,7 +41,10 @@ from trainer_utils.reading.input_stats import (
     WaitClock,
     stats_of,
 )
-from trainer_utils.reading.loader_processes import refuse_repeated_reading
+from trainer_utils.reading.loader_processes import (
+    refuse_repeated_first_step,
+    refuse_repeated_reading,
+)
 from trainer_utils.reading.starvation import StarvationCheck
 from trainer_utils.reading.substitute_reports import SubstituteReports
 from trainer_utils.storage.shared_counters import SharedCounters
@@ -236,6 +239,8 @@ class TorchDataset:
     def __getitem__(self, index: int) -> Any:
         """Return the batch of a step, arranged for the trainer."""
         refuse_parts_of_steps(is_batch=self._input.options.batch_size is not None)
+        if not index:
+            refuse_repeated_first_step(opened_here=self._input.is_opened_here)
         return self._element(index)
 
     def _element(self, index: int) -> Any:

@@ -29,6 +29,23 @@ def refuse_repeated_reading(*, opened_here: bool) -> None:
         )
 
 
+def refuse_repeated_first_step(*, opened_here: bool) -> None:
+    """Raise ConfigError if this process, which is not a DataLoader's first, reads the first step.
+
+    An `IterableDataset` may divide the steps of an input among the processes, by index. But then
+    the first step is read by the first process.
+
+    Args:
+        opened_here: this process opened the input.
+    """
+    if (count := num_iterating_processes()) > 1 and not opened_here and _process_number() > 0:
+        raise _repetition_error(
+            count,
+            "Let process n read the steps n, n + num_workers and so on, or read with "
+            "trainer_utils.torch_loader(…, num_workers=…) in place of the DataLoader",
+        )
+
+
 def refuse_detected_rank() -> None:
     """Raise ConfigError if several processes of a DataLoader open an input without a rank."""
     count = num_iterating_processes()
@@ -46,6 +63,11 @@ def num_iterating_processes() -> int:
     data: Any = sys.modules.get("torch.utils.data")
     info = None if data is None else data.get_worker_info()
     return info.num_workers if info and isinstance(info.dataset, data.IterableDataset) else 0
+
+
+def _process_number() -> int:
+    info = sys.modules["torch.utils.data"].get_worker_info()
+    return int(info.id)
 
 
 def _repetition_error(count: int, cure: str) -> ConfigError:

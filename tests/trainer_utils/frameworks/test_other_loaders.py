@@ -232,6 +232,26 @@ def test_accelerates_sharded_loader_is_refused(numbered):
         accelerate["Loader"]().set_epoch(dataset(numbered))
 
 
+class Indexed(data.IterableDataset):
+    """Read steps by index; with `divides`, a share of them in each process of a loader."""
+
+    def __init__(self, inner, divides):
+        self.inner, self.divides = inner, divides
+
+    def __iter__(self):
+        info = data.get_worker_info()
+        first, step = (info.id, info.num_workers) if self.divides else (0, 1)
+        return (self.inner[index] for index in range(first, len(self.inner), step))
+
+
+def test_steps_by_index_are_divided_or_refused(numbered):
+    whole = data.DataLoader(Indexed(dataset(numbered), False), batch_size=None, num_workers=2)
+    with pytest.raises(ConfigError, match="each record would come 2 times"):
+        ids(whole)
+    parts = data.DataLoader(Indexed(dataset(numbered), True), batch_size=None, num_workers=2)
+    assert sorted(ids(parts)) == sorted(epochs_of(numbered, 1)[0])
+
+
 def test_loader_of_an_iterator_is_refused_with_the_cure(numbered):
     batches = trainer_utils.iterate(numbered, "train", **SETTINGS)
     with pytest.raises(TypeError, match="use trainer_utils"):
