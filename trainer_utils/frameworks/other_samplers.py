@@ -5,11 +5,10 @@ PyTorch, Lightning or Accelerate would take every n-th step of that share, or th
 order, without an error.
 """
 
-import sys
-import types
 from typing import Any
 
 from trainer_utils.core.errors import ConfigError
+from trainer_utils.runtime.callers import frames_above, module_of, package_of
 
 _TRAINERS = ("accelerate", "lightning", "pytorch_lightning", "torch", "torchdata")
 _FRAMES = 12  # from a sampler's iteration up to Accelerate's loader
@@ -47,29 +46,19 @@ def refuse_other_samplers() -> None:
 
     Samplers ask for the length of their dataset when they are created or iterated over.
     """
-    frame: types.FrameType | None = sys._getframe(2)
-    for _ in range(_FRAMES):
-        if frame is None:
-            return
-        # Reading the locals of a frame keeps them alive, so skip the caller's own.
-        if _package(frame.f_globals.get("__name__", "")) in _TRAINERS:
+    for frame in frames_above(limit=_FRAMES):
+        if package_of(frame) in _TRAINERS:
             caller: Any = frame.f_locals.get("self")
             for kind in type(caller).__mro__:
-                if kind.__name__ in _CURES and _package(kind.__module__) in _TRAINERS:
+                if kind.__name__ in _CURES and kind.__module__.partition(".")[0] in _TRAINERS:
                     raise _sampler_error(caller, kind.__name__)
-        frame = frame.f_back
 
 
 def is_pass_of_sampler() -> bool:
     """Return whether a DataLoader's sampler, which begins a pass, calls the caller of this."""
-    frame: types.FrameType | None = sys._getframe(2)
-    for _ in range(_FRAMES_TO_SAMPLER):
-        if frame is None:
-            break
-        is_torch = frame.f_globals.get("__name__") == "torch.utils.data.sampler"
-        if is_torch and frame.f_code.co_name == "__iter__":
+    for frame in frames_above(limit=_FRAMES_TO_SAMPLER):
+        if module_of(frame) == "torch.utils.data.sampler" and frame.f_code.co_name == "__iter__":
             return True
-        frame = frame.f_back
     return False
 
 
@@ -79,15 +68,11 @@ def refuse_sharded_steps() -> None:
     It does so before its first step, by `set_epoch`. Without a batch size its sampler would fail
     with a TypeError.
     """
-    frame: types.FrameType | None = sys._getframe(2)
-    for _ in range(_FRAMES_TO_ACCELERATE):
-        if frame is None:
-            return
-        if _package(frame.f_globals.get("__name__", "")) == "accelerate":
+    for frame in frames_above(limit=_FRAMES_TO_ACCELERATE):
+        if package_of(frame) == "accelerate":
             sampler: Any = getattr(frame.f_locals.get("self"), "batch_sampler", None)
             if type(sampler).__name__ == "BatchSamplerShard" and sampler.num_processes > 1:
                 raise _sampler_error(sampler, "BatchSamplerShard")
-        frame = frame.f_back
 
 
 def refuse_batches() -> None:
@@ -107,30 +92,23 @@ def refuse_parts_of_steps(*, is_batch: bool) -> None:
     Args:
         is_batch: whether an item is a batch, rather than a record.
     """
-    frame: types.FrameType | None = sys._getframe(2)
-    for _ in range(_FRAMES_TO_FETCHER):
-        if frame is None:
+    for frame in frames_above(limit=_FRAMES_TO_FETCHER):
+        if not module_of(frame).startswith("torch.utils.data."):
+            continue
+        caller: Any = frame.f_locals.get("self")
+        if type(caller).__name__ == "Subset":
+            raise ConfigError(
+                "Subset: the items of a torch_dataset are steps, whose records differ in each "
+                "epoch, so a Subset, like one of random_split, would train on records that it "
+                'leaves out in another epoch. Select records: split="train[:80%]" for one '
+                'part, "train[80%:]" for the other.'
+            )
+        if getattr(caller, "auto_collation", False) and is_batch:
+            refuse_batches()
+        if hasattr(caller, "auto_collation"):
             return
-        if frame.f_globals.get("__name__", "").startswith("torch.utils.data."):
-            caller: Any = frame.f_locals.get("self")
-            if type(caller).__name__ == "Subset":
-                raise ConfigError(
-                    "Subset: the items of a torch_dataset are steps, whose records differ in each "
-                    "epoch, so a Subset, like one of random_split, would train on records that it "
-                    'leaves out in another epoch. Select records: split="train[:80%]" for one '
-                    'part, "train[80%:]" for the other.'
-                )
-            if getattr(caller, "auto_collation", False) and is_batch:
-                refuse_batches()
-            if hasattr(caller, "auto_collation"):
-                return
-        frame = frame.f_back
 
 
 def _sampler_error(sampler: Any, kind: str) -> ConfigError:
     harm, cure = _CURES[kind]
     return ConfigError(f"sampler: {type(sampler).__name__} {harm}. {cure}.")
-
-
-def _package(module: str) -> str:
-    return module.partition(".")[0]

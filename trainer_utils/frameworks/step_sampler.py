@@ -8,10 +8,10 @@ makes a new one of its `dataset`, `batch_sampler` and `collate_fn`.
 """
 
 import functools
-import sys
-import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from trainer_utils.runtime.callers import frames_above, package_of
 
 if TYPE_CHECKING:
     from trainer_utils.frameworks.torch_loader import TorchLoader
@@ -83,15 +83,11 @@ def step_sampler_class() -> Any:
 
 def _overfits_batches() -> bool:
     """Return whether a loop of a Lightning Trainer with `overfit_batches` calls the caller."""
-    frame: types.FrameType | None = sys._getframe(2)
-    for _ in range(_FRAMES_TO_LIGHTNING):
-        if frame is None:
-            break
-        if frame.f_globals.get("__name__", "").partition(".")[0] in _LIGHTNING:
+    for frame in frames_above(limit=_FRAMES_TO_LIGHTNING):
+        if package_of(frame) in _LIGHTNING:
             trainer = getattr(frame.f_locals.get("self"), "trainer", None)
             if trainer is not None:
                 return bool(getattr(trainer, "overfit_batches", 0))
-        frame = frame.f_back
     return False
 
 
@@ -100,13 +96,9 @@ def _epoch_of_transformers() -> int | None:
 
     Some of its versions report it to loaders with `set_epoch` only, not to Accelerate's.
     """
-    frame: types.FrameType | None = sys._getframe(2)
-    for _ in range(_FRAMES_TO_TRAINER):
-        if frame is None:
-            break
-        if frame.f_globals.get("__name__", "").partition(".")[0] == "transformers":
+    for frame in frames_above(limit=_FRAMES_TO_TRAINER):
+        if package_of(frame) == "transformers":
             epoch = frame.f_locals.get("epoch")
             if isinstance(epoch, int):
                 return epoch
-        frame = frame.f_back
     return None
