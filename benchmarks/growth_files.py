@@ -81,28 +81,21 @@ def gzip(size: int) -> None:
 
 def packing(size: int) -> None:
     """Read an epoch of packs of 512 tokens from `size` documents of 20,000 tokens."""
-    import trainer_utils
-    from trainer_utils.order.packing import PackOptions
-
-    with _cache(), tempfile.TemporaryDirectory() as folder:
-        rows = [{"tokens": [*range(_DOCUMENT_TOKENS)]} for _ in range(size)]
-        _write(Path(folder, "set"), rows, num_shards=2)
-        start_counting()
-        source = trainer_utils.iterate(
-            f"{folder}/set", "train", batch_size=8, pack=PackOptions(length=512)
-        )
-        for step in range(source.input_steps):
-            source.batch(0, step)
+    _read_packs([[*range(_DOCUMENT_TOKENS)]] * size, num_shards=2)
 
 
 def long_documents(size: int) -> None:
     """Read an epoch of packs of 512 tokens from 4 documents of `size` thousand tokens."""
+    _read_packs([[n % 1000 for n in range(1000 * size)]] * 4, num_shards=1)
+
+
+def _read_packs(documents: list[list[int]], *, num_shards: int) -> None:
     import trainer_utils
     from trainer_utils.order.packing import PackOptions
 
     with _cache(), tempfile.TemporaryDirectory() as folder:
-        rows = [{"tokens": [n % 1000 for n in range(1000 * size)]} for _ in range(4)]
-        _write(Path(folder, "set"), rows, num_shards=1)
+        rows = [{"tokens": tokens} for tokens in documents]
+        _write(Path(folder, "set"), rows, num_shards=num_shards)
         start_counting()
         source = trainer_utils.iterate(
             f"{folder}/set", "train", batch_size=8, pack=PackOptions(length=512)

@@ -9,7 +9,6 @@ each record, and is kept in the cache folder.
 import dataclasses
 import logging
 import threading
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -32,7 +31,6 @@ from trainer_utils.reading.packing import PackedSource
 from trainer_utils.reading.record_reader import RecordReader, Rows
 from trainer_utils.runtime.machine import usable_cores
 from trainer_utils.runtime.threads import prefetch_map
-from trainer_utils.storage import read_bytes
 from trainer_utils.storage.kept_files import KeptFiles
 
 _logger = logging.getLogger(__name__)
@@ -61,19 +59,14 @@ class _Matches(NamedTuple):
     def to_bytes(self) -> bytes:
         """Return the content of a kept file."""
         data = RecordBits.of(self.mask).bits.tobytes()
-        data += self.num_bytes.to_bytes(_NUMBER_BYTES, "little")
-        return data + zlib.crc32(data).to_bytes(4, "little")
+        return data + self.num_bytes.to_bytes(_NUMBER_BYTES, "little")
 
     @classmethod
-    def from_bytes(cls, data: bytes, num_records: int) -> "_Matches | None":
-        """Parse the result of `to_bytes`; return None if it is damaged."""
-        size = -(-num_records // 8)
-        content, crc = data[:-4], data[-4:]
-        is_whole = len(data) == size + _NUMBER_BYTES + 4
-        if not is_whole or zlib.crc32(content) != int.from_bytes(crc, "little"):
-            return None
-        bits = RecordBits(np.frombuffer(content, np.uint8, size), num_records)
-        return cls(bits.mask(), int.from_bytes(content[size:], "little"))
+    def from_bytes(cls, data: bytes, num_records: int) -> "_Matches":
+        """Parse the result of `to_bytes`."""
+        size = len(data) - _NUMBER_BYTES
+        bits = RecordBits(np.frombuffer(data, np.uint8, size), num_records)
+        return cls(bits.mask(), int.from_bytes(data[size:], "little"))
 
 
 def joined_conditions(first: str | None, second: str) -> str:
@@ -204,14 +197,12 @@ def _matches(
     )
     kept = KeptFiles("filters", options.cache_folder)
     with kept.lock(key):  # other processes of this machine wait for the scan
-        path = kept.find(key)
-        data = b"" if path is None else read_bytes(path)
-        matches = _Matches.from_bytes(data, source.num_records)
-        if matches is None:
-            matches = _Scan(source, condition, vocabularies, options).run()
-            if not matches.num_unreadable:  # they may be readable next time
-                kept.keep(key, matches.to_bytes())
-                kept.remove_old()
+        num_bytes = -(-source.num_records // 8) + _NUMBER_BYTES
+        if (data := kept.read_checked(key, num_bytes=num_bytes)) is not None:
+            return _Matches.from_bytes(data, source.num_records)
+        matches = _Scan(source, condition, vocabularies, options).run()
+        if not matches.num_unreadable:  # they may be readable next time
+            kept.keep_checked(key, matches.to_bytes())
     return matches
 
 

@@ -7,7 +7,6 @@ packs.decode(packs.read(positions), [8])          # [{'tokens': (8, 4096) int32,
 
 import dataclasses
 import itertools
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +25,6 @@ from trainer_utils.reading.elements import ArraySpec, Batch
 from trainer_utils.reading.input_stats import StageCounters
 from trainer_utils.reading.record_reader import RecordReader, Rows
 from trainer_utils.runtime.machine import free_memory
-from trainer_utils.storage import read_bytes
 from trainer_utils.storage.kept_files import KeptFiles
 
 if TYPE_CHECKING:
@@ -116,15 +114,11 @@ def _lengths(source: Source, feature: Feature, options: "InputOptions") -> npt.N
     key: tuple[str, ...] = source.dataset.digest, source.split, name
     if source.where is not None:
         key = *key, source.where
-    path = kept.find(key)
-    data = b"" if path is None else read_bytes(path)
-    size = _ITEM_BYTES * source.num_records
-    if len(data) == size + 4 and zlib.crc32(data[:size]) == int.from_bytes(data[size:], "little"):
-        return np.frombuffer(data, "<u4", source.num_records)
+    data = kept.read_checked(key, num_bytes=_ITEM_BYTES * source.num_records)
+    if data is not None:
+        return np.frombuffer(data, "<u4")
     lengths = _scan(source, feature, name, options)
-    data = lengths.astype("<u4").tobytes()
-    kept.keep(key, data + zlib.crc32(data).to_bytes(4, "little"))
-    kept.remove_old()
+    kept.keep_checked(key, lengths.astype("<u4").tobytes())
     return lengths
 
 

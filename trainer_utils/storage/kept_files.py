@@ -13,15 +13,17 @@ import hashlib
 import logging
 import os
 import time
+import zlib
 from collections.abc import Iterator
 
-from trainer_utils.storage import write_atomically
+from trainer_utils.storage import read_bytes, write_atomically
 from trainer_utils.storage.cache_folder import own_folder
 
 _logger = logging.getLogger(__name__)
 _LOCKS = 256  # lock files, so that few keys share one
 _MAX_AGE_SECONDS = 30 * 86_400.0  # files unused for longer are removed
 _ENDING = ".kept"
+_CRC_BYTES = 4
 
 
 class KeptFiles:
@@ -57,6 +59,24 @@ class KeptFiles:
                 stream.write(data)
         except OSError as error:
             _logger.warning("%r: nothing can be kept there for the next time: %s", self.path, error)
+
+    def read_checked(self, key: object, *, num_bytes: int) -> bytes | None:
+        """Return the data that `keep_checked` kept, or None if it is damaged or not there.
+
+        Args:
+            key: the key.
+            num_bytes: the size of the data.
+        """
+        path = self.find(key)
+        content = b"" if path is None else read_bytes(path)
+        data, crc = content[:num_bytes], content[num_bytes:]
+        is_whole = len(content) == num_bytes + _CRC_BYTES
+        return data if is_whole and zlib.crc32(data) == int.from_bytes(crc, "little") else None
+
+    def keep_checked(self, key: object, data: bytes) -> None:
+        """Keep data with a checksum, and remove old files."""
+        self.keep(key, data + zlib.crc32(data).to_bytes(_CRC_BYTES, "little"))
+        self.remove_old()
 
     @contextlib.contextmanager
     def lock(self, key: object) -> Iterator[None]:
