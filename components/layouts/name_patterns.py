@@ -57,8 +57,9 @@ def match_names(
     is_for_paths = "/" in inputs.name_pattern
     texts_by_group: dict[str, Texts] = {name: [None] * len(paths) for name in pattern.groupindex}
     unmatched = []
-    for place in np.flatnonzero(is_readable).tolist():
-        path = decode_path(paths[place].as_py())
+    for place, path in enumerate(map(decode_path, bytes_of(paths))):
+        if not is_readable[place]:
+            continue
         parts = inputs.parts_of(path)
         match = pattern.match("/".join(parts) if is_for_paths else parts[-1])
         if match is None:
