@@ -432,9 +432,9 @@ def _same_folders(roles: Mapping[Parts, Role]) -> tuple[str, str, list[str]] | N
 def _folders_in_classes(roles: Mapping[Parts, Role]) -> tuple[str, list[str]] | None:
     """Return a class whose folders may be the classes, and these folders; else None.
 
-    All files are in folders of classes, and one class has several folders: `a/abbey/`, `a/airport/`, `b/…`.
-    Folders that are numbered, dated, or named after their class, as the frames of a video are, are
-    no classes.
+    All files are in folders of classes, and one class has several: `a/abbey/`, `a/airport/`.
+    A folder with a number, a date or the name of its class, as frames of a video have it, is no
+    class.
     """
     inner: dict[str, set[str]] = collections.defaultdict(set)
     for parts, role in roles.items():
