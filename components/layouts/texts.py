@@ -22,7 +22,7 @@ from components.layouts.table_files import (
     partitions_of,
     splits_of_tables,
 )
-from components.tables.json_rows import rows_within
+from components.tables.json_rows import lists_in_document, rows_within
 from components.tables.pieces import PIECE_BYTES, Piece, TextFile
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
 from trainer_utils.core.errors import ConfigError, InputError
@@ -259,7 +259,7 @@ def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: st
         value = json.loads(first.removeprefix(codecs.BOM_UTF8))
     except (ValueError, RecursionError):
         return kind
-    if not rest.strip() and rows_within(value) is not value:
+    if not rest.strip() and (rows_within(value) is not value or lists_in_document(first)):
         return kind
     is_row = isinstance(value, dict) and not all(isinstance(v, dict) for v in value.values())
     return "jsonl" if isinstance(value, dict) and (rest.strip() or is_row) else kind

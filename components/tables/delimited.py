@@ -50,12 +50,18 @@ _BLOCK_BYTES = 1 << 20  # blocks of this size fit into the processor's cache
 _HEAD_BYTES = 1 << 20  # maximum size of the header
 _DELIMITERS = ",;\t|"  # delimiters that tables commonly have
 _HINT = re.compile(rb'"?sep=([^\r\n"])"?[,;\t]*\r?\n', re.IGNORECASE)
-_NAME = re.compile(r'"?[^\W\d]\w*"?')
+_NAME = re.compile(r'"?[^\W\d][\w.]*"?')
 _QUOTING = (
     "A field that begins with a quote is quoted as a whole, and its own quotes are doubled: "
     '"""Yes"", he said". '
     f"If quotes are ordinary characters: {how_to_set(quoting='none')}."
 )
+_BACKSLASHES = (
+    "This file has a backslash before a quote, as MySQL and Spark write it; CSV doubles the quote. "
+    "Write it again with pandas: pandas.read_csv('old.csv', escapechar='\\\\')"
+    ".to_csv('new.csv', index=False), and with header=None and header=False if it has no header."
+)
+_NEAR_BYTES = 4  # distance of the text after a quote from a backslash before that quote
 _ROWS = 50  # rows that are compared with the first row
 _MAX_CELLS = 100_000  # maximum number of cells to compare; limits the rows of a wide table
 _NAMES = frozenset(
@@ -122,7 +128,15 @@ def quote_error(stream: BinaryIO, source: str, error: BadQuote) -> InputError:
     if error.is_stray:
         rule = "a quoted field to end at its closing quote"
         got = f"more text after that quote (line {line})"
+        if _has_backslash_before_quote(stream, error.offset):
+            return InputError.at(source, expected=rule, got=got, advice=_BACKSLASHES)
     return InputError.at(source, expected=rule, got=got, advice=_QUOTING)
+
+
+def _has_backslash_before_quote(stream: BinaryIO, offset: int) -> bool:
+    """Return whether a quote within a few bytes before or after an offset has a backslash."""
+    stream.seek(max(0, offset - _NEAR_BYTES))
+    return b'\\"' in stream.read(2 * _NEAR_BYTES)
 
 
 def _quoting_delimiter(delimiter: str, has_quotes: bool) -> bytes | None:
@@ -462,13 +476,16 @@ def refuse_doubtful(
     elif len(first) == 2:  # the second column is the text if it is far longer
         text, label = (sum(map(len, column)) for column in _below([first, *rows], 2))
         names = ["text", "label"] if 2 * text >= label else ["label", "text"]
+    comments = ""
+    if first[0].startswith("#") and any(not row[0].startswith("#") for row in rows):
+        comments = "If lines that begin with # are comments: grep -v '^#' old.csv > new.csv. "
     more: dict[str, object] = {}
     stripped = {name.strip() for name in first}
     if "" in stripped or len(stripped) < len(first):  # they cannot be feature names
         more["column_names"] = numbered
     raise InputError(
         f"{source!r}: expected the columns' names in the first row, got {_row(first)}{below} "
-        f"(line 1): {reason}. If there is no header, name the columns: "
+        f"(line 1): {reason}. {comments}If there is no header, name the columns: "
         f"{how_to_set(column_names=names)}. If that row is a header: "
         f"{how_to_set(header=True, **more)}.",
         path=source,

@@ -37,6 +37,7 @@ from components.tables.json_values import (
 from components.tables.pieces import BadRow, Piece, Rows, TableOpener, not_utf8
 from trainer_utils.core.errors import InputError
 from trainer_utils.core.json_text import Json, JsonObject, reject_duplicate_keys
+from trainer_utils.format import canonical_split
 
 _BLOCK_BYTES = 1 << 20
 _NULL_LINE = re.compile(rb"^[ \t\r]*null\b", re.MULTILINE)
@@ -50,6 +51,11 @@ _NAMES_OF_ROWS = ("data", "rows", "examples", "records", "items", "instances", "
 # An object per column: its key is not a number, and its first field is row 0. An entry with a
 # numeric key may well have a field 0.
 _TRANSPOSED = re.compile(rb'\{\s*"(?![0-9]+")(?:[^"\\]|\\.)*"\s*:\s*\{\s*"0"\s*:')
+
+_LIST_BY_KEY = re.compile(rb'\{\s*"((?:[^"\\]|\\.)*)"\s*:\s*\[')
+_CONCATENATED = (
+    "If it has one object after another, write one per line: jq -c . old.json > new.jsonl."
+)
 
 
 def parse_object(text: str, *, as_json: Collection[str] = ()) -> JsonObject:
@@ -325,6 +331,26 @@ def _read_one_by_one(
 # Documents ----------------------------------------------------------------------------------------
 
 
+def lists_in_document(body: bytes) -> tuple[str, str] | None:
+    """Describe a document of lists by key, and return how to write it as rows; else None.
+
+    A list has the rows of a split, or the columns or rows of a table.
+    """
+    match = _LIST_BY_KEY.match(body)
+    if match is None:
+        return None
+    key = match[1].decode("utf-8", "replace")
+    if key in ("columns", "index", "data") and b'"columns"' in body and b'"data"' in body:
+        return "lists of columns and of rows", (
+            "This is the form 'split' of pandas. Write it with "
+            "frame.to_json('rows.jsonl', orient='records', lines=True)."
+        )
+    if canonical_split(key) is None:
+        return None
+    advice = f"Write a file of objects per split, such as: jq -c '.{key}[]' old.json > {key}.jsonl."
+    return f"a list of the split {key!r}", advice
+
+
 def find_document(inputs: TableOpener, whole: Piece) -> Piece:
     """Return a file as one piece. Raise an InputError unless it has objects and is small enough."""
     with inputs.open(whole.path) as stream:
@@ -342,6 +368,9 @@ def find_document(inputs: TableOpener, whole: Piece) -> Piece:
             "This is pandas' default. Write it with "
             "frame.to_json('rows.jsonl', orient='records', lines=True)."
         )
+    elif (lists := lists_in_document(body)) is not None:
+        rule = "one object per row"
+        got, advice = lists
     elif size > _MAX_BYTES:
         rule, got = f"a JSON document of at most {_MAX_BYTES} bytes", str(size)
         advice = "Write it as JSON lines, which may be of any size: jq -c '.[]' old.json."
@@ -381,7 +410,8 @@ def read_document(
     try:
         value = json.loads(text, object_pairs_hook=reject_duplicate_keys)
     except (ValueError, RecursionError) as error:
-        raise InputError.at(piece.source, expected="JSON", got=str(error)) from error
+        advice = _CONCATENATED if str(error).startswith("Extra data") else ""
+        raise InputError.at(piece.source, expected="JSON", got=str(error), advice=advice) from error
     value = rows_within(value)
     names, entries = None, value
     if isinstance(value, dict):

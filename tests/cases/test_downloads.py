@@ -465,3 +465,25 @@ def test_images_of_a_packed_folder_keep_their_classes(tmp_path: Path) -> None:
     subprocess.run(commands.group(), shell=True, check=True)
     result = pipelines.convert(str(source / "a"), str(tmp_path / "out"))
     assert {e["label"] for e in all_of(read_examples(result))} == {"cat", "dog"}
+
+
+ROWS_OF_JSON = [{"text": "x"}, {"text": "y"}]
+
+
+@pytest.mark.parametrize(
+    ("files", "advice"),
+    [
+        ({"a.json": json.dumps({"train": ROWS_OF_JSON, "test": ROWS_OF_JSON})}, "jq -c '.train"),
+        ({"a.json": json.dumps({"columns": ["a"], "index": [0], "data": [[1]]})}, "orient='rec"),
+        ({"a.json": json.dumps({"a": 1}, indent=1) * 2}, "jq -c . old.json > new.jsonl"),
+        ({"train.csv": 'text,label\n"a \\"b\\" c",1\n'}, "escapechar='\\\\'"),
+        ({"a.csv": "# made by me\na,b\n1,2\n"}, "grep -v '^#' old.csv > new.csv"),
+        ({"a.csv": "File.Name;Roi.X\nx;1\ny;2\n"}, "delimiter=';' (--delimiter ';')"),
+    ],
+)
+def test_tables_in_other_forms_are_refused_with_a_command(
+    files: Files, advice: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as refused:
+        pipelines.convert(str(write_files(tmp_path / "in", files)), str(tmp_path / "out"))
+    assert advice in str(refused.value)
