@@ -31,7 +31,7 @@ def bounds_and_bytes(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArra
     """Return the bounds of the values of a `large_binary` array without nulls, and their bytes.
 
     Returns:
-        The start of each value and the end of the last one, `(n + 1,)`; and bytes, of which only
+        The start of each value and the end of the last one, `(n + 1,)`; and the bytes. Only
         those between the first and the last bound belong to the array.
     """
     _, offsets, values = array.buffers()

@@ -172,7 +172,7 @@ class FileTable(Mapping[str, storage.InputFile]):
         return self.select(self._has_ending(endings))
 
     def not_ending(self, endings: Iterable[str]) -> "FileTable":
-        """Return the files whose paths have none of these endings, in any case."""
+        """Return the files whose paths lack all these endings, in any case."""
         return self.select(~self._has_ending(endings))
 
     def _has_ending(self, endings: Iterable[str]) -> npt.NDArray[np.bool_]:

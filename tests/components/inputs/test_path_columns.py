@@ -1,4 +1,4 @@
-"""Parts of many paths at once are those of `posixpath`."""
+"""Paths taken apart at once have the parts that `posixpath` returns."""
 
 import posixpath
 
@@ -15,7 +15,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize("start", [0, 3])
-def test_parts_are_those_of_posixpath(start):
+def test_parts_equal_posixpath(start):
     paths = pa.array([path.encode() for path in PATHS], BINARY).slice(start)
     expected = PATHS[start:]
     assert bytes_of(folders_of(paths)) == [posixpath.dirname(p).encode() for p in expected]
