@@ -2,17 +2,18 @@
 
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from components.example_gen.row_pieces import PieceReport
 from components.example_gen.settings import TextSettings
 from components.inputs.advice import how_to_set
 from components.inputs.input_table import Column, label_column
 from components.tables.column_roles import make_vocabularies, split_column, text_columns
-from components.tables.column_types import check_columns, decide_column
+from components.tables.column_types import check_columns, decide_column, list_of_text
 from components.tables.hub import check_class_names
 from components.tables.json_rows import cure_by_json
 from components.tables.pieces import MAX_COLUMNS, Piece
+from components.tables.several_labels import find_several_labels
 from trainer_utils.core.errors import InputError
 from trainer_utils.format.naming import check_feature_names
 
@@ -92,8 +93,17 @@ def decide_columns(inspected: InspectedPieces, settings: TextSettings) -> RowCol
     _check_chats(inspected, settings)
     labels = sorted(column.name for column in features if column.kind == "label")
     by_files = {name: class_names[name] for name in labels if name in class_names}
+    declared = {*by_files, *settings.columns, *settings.vocabularies}
+    for column in features:
+        if column.kind == "label" and not column.is_list and column.name not in declared:
+            _refuse_several_labels(column.name, words[column.name])
+    are_lists = {column.name for column in features if column.is_list}
     vocabularies = make_vocabularies(
-        {name: words[name] for name in labels}, given=by_files | settings.vocabularies
+        {
+            name: _labels_of_lists(words[name]) if name in are_lists else words[name]
+            for name in labels
+        },
+        given=by_files | settings.vocabularies,
     )
     return RowColumns(
         names=names,
@@ -102,6 +112,27 @@ def decide_columns(inspected: InspectedPieces, settings: TextSettings) -> RowCol
         features=features,
         vocabularies=vocabularies,
     )
+
+
+def _labels_of_lists(words: Collection[str]) -> set[str]:
+    """Return the labels in lists of labels, which a CSV has as JSON: `["cat", "dog"]`."""
+    labels: set[str] = set()
+    for word in words:
+        values = list_of_text(word)
+        labels.update([word] if values is None else map(str, values))
+    return labels
+
+
+def _refuse_several_labels(name: str, labels: Collection[str]) -> None:
+    """Raise an InputError if a value looks like several labels instead of one class."""
+    several = find_several_labels(sorted(labels))
+    if several is not None:
+        raise InputError(
+            f"column {name!r}: {several[0]!r} looks like several labels. Write the labels of each "
+            'row as a JSON list, such as ["a", "b"]; keep the text: '
+            f"{how_to_set(columns={name: 'string'})}; or read each value as one label: "
+            f"{how_to_set(columns={name: 'label'})}."
+        )
 
 
 def _agreed_class_names(inspected: InspectedPieces) -> dict[str, tuple[str, ...]]:

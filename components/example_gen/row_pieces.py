@@ -28,7 +28,7 @@ from components.example_gen.split_rules import EXCLUDED, Numbers
 from components.inputs.input_table import Column, label_column
 from components.shuffle.external import ExternalShuffle, read_batch, run_of, write_batches
 from components.tables.column_roles import (
-    MAYBE_SPLIT,
+    MAYBE_SPLITS,
     SPLIT_NAMES,
     TextRules,
     label_ids,
@@ -64,7 +64,9 @@ LOSS_MASK = "loss_mask"
 
 _ID_FEATURES = ("id", "record_id")  # lineage: the second one if the inputs already have the first
 _BATCH_ROWS = 32 << 10  # larger batches leave the processor's cache
-_OF_WORDS = (*LABEL_NAMES, MAYBE_SPLIT, *SPLIT_NAMES)  # columns whose distinct values are reported
+# Columns whose distinct values are reported: for possible splits only the first ones.
+_OF_WORDS = (*LABEL_NAMES, *MAYBE_SPLITS, *SPLIT_NAMES)
+_MAX_SPLIT_WORDS = 100
 _RECORD, _DIGEST = "record", "digest"  # columns of the Arrow file; the source's have a prefix
 _PREFIX = "column:"
 _CHAT_TEXT, _CHAT_SPANS = "chat:text", "chat:spans"  # a chat as text, and the assistant's spans
@@ -155,6 +157,8 @@ def _inspect_piece(
         if (kind := options.columns.get(name)) in ("label", "split")
         or (kind is None and (name.lower() in _OF_WORDS or name in rows.class_names))
     ]
+    given = {*options.columns, *rows.class_names}
+    maybe_splits = {name for name in of_words if name.lower() in MAYBE_SPLITS} - given
     for name in {*texts, *of_words}:
         if pa.types.is_binary(rows.columns[name].type):  # possible in Parquet files
             try:
@@ -190,7 +194,12 @@ def _inspect_piece(
             name: column_facts(array, records, are_texts=name in may_be_numbers)
             for name, array in columns.items()
         },
-        labels={name: _distinct_words(columns[name]) for name in of_words},
+        labels={
+            name: _distinct_words(
+                columns[name], limit=_MAX_SPLIT_WORDS if name in maybe_splits else None
+            )
+            for name in of_words
+        },
         sums=rows.sums,
         chats=sorted(rows.chats),
         class_names=dict(rows.class_names),
@@ -205,12 +214,15 @@ def _digests_of_texts(columns: Sequence[pa.Array], num_rows: int) -> pa.Array:
     return pa.array(digests, pa.binary(16))
 
 
-def _distinct_words(column: pa.Array) -> list[str]:
-    """Return the different values of a column of labels or splits, or of lists of these."""
+def _distinct_words(column: pa.Array, *, limit: int | None) -> list[str]:
+    """Return the different values of a column of labels or splits, or of lists of these.
+
+    With a limit, return at most this number of values.
+    """
     array = column.flatten() if pa.types.is_list(column.type) else column
     if pa.types.is_null(array.type):
         return []
-    words: list[str] = pc.unique(as_strings(array).drop_null()).to_pylist()
+    words: list[str] = pc.unique(as_strings(array).drop_null())[:limit].to_pylist()
     return words
 
 

@@ -50,6 +50,7 @@ _FOLD = re.compile(r"(.*[^a-z])?k?folds?[ _.-]?\d+", re.IGNORECASE)
 _DATE = re.compile(r"(19|20)\d\d([-_.]?)(0[1-9]|1[0-2])\2([0-2]\d|3[01])")
 _PART = re.compile(r"(.*[^a-z])?(part|batch|chunk|shard)[ _.-]?\d+", re.IGNORECASE)
 _SAME = 0.9  # if two folders share this fraction of the smaller one's names, their files are pairs
+_LETTER = 1  # folders named by a letter may sort the classes: a/abbey, b/bakery
 _MIN_NUMBERED = 3  # with fewer files, equal numbers in two folders mean nothing
 
 
@@ -340,11 +341,21 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
         )
     if (alike := _same_folders(roles)) is not None:
         first, other, shared = alike
-        few = first if _has_word_for_files(first) else other
+        are_of_files = [_has_word_for_files(name) for name in (first, other)]
+        few = first if are_of_files[0] else other
+        inner = "" if any(are_of_files) else _how_to_read_inner(roles, "[^/]+/(?P<label>[^/]+)")
         raise refuse(
             "classes whose folders differ",
             f"{first!r} and {other!r}, which both contain {_shown(shared)}",
-            f"To leave one of them out: {how_to_set(ignore=[f'{_folder_of(roles, few)}/*'])}. ",
+            f"To leave one of them out: {how_to_set(ignore=[f'{_folder_of(roles, few)}/*'])}. "
+            f"{inner}",
+        )
+    if (nested := _folders_in_classes(roles)) is not None:
+        label, inner_names = nested
+        raise refuse(
+            "class folders that contain files",
+            f"{label!r}, which contains the folders {_shown(inner_names)}",
+            _how_to_read_inner(roles, "(?P<label>.+)"),
         )
     labelled = {split for split, names in by_split.items() if split is not None}
     if "train" in labelled:
@@ -416,6 +427,58 @@ def _same_folders(roles: Mapping[Parts, Role]) -> tuple[str, str, list[str]] | N
             if other != label and 2 * len(shared) >= min(len(several[other]), len(names)):
                 return other, label, sorted(shared)
     return None
+
+
+def _folders_in_classes(roles: Mapping[Parts, Role]) -> tuple[str, list[str]] | None:
+    """Return a class whose folders may be the classes, and these folders; else None.
+
+    All files are in folders of classes, and one class has several: `a/abbey/`, `a/airport/`.
+    A folder with a number, a date or the name of its class, as frames of a video have it, is no
+    class.
+    """
+    inner: dict[str, set[str]] = collections.defaultdict(set)
+    for parts, role in roles.items():
+        if role.label is None:
+            continue
+        below = parts[parts.index(role.label) + 1 :]
+        if not below:
+            return None
+        inner[role.label].add(below[0])
+    several = {label: sorted(names) for label, names in inner.items() if len(names) > 1}
+    if len(inner) < 2 or not several:
+        return None
+    for label, names in several.items():
+        if not all(_belongs_to_class(name, label) for name in names):
+            return label, names
+    return None
+
+
+def _belongs_to_class(folder: str, label: str) -> bool:
+    """Return whether the name of a folder in a class shows that it is no class itself."""
+    is_counted = any(p.fullmatch(folder) for p in (_NUMBER, _DATE, _PART, _FOLD))
+    has_label = len(label) > _LETTER and label.lower() in folder.lower()
+    return is_counted or has_label or split_of_name(folder) is not None
+
+
+def _how_to_read_inner(roles: Mapping[Parts, Role], pattern: str) -> str:
+    """Return the advice to take labels from the folders in class folders.
+
+    Args:
+        roles: the roles of all folders.
+        pattern: a pattern of the path from the folder that would be the class on.
+    """
+    above = {
+        (parts[: parts.index(role.label)], role.split)
+        for parts, role in roles.items()
+        if role.label in parts
+    }
+    depth = min(len(parts) for parts, _ in above)
+    prefix = ""
+    for place in range(depth):
+        is_split = any(split and split_of_name(parts[place]) == split for parts, split in above)
+        prefix += "(?P<split>[^/]+)/" if is_split and "split" not in prefix else "[^/]+/"
+    how = how_to_set(name_pattern=f"{prefix}{pattern}/")
+    return f"If the folders inside them are the classes: {how}. "
 
 
 def same_stems(

@@ -32,6 +32,7 @@ from components.layouts.class_tree import (
 )
 from components.layouts.file_kinds import kind_of_bytes, kind_of_name
 from components.layouts.junk import is_clutter
+from components.layouts.mask_names import refuse_masks_among_images
 from components.layouts.meaningful import refuse_foreign_files
 from components.layouts.name_patterns import (
     LABEL,
@@ -101,8 +102,10 @@ def read(inputs: LayoutInputs) -> InputTable:
     taken = pa.array(is_taken)
     has_labels = labels.null_count < len(labels)
     labels, paths = labels.filter(taken), tree.paths.filter(taken)
-    if has_labels and not is_obeyed and inputs.media == "image":
-        _refuse_pairs(inputs, paths, labels)
+    if not is_obeyed and inputs.media == "image":
+        refuse_masks_among_images(inputs.base, paths)
+        if has_labels:
+            _refuse_pairs(inputs, paths, labels)
     if not has_labels and not groups and (words := labels_in_names(paths)):
         logging.warning("%s", how_to_label(words))
     return InputTable.of_files(

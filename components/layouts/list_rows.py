@@ -4,7 +4,6 @@ rows = ListRows.of(table, roles, inputs)      # columns and a value for each row
 rows = rows.grouped(keys, how="auto")         # a row for each file
 """
 
-import collections
 import dataclasses
 import re
 from collections.abc import Hashable, Mapping, Sequence
@@ -28,13 +27,13 @@ from components.layouts.boxes import (
 from components.layouts.list_boxes import BoxColumns, RowBoxes, find_box_columns, read_boxes
 from components.layouts.list_table import ListTable
 from components.tables.column_types import LABEL_NAMES
+from components.tables.several_labels import find_several_labels
 from trainer_utils.core.errors import InputError
 
 _MISSING_CLASS = "-1"
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _WHOLE_FLOAT = re.compile(r"[+-]?\d+\.0*")
 _WHOLE = re.compile(r"[+-]?\d+(\.0*)?")
-_SEPARATORS = ("|", ";")
 _BOX_LABELS = ("name", "object", "species", "type", "tag")
 
 
@@ -341,24 +340,20 @@ def _as_labels(
 
 def _refuse_several_labels(table: ListTable, name: str, texts: Sequence[str]) -> None:
     """Raise an InputError for a field that looks like several labels instead of one class."""
-    counts = collections.Counter(texts)
-    for separator in _SEPARATORS:
-        several = next((text for text in counts if separator in text), None)
-        if several is None:
-            continue
-        parts = collections.Counter(
-            part.strip() for text in counts for part in text.split(separator)
+    if (label_and_separator := find_several_labels(dict.fromkeys(texts))) is None:
+        return
+    several, separator = label_and_separator
+    as_one = f"read each value as one label: {how_to_set(columns={name: 'label'})}"
+    cure = f"Name the character between them: {how_to_set(label_separator=separator)}; or {as_one}"
+    if not separator:
+        cure = (
+            'Write it as JSON, such as ["a", "b"], in all rows; keep the text: '
+            f"{how_to_set(columns={name: 'string'})}; or {as_one}"
         )
-        if separator != "|" and not any(
-            parts[part.strip()] > 1 for part in several.split(separator)
-        ):
-            continue
-        raise InputError(
-            f"{table.path!r}, column {name!r}: {several!r} looks like several labels. Name the "
-            f"character between them: {how_to_set(label_separator=separator)}; or "
-            f"read each value as one label: {how_to_set(columns={name: 'label'})}.",
-            path=table.path,
-        )
+    raise InputError(
+        f"{table.path!r}, column {name!r}: {several!r} looks like several labels. {cure}.",
+        path=table.path,
+    )
 
 
 __all__ = ["BoxColumns", "ListRows", "RowProblem", "is_label_name", "label_name_of"]

@@ -14,9 +14,11 @@ import posixpath
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
+import pyarrow.compute as pc
 from absl import logging
 
 from components.inputs.advice import how_to_set
+from components.inputs.arrow_columns import blob_paths, bytes_of, is_in_table
 from components.inputs.input_table import (
     Blob,
     BlobColumn,
@@ -43,6 +45,8 @@ from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
 from trainer_utils.core.errors import InputError
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.format.split_words import split_of_name, split_of_path
+from trainer_utils.storage import display_path
+from trainer_utils.storage.paths import decode_path
 
 _ENDINGS = tuple(SUFFIXES)
 _FILE_COLUMNS = ("filename", "file_name", "path", "uri", "url")
@@ -203,7 +207,42 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
         check_agreement(headers, shown=[path for path in headers if {*headers[path]} & _KNOWN])
     check_class_names({table.path: table.class_names for table in tables})
     tables = _with_unique_names(tables)
-    return join_inputs([_table_to_inputs(inputs, table) for table in tables])
+    parts = [_table_to_inputs(inputs, table) for table in tables]
+    if inputs.rows != "each":
+        _refuse_shared_files([table.path for table in tables], parts)
+    return join_inputs(parts)
+
+
+def _refuse_shared_files(lists: Sequence[str], parts: Sequence[InputTable]) -> None:
+    """Raise an InputError if two lists name the same file.
+
+    The file would become several examples, or be in the splits of both lists.
+
+    Args:
+        lists: the path of each list.
+        parts: the inputs of each list.
+    """
+    if len(lists) < 2 or any(len(part.blobs) != 1 for part in parts):
+        return
+    first_list: dict[bytes, str] = {}
+    shared: dict[bytes, tuple[str, str]] = {}
+    for path, part in zip(lists, parts, strict=True):
+        column = f"blob:{part.blobs[0].name}"
+        if is_in_table(part.rows, column):
+            return
+        for file in bytes_of(pc.unique(blob_paths(part.rows, column))):
+            if (other := first_list.setdefault(file, path)) != path:
+                shared.setdefault(file, (other, path))
+    if shared:
+        file, (first, second) = next(iter(shared.items()))
+        raise InputError(
+            f"{first!r} and {second!r}: expected each file in one list, got "
+            f"{display_path(decode_path(file))!r} in both ({len(shared):,} such files in all). "
+            "Remove these rows from one list, or join the lists' columns into one list. To leave "
+            f"a list out: {how_to_set(ignore=[second])}. To make an example of each row: "
+            f"{how_to_set(rows='each')}.",
+            path=second,
+        )
 
 
 def _without_copies(inputs: LayoutInputs, paths: Sequence[str]) -> list[str]:

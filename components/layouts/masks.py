@@ -7,13 +7,13 @@ word to the image's name: `1_mask.png`, `1_seg.png`.
 
 import collections
 import posixpath
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from components.inputs.arrow_columns import bytes_of
 from components.inputs.input_table import Blob, BlobColumn, Entry, ExcludedInput, InputTable
 from components.inputs.listing import LayoutInputs
+from components.layouts.mask_names import MASK_SUFFIX
 from components.layouts.registry import Detection, Layout, register
 from trainer_utils.core.errors import InputError
 from trainer_utils.format import canonical_split, splits_of_paths
@@ -34,10 +34,6 @@ _MASKS = frozenset(
         *("annot", "annots", "segmentation", "segmentations", "segmentationclass", "seg", "gt"),
         *("groundtruth", "target", "targets"),
     )
-)
-_SUFFIX = re.compile(
-    r"[ ._-](mask|masks|seg|segmentation|label|labels|labelids|gt|groundtruth|l|matte)$",
-    re.IGNORECASE,
 )
 _MIN_SHARED = 0.5  # minimum fraction of images with a mask for two folders to be a pair
 
@@ -144,8 +140,8 @@ def _by_stem(
     by_stem: dict[str, InputFile] = {}
     for file in files:
         stem = posixpath.splitext(posixpath.basename(file.path))[0]
-        if known is not None and stem not in known and _SUFFIX.sub("", stem) in known:
-            stem = _SUFFIX.sub("", stem)
+        if known is not None and stem not in known and MASK_SUFFIX.sub("", stem) in known:
+            stem = MASK_SUFFIX.sub("", stem)
         if (other := by_stem.setdefault(stem, file)) is not file:
             got = f"{display_path(other.path)!r} and {display_path(file.path)!r}"
             raise InputError(f"{stem!r}: expected one file with that name, got {got}. Rename one.")

@@ -26,6 +26,7 @@ import dataclasses
 import itertools
 import posixpath
 import re
+import shlex
 import tarfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, cast
@@ -55,7 +56,7 @@ from trainer_utils.core.json_text import Json
 from trainer_utils.format.media_formats import COMPRESSIONS, EXTENSIONS, FORMATS
 from trainer_utils.format.split_words import splits_of_paths
 from trainer_utils.format.tfrecord import extend_crc32c
-from trainer_utils.storage import display_path
+from trainer_utils.storage import display_path, join
 
 _MAX_SIDECAR_BYTES = 16 << 20
 _META = re.compile(r"__[^/]*__($|/)")  # WebDataset's metadata, which its readers skip
@@ -124,6 +125,8 @@ def read(inputs: LayoutInputs) -> InputTable:
     for sample in samples:
         sample.files = {e: file for e, file in sample.files.items() if e not in ignored}
     has_images = any(sample.image for sample in samples)
+    if inputs.layout == "auto":
+        _refuse_folders(inputs, samples)
     kept, left = _kept_samples(samples, has_images=has_images)
     excluded += left
     endings = _common_endings(kept)
@@ -146,6 +149,30 @@ def read(inputs: LayoutInputs) -> InputTable:
         blobs.insert(0, BlobColumn("image", "image"))
     entries = (_entry(sample, endings, row) for sample, row in zip(kept, rows, strict=True))
     return InputTable.of(entries, excluded, columns, tuple(blobs))
+
+
+def _refuse_folders(inputs: LayoutInputs, samples: Sequence[_Sample]) -> None:
+    """Raise an InputError if an archive has nothing but images in folders, which may be classes."""
+    folders: dict[str, set[str]] = collections.defaultdict(set)
+    for sample in samples:
+        if sample.label is not None or sample.sidecars or len(sample.files) > 1:
+            return
+        folders[sample.archive].add(posixpath.dirname(sample.key))
+    for archive, names in folders.items():
+        if len(names) < 2:
+            continue
+        whole = display_path(join(inputs.base, archive))
+        folder = whole.removesuffix(".tar")
+        commands = (["mkdir", folder], ["tar", "-xf", whole, "-C", folder])
+        unpack = " && ".join(map(shlex.join, commands))
+        shown = ", ".join(map(repr, sorted(names)[:3]))
+        raise InputError(
+            f"{archive!r}: expected the files of each key, such as 1.jpg and 1.cls, got images "
+            f"alone, in {len(names):,} folders, such as {shown}. If these are classes or splits, "
+            f"unpack the archive, and pass the new folder: {unpack}. If the images have no class: "
+            f"{how_to_set(layout='tar')}.",
+            path=archive,
+        )
 
 
 def _kept_samples(
@@ -470,7 +497,7 @@ val-0000.tar: …""",
         features="label, text, the fields of the JSON; other files of a key, by their extensions",
         splits="words in the name of the archive or its folder",
         refused="compressed archives; splits in the names of only some archives; images that only "
-        "some keys have",
+        "some keys have; nothing but images in folders",
         detect=detect,
         read=read,
         takes_columns=True,

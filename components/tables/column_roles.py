@@ -1,6 +1,7 @@
 """Handle columns with a special role: splits, labels with their vocabularies, and text."""
 
 import dataclasses
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from absl import logging
 
 from components.inputs.advice import how_to_set
 from components.tables.column_types import as_strings
@@ -19,7 +21,12 @@ from trainer_utils.format.naming import vocabulary_file
 from trainer_utils.storage.paths import display_path, encode_path
 
 SPLIT_NAMES = ("split", "ml_use")
-MAYBE_SPLIT = "set"  # a split column only if each of its values names a split
+# Split columns only if each value names a split and, apart from `set`, several splits occur.
+MAYBE_SPLITS = (
+    *("set", "subset", "partition", "phase", "usage", "fold", "mode", "stage", "part"),
+    *("data_split", "dataset_split", "split_name", "data_set", "dataset", "data_type"),
+)
+_SPLIT_FLAG = re.compile(r"is_?([a-z]+)", re.IGNORECASE)  # is_valid, isTrain
 SPLIT_COLUMNS = frozenset(SPLIT_NAMES)
 _UNASSIGNED = ("", "unassigned")
 _DISCARDED = "discard"  # TFRecorder's word for rows to leave out
@@ -53,11 +60,22 @@ def split_column(
         return asked[0]
     free = {name.lower(): name for name in reversed(names) if name not in given}
     split_name = next((free[name] for name in SPLIT_NAMES if name in free), None)
-    if split_name is None and MAYBE_SPLIT in free:
-        words = [word for word in words_of(free[MAYBE_SPLIT]) if word]
-        if words and all(map(is_split_word, words)):
-            return free[MAYBE_SPLIT]
-    return split_name
+    if split_name is not None:
+        return split_name
+    for maybe in filter(free.__contains__, MAYBE_SPLITS):
+        words = {word for word in words_of(free[maybe]) if word}
+        splits = {canonical_split(word.strip()) for word in words} - {None}
+        if splits and all(map(is_split_word, words)) and (len(splits) > 1 or maybe == "set"):
+            return free[maybe]
+    for name in free.values():
+        match = _SPLIT_FLAG.fullmatch(name)
+        if match is not None and canonical_split(match[1]):
+            logging.warning(
+                "column %r is read as a feature, not as splits. If it names the splits, replace it "
+                "by a column 'split' with the words train, val and test",
+                name,
+            )
+    return None
 
 
 def is_split_word(word: str) -> bool:
@@ -125,14 +143,30 @@ def make_vocabularies(
             if rule:
                 raise InputError(f"{printable(name)} {display_path(label)!r}: expected {rule}.")
             # macOS decomposes accents in file names (NFD); other systems mostly use NFC.
-            other = forms.setdefault(unicodedata.normalize("NFC", label), label)
+            other = forms.setdefault(unicodedata.normalize("NFC", label).strip(), label)
             if other != label and name not in given:
                 raise InputError(
                     f"{printable(name)} {label!r}: expected one spelling of it, got {other!a} and "
-                    f"{label!a}, which look alike (Unicode normal forms). Rename one, or list "
-                    "both in the setting vocabulary if they are two classes."
+                    f"{label!a}, which look alike (spaces, or Unicode normal forms). Rename one, "
+                    "or list both in the setting vocabulary if they are two classes."
                 )
+        if name not in given:
+            _warn_of_cases(name, vocabularies[name])
     return vocabularies
+
+
+def _warn_of_cases(name: str, labels: Sequence[str]) -> None:
+    """Log a warning if labels of several letters differ only in upper and lower case."""
+    spellings: dict[str, str] = {}
+    for label in labels:
+        other = spellings.setdefault(label.casefold(), label)
+        if other != label and len(label) > 1:  # A and a are different letters
+            logging.warning(
+                "%s: %r and %r are two classes, though they differ only in case. If they are one, "
+                "rename one of them",
+                *(printable(name), other, label),
+            )
+            return
 
 
 def label_ids(array: pa.Array, vocabulary: Sequence[str]) -> pa.Array:

@@ -410,7 +410,7 @@ def lists_of_texts(array: pa.Array) -> pa.Array:
     """Parse strings such as `[1, 2]` as lists if every value is one; return None otherwise."""
     if not pc.all(pc.starts_with(array, "[")).as_py():
         return None
-    lists = [None if text is None else _list_of_text(text) for text in array.to_pylist()]
+    lists = [None if text is None else list_of_text(text) for text in array.to_pylist()]
     if lists.count(None) > array.null_count:
         return None
     kinds = {type(part) for value in lists for part in value or ()}
@@ -423,7 +423,7 @@ def lists_of_texts(array: pa.Array) -> pa.Array:
         return None
 
 
-def _list_of_text(text: str) -> list[Json] | None:
+def list_of_text(text: str) -> list[Json] | None:
     """Parse a JSON list of strings, or of numbers as programs write them; else return None."""
     try:
         value = json.loads(text)

@@ -19,7 +19,7 @@ import pipelines
 from components.inputs.advice import as_flags
 from pipelines.cli.app import COMMANDS, app
 from tests.cases.examples import counts, read_examples
-from tests.make import REPOSITORY, encode, jpeg, photo, wav, write_files
+from tests.make import REPOSITORY, archive, encode, jpeg, photo, wav, write_files
 from trainer_utils import ConfigError, DatasetError
 from trainer_utils.dataset.location import newest_dataset
 
@@ -79,6 +79,17 @@ def animation() -> Files:
 
 def texts(count: int = 8) -> list[str]:
     return [f"text {n} of several words" for n in range(count)]
+
+
+def in_folders(*folders: str) -> Files:
+    return {f"{f}/{n}_{k}.jpg": jpeg(9 * n + k) for n, f in enumerate(folders) for k in range(2)}
+
+
+def named_twice(*lists: str) -> Files:
+    """Return two lists of two images each. One image is in both lists."""
+    rows = ("1.jpg,a\n2.jpg,b\n", "2.jpg,b\n3.jpg,a\n")
+    files: Files = {f"{n}.jpg": jpeg(n) for n in (1, 2, 3)}
+    return {**files, **{n: f"image,label\n{r}" for n, r in zip(lists, rows, strict=True)}}
 
 
 CURES: Mapping[str, Cure] = {
@@ -373,6 +384,75 @@ CURES: Mapping[str, Cure] = {
             | {"list.csv": "filename,split\n" + "".join(f"{n}.jpg,fold{n}\n" for n in range(4))}
         ),
         "columns={'split': 'string'} (--column split=string)",
+        written=4,
+    ),
+    "folders in class folders, which are the classes": Cure(
+        lambda: in_folders("a/abbey", "a/airport", "b/bakery", "b/beach"),
+        "name_pattern='(?P<label>.+)/' (--name-pattern '(?P<label>.+)/')",
+        written=8,
+    ),
+    "folders in class folders, which are parts": Cure(
+        lambda: in_folders("cat/rome", "cat/oslo", "dog/bern", "dog/nice"),
+        "layout='folder' (--layout folder)",
+        written=8,
+    ),
+    "folders in class folders below splits": Cure(
+        lambda: in_folders("train/a/abbey", "train/a/arch", "train/b/x", "val/a/abbey", "val/b/x"),
+        "name_pattern='(?P<split>[^/]+)/(?P<label>.+)/' "
+        "(--name-pattern '(?P<split>[^/]+)/(?P<label>.+)/')",
+        written=10,
+    ),
+    "domains that contain the same classes": Cure(
+        lambda: in_folders("art/bag", "art/cup", "real/bag", "real/cup"),
+        "name_pattern='[^/]+/(?P<label>[^/]+)/' (--name-pattern '[^/]+/(?P<label>[^/]+)/')",
+        written=8,
+    ),
+    "file in the lists of two splits": Cure(
+        lambda: named_twice("train.csv", "val.csv"), "rows='each' (--rows each)", written=4
+    ),
+    "file in two lists of one split": Cure(
+        lambda: named_twice("train_a.csv", "train_b.csv"),
+        "ignore=['train_b.csv'] (--ignore train_b.csv)",
+        written=2,
+    ),
+    "masks next to images": Cure(
+        lambda: (
+            {f"{'ab'[n % 2]}/{n}.png": photo(n, "PNG") for n in range(4)}
+            | {f"{'ab'[n % 2]}/{n}_mask.png": photo(n, "PNG", "L") for n in range(4)}
+        ),
+        "ignore=['*_mask.png'] (--ignore '*_mask.png')",
+        written=4,
+    ),
+    "images named like masks": Cure(
+        lambda: photos() | {f"{'ab'[n % 2]}/{n}_label_1.jpg": jpeg(9 + n) for n in range(4)},
+        "layout='folder' (--layout folder)",
+        written=8,
+    ),
+    "labels with commas between": Cure(
+        lambda: listed("filename,label", '1.jpg,"a,b"', "2.jpg,a", "3.jpg,b") | {"3.jpg": jpeg(3)},
+        "label_separator=',' (--label-separator ,)",
+        written=3,
+    ),
+    "labels with spaces between": Cure(
+        lambda: listed("filename,label", "1.jpg,a b", "2.jpg,a", "3.jpg,b") | {"3.jpg": jpeg(3)},
+        "label_separator=' ' (--label-separator ' ')",
+        written=3,
+    ),
+    "labels as lists of Python": Cure(
+        lambda: listed("filename,label", "1.jpg,\"['a', 'b']\"", "2.jpg,['a']"),
+        "columns={'label': 'string'} (--column label=string)",
+        written=2,
+    ),
+    "several labels of texts": Cure(
+        table("a.csv", "text,label", "x,a|b", "y,a", "z,b"),
+        "columns={'label': 'label'} (--column label=label)",
+        written=3,
+        kind="text",
+        given={"splits": {"train": 1}},
+    ),
+    "archive of folders": Cure(
+        lambda: {"a.tar": archive({f"{'ab'[n % 2]}/{n}.jpg": jpeg(n) for n in range(4)})},
+        "layout='tar' (--layout tar)",
         written=4,
     ),
 }

@@ -248,6 +248,41 @@ DOWNLOADS: Mapping[str, Download] = {
         settings={"ignore": ["train/unsup/*"]},
     ),
     "rows-within-json": Download(document_with_rows, {"train": 4}, "label", [*"nnpp"]),
+    "splits-in-a-column-of-another-name": Download(
+        lambda: (
+            {f"{n}.jpg": jpeg(n) for n in range(4)}
+            | {"a.csv": "image,label,subset\n0.jpg,a,train\n1.jpg,b,train\n2.jpg,a,test\n"}
+        ),
+        {"train": 2, "test": 1},
+        "label",
+        ["a", "a", "b"],
+    ),
+    "splits-of-texts-in-a-column-of-another-name": Download(
+        lambda: {"a.csv": csv_text("text,phase", "x,train", "y,validation", "z,train")},
+        {"train": 2, "eval": 1},
+        "text",
+        ["x", "y", "z"],
+    ),
+    "column-of-many-words": Download(
+        lambda: {"a.csv": csv_text("text,dataset", *(f"x,d{n}" for n in range(150)))},
+        {"train": 150},
+        "dataset",
+        [f"d{n}" for n in range(150)],
+        settings={"splits": {"train": 1}},
+    ),
+    "lists-of-labels-in-csv": Download(
+        lambda: {"train.csv": csv_text("text,label", 'x,"[""a"", ""b""]"', 'y,"[""b""]"')},
+        {"train": 2},
+        "label",
+        [["a", "b"], ["b"]],
+    ),
+    "clips-in-class-folders": Download(
+        lambda: photos([f"{c}/v_{c}_g{n}" for c in ("Jump", "Run") for n in (1, 2)]),
+        {"train": 12},
+        "label",
+        ["Jump"] * 6 + ["Run"] * 6,
+        settings={"splits": {"train": 1}},
+    ),
     "img2dataset": Download(
         img2dataset,
         {"train": 4, "eval": 2},
@@ -391,3 +426,42 @@ def test_image_missing_from_a_yolo_list_is_rejected(tmp_path: Path) -> None:
     source = str(write_files(tmp_path / "in", files))
     with pytest.raises(InputError, match=r"images/im3.jpg: FILE_NOT_FOUND \(listed in train.txt"):
         pipelines.convert(source, str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (photos(["Cat", "cat", "dog"]), "label: 'Cat' and 'cat' are two classes"),
+        (
+            {"a.csv": csv_text("text,is_valid", *(f"t {n},{n % 2}" for n in range(9)))},
+            "column 'is_valid' is read as a feature, not as splits",
+        ),
+    ],
+)
+def test_doubtful_classes_and_splits_are_reported(
+    files: Files, message: str, tmp_path: Path, our_messages: Callable[[], list[str]]
+) -> None:
+    pipelines.convert(str(write_files(tmp_path / "in", files)), str(tmp_path / "out"))
+    assert any(found.startswith(message) for found in our_messages())
+
+
+def test_classes_that_differ_in_spaces_are_refused(tmp_path: Path) -> None:
+    source = str(write_files(tmp_path / "in", photos(["cat", "cat ", "dog"])))
+    with pytest.raises(InputError, match="'cat' and 'cat ', which look alike"):
+        pipelines.convert(source, str(tmp_path / "out"))
+
+
+def test_images_of_a_packed_folder_keep_their_classes(tmp_path: Path) -> None:
+    import re
+    import subprocess
+
+    from tests.make import archive
+
+    source = write_files(tmp_path / "in", {"a.tar": archive(photos(["cat", "dog"]))})
+    with pytest.raises(InputError, match="unpack the archive") as refused:
+        pipelines.convert(str(source), str(tmp_path / "out"))
+    commands = re.search(r"mkdir .*?(?=\. If )", str(refused.value))
+    assert commands is not None
+    subprocess.run(commands.group(), shell=True, check=True)
+    result = pipelines.convert(str(source / "a"), str(tmp_path / "out"))
+    assert {e["label"] for e in all_of(read_examples(result))} == {"cat", "dog"}
