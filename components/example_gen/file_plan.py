@@ -248,6 +248,8 @@ def _split_numbers(
         )
     if not (named_splits == EXCLUDED).any():
         return named_splits
+    if len(rules.hashed.names) == 1:  # hashes decide nothing
+        return rules.assign(named_splits, np.zeros(len(names), np.uint64))
     feature = rules.hashed.feature
     place = next((n for n, column in enumerate(inputs.columns) if column.name == feature), None)
     shared = {encode_path(name): encode_path(group) for name, group in groups.items()}
@@ -270,8 +272,7 @@ def _order(
     Rows of a table stay in the table's order, to be read sequentially.
     """
     digests = keyed_digests(names, seed=seed, purpose="order")
-    # By split, then by hash: for `lexsort`, the last key comes first.
-    keys: list[npt.NDArray[Any]] = [digests[:, 0], digests[:, 1], numbers]
+    keys: list[npt.NDArray[Any]] = []
     is_random = True
     if inputs.blobs:  # otherwise there are only values, for example from a custom layout
         blob = f"blob:{inputs.blobs[0].name}"
@@ -288,6 +289,16 @@ def _order(
                 np.where(is_row, ranks[tables.indices.to_numpy()], 0),
                 numbers,
             ]
-    order: npt.NDArray[np.int64] = np.lexsort(keys)
+    # For `lexsort`, the last key comes first.
+    order = np.lexsort(keys) if keys else _by_split_and_hash(numbers, digests)
     num_excluded = int((numbers == EXCLUDED).sum())  # the highest number, so they come last
     return order[: len(order) - num_excluded], is_random
+
+
+def _by_split_and_hash(numbers: Numbers, digests: Sums) -> npt.NDArray[np.int64]:
+    """Return the inputs by split, then by hash, in half the time of `lexsort` by all three keys."""
+    order: npt.NDArray[np.int64] = np.argsort(digests[:, 1])
+    upper_halves = digests[order, 1]
+    if (upper_halves[1:] == upper_halves[:-1]).any():  # by chance once in 2**64 pairs
+        order = np.lexsort((digests[:, 0], digests[:, 1]))
+    return order[np.argsort(numbers[order], kind="stable")]

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.input_selection import LocatedInputs, fingerprint
-from components.inputs.arrow_columns import array_of, int_array
+from components.inputs.arrow_columns import array_of, bounds_and_bytes, int_array
 from trainer_utils.core.json_text import JsonObject
 from trainer_utils.format.input_listing import InputListing, order_digest, settings_digest
 from trainer_utils.storage import is_remote
@@ -36,11 +36,9 @@ def listing_of(plan: FilePlan, located: LocatedInputs, config: JsonObject) -> In
 
 
 def _bytes_of(names: pa.Array) -> bytes:
-    """Return lengths and bytes of an array of names, which has no offset."""
-    _, offsets, values = names.buffers()
-    bounds = np.frombuffer(offsets, np.int64, len(names) + 1)
-    data = b"" if values is None else bytes(values[: int(bounds[-1])])
-    return np.diff(bounds).tobytes() + data
+    """Return lengths and bytes of an array of names."""
+    bounds, data = bounds_and_bytes(names)
+    return np.diff(bounds).tobytes() + data[bounds[0] : bounds[-1]].tobytes()
 
 
 def _newest(located: LocatedInputs) -> int | None:

@@ -27,12 +27,25 @@ def int_array(values: npt.NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
 
 
+def bounds_and_bytes(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Return the bounds of the values of a `large_binary` array without nulls, and their bytes.
+
+    Returns:
+        The start of each value and the end of the last one, `(n + 1,)`; and the bytes. Only
+        those between the first and the last bound belong to the array.
+    """
+    _, offsets, values = array.buffers()
+    bounds = np.frombuffer(offsets, np.int64, len(array) + 1, 8 * array.offset)
+    data = np.frombuffer(b"" if values is None else values, np.uint8)
+    return bounds, data
+
+
 def bytes_of(array: pa.Array) -> list[bytes]:
     """Return a `large_binary` array without nulls as a list, 10 times as fast as `to_pylist`."""
-    _, offsets, values = array.buffers()
-    bounds = np.frombuffer(offsets, np.int64, len(array) + 1, 8 * array.offset).tolist()
-    data = values.to_pybytes() if values is not None else b""
-    return [data[start:stop] for start, stop in itertools.pairwise(bounds)]
+    bounds, values = bounds_and_bytes(array)
+    data = values[bounds[0] : bounds[-1]].tobytes()
+    places = (bounds - bounds[0]).tolist()
+    return [data[start:stop] for start, stop in itertools.pairwise(places)]
 
 
 def array_of(rows: pa.Table, name: str) -> pa.Array:

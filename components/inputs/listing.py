@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.inputs.arrow_columns import bytes_of, int_array, one_array
+from components.inputs.arrow_columns import bounds_and_bytes, bytes_of, int_array, one_array
 from components.inputs.input_table import Blob, ExcludedInput
+from components.inputs.path_columns import extensions_of, folders_of
 from components.inputs.rejects import RejectedInputError
 from trainer_utils import storage
 from trainer_utils.core.errors import InputError
@@ -38,7 +39,6 @@ _SCHEMA = pa.schema(
 )
 _REMOTE_THREADS = 16
 _MIN_BISECTIONS, _FILES_PER_BISECTION = 64, 16  # before a dictionary of all paths is built
-_EXTENSION_BYTES = 16  # longer endings of a name are not extensions
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN_SCHEMES = ("file", "gs", "hdfs", "s3")
 
@@ -63,14 +63,20 @@ class FileTable(Mapping[str, storage.InputFile]):
 
     @classmethod
     def of_groups(cls, groups: Iterable[storage.FileGroup]) -> "FileTable":
-        """Create a table of groups of files, with a few operations per group of plain files."""
+        """Create a table of groups of files, with a few operations per chunk of plain files."""
 
         def parts() -> Iterator[pa.Table]:
+            waiting: list[storage.FileGroup] = []
+            count = 0
             for group in groups:
-                if group.names:
-                    yield _table_of_plain(group)
                 if (others := _table_of(group.others)) is not None:
                     yield others
+                waiting.append(group)
+                count += len(group.names)
+                if count >= _CHUNK:
+                    yield _table_of_plain(waiting)
+                    waiting, count = [], 0
+            yield _table_of_plain(waiting)
 
         return cls._sorted(parts())
 
@@ -88,9 +94,9 @@ class FileTable(Mapping[str, storage.InputFile]):
             if pa.types.is_primitive(known.type):
                 digest.update(np.asarray(known))
             else:
-                texts = bytes_of(known.cast(_PATH))
-                digest.update(np.array([*map(len, texts)], np.int64))
-                digest.update(b"".join(texts))
+                bounds, data = bounds_and_bytes(known.cast(_PATH))
+                digest.update(np.diff(bounds))
+                digest.update(data[bounds[0] : bounds[-1]])
 
     def __len__(self) -> int:
         return len(self.table)
@@ -149,18 +155,12 @@ class FileTable(Mapping[str, storage.InputFile]):
     def _extensions(self) -> tuple[list[bytes], npt.NDArray[np.int32]]:
         """Distinct lower-case extensions, and the index of each file's extension.
 
-        They take about 0.3 µs per file, once. A regular expression would take as long on every
+        They take about 0.15 µs per file, once. A regular expression would take as long on every
         call.
         """
-        known: dict[bytes, int] = {}
-        codes = np.empty(len(self), np.int32)
-        start = 0
-        for batch in self.table.to_batches(max_chunksize=_CHUNK):
-            extensions, inverse = np.unique(_extensions_of(batch.column(0)), return_inverse=True)
-            name_codes = [known.setdefault(name, len(known)) for name in extensions.tolist()]
-            codes[start : start + len(batch)] = np.array(name_codes, np.int32)[inverse]
-            start += len(batch)
-        return [b"" if b"/" in name else name.lower() for name in known], codes
+        extensions = extensions_of(self.paths).dictionary_encode()
+        known = [name.lower() for name in bytes_of(extensions.dictionary)]
+        return known, extensions.indices.to_numpy()
 
     @property
     def endings(self) -> set[bytes]:
@@ -169,15 +169,24 @@ class FileTable(Mapping[str, storage.InputFile]):
 
     def ending(self, endings: Iterable[str]) -> "FileTable":
         """Return the files whose paths have one of these endings, in any case."""
+        return self.select(self._has_ending(endings))
+
+    def not_ending(self, endings: Iterable[str]) -> "FileTable":
+        """Return the files whose paths lack all these endings, in any case."""
+        return self.select(~self._has_ending(endings))
+
+    def _has_ending(self, endings: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """Return whether each path has one of these endings, which may be more than extensions."""
         wanted = tuple(ending.lower().encode() for ending in endings)
         last = tuple(ending[ending.rfind(b".") :] for ending in wanted)
         known, codes = self._extensions
-        is_known = np.array([name in last for name in known], np.bool_)
-        files = self.select(is_known[codes] if len(codes) else np.zeros(0, np.bool_))
-        if last == wanted:
-            return files
+        mask: npt.NDArray[np.bool_]
+        mask = np.array([*(name in last for name in known), False], np.bool_)[codes]
+        if last == wanted or not mask.any():
+            return mask
         pattern = f"(?i)(?:{'|'.join(re.escape(name.decode()) for name in wanted)})$"
-        return files.select_only(np.asarray(pc.match_substring_regex(files.paths, pattern=pattern)))
+        mask &= np.asarray(pc.match_substring_regex(self.paths, pattern=pattern))
+        return mask
 
     def containing(self, part: str) -> "FileTable":
         """Return the files whose paths contain a string."""
@@ -202,8 +211,7 @@ class FileTable(Mapping[str, storage.InputFile]):
 
     @functools.cached_property
     def _folders(self) -> pa.DictionaryArray:
-        folders = pc.replace_substring_regex(self.paths, pattern="/?[^/]*$", replacement="")
-        return folders.dictionary_encode()
+        return folders_of(self.paths).dictionary_encode()
 
     def select_only(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
         """Return a new table with the files selected by a mask `(n,) bool`."""
@@ -228,24 +236,22 @@ def _table_of(files: Sequence[storage.InputFile]) -> pa.Table | None:
     return pa.Table.from_arrays([*map(pa.array, columns, _SCHEMA.types)], schema=_SCHEMA)
 
 
-def _table_of_plain(group: storage.FileGroup) -> pa.Table:
-    """Return the rows of the plain files of one folder."""
-    count = len(group.names)
-    data = np.frombuffer(encode_path("\0".join([*group.names, ""])), np.uint8)
-    ends = np.flatnonzero(data == 0) - np.arange(count)  # no name has a NUL
-    offsets = np.concatenate([[0], ends]).astype(np.int64)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[data != 0])]
-    paths = pa.Array.from_buffers(_PATH, count, buffers)
-    if group.folder:
-        folder = pa.scalar(encode_path(group.folder), _PATH)
-        paths = pc.binary_join_element_wise(folder, paths, pa.scalar(b"/", _PATH))
-    times = [
-        int_array(np.array(column, np.int64)).cast(pa.string())
-        for column in (group.modified, group.changed)
-    ]
+def _table_of_plain(groups: Sequence[storage.FileGroup]) -> pa.Table:
+    """Return the rows of the plain files of some folders."""
+    groups = [group for group in groups if group.names]
+    count = sum(len(group.names) for group in groups)
+    sizes, modified, changed = (
+        int_array(np.concatenate([np.zeros(0, np.int64), *map(np.asarray, numbers)]))
+        for numbers in (
+            [group.sizes for group in groups],
+            [group.modified for group in groups],
+            [group.changed for group in groups],
+        )
+    )
+    times = [numbers.cast(pa.string()) for numbers in (modified, changed)]
     columns = [
-        paths,
-        int_array(np.array(group.sizes, np.int64)),
+        _paths_of(groups),
+        sizes,
         pc.binary_join_element_wise(*times, "-"),
         pa.nulls(count, pa.string()),
         pa.nulls(count, pa.large_binary()),
@@ -254,21 +260,19 @@ def _table_of_plain(group: storage.FileGroup) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=_SCHEMA)
 
 
-def _extensions_of(paths: pa.Array) -> npt.NDArray[np.bytes_]:
-    """Return the extension of each path, from the last dot, `(n,) S16`; longer ones are empty."""
-    _, offsets, values = paths.buffers()
-    bounds = np.frombuffer(offsets, np.int64, len(paths) + 1, 8 * paths.offset)
-    data = np.frombuffer(values, np.uint8, bounds[-1]) if values is not None else np.zeros(0, "u1")
-    dots = np.flatnonzero(data[bounds[0] :] == ord(".")) + bounds[0]
-    last = np.concatenate([[-1], dots])[np.searchsorted(dots, bounds[1:])]
-    lengths = bounds[1:] - last
-    has_one = (last >= bounds[:-1]) & (lengths <= _EXTENSION_BYTES)
-    places = last[:, np.newaxis] + np.arange(_EXTENSION_BYTES)
-    is_inside = has_one[:, np.newaxis] & (places < bounds[1:, np.newaxis])
-    extensions = np.zeros((len(paths), _EXTENSION_BYTES), np.uint8)
-    extensions[is_inside] = data[places[is_inside]]
-    ends: npt.NDArray[np.bytes_] = extensions.view(f"S{_EXTENSION_BYTES}")[:, 0]
-    return ends
+def _paths_of(groups: Sequence[storage.FileGroup]) -> pa.Array:
+    """Return the paths of the plain files of some folders, `large_binary`."""
+    parts = []
+    for group in groups:  # one call joins all names of a folder; no name has a NUL
+        prefix = f"{group.folder}/" if group.folder else ""
+        parts.append(prefix + f"\0{prefix}".join(group.names) + "\0")
+    data = np.frombuffer(encode_path("".join(parts)), np.uint8)
+    is_end = data == 0
+    ends = np.flatnonzero(is_end)
+    ends -= np.arange(len(ends))
+    offsets = np.concatenate([np.zeros(1, np.int64), ends])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[~is_end])]
+    return pa.Array.from_buffers(_PATH, len(ends), buffers)
 
 
 class NamedFiles(Mapping[str, storage.InputFile]):

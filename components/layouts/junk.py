@@ -53,13 +53,14 @@ def junk_mask(files: FileTable, *, media: str) -> npt.NDArray[np.bool_]:
         media: the kind of the inputs. `README*` and `LICENSE*` are junk among images and audio
             files, but not among text files.
     """
-    is_junk = _matches(files.paths, _JUNK)
-    if media != "text":
+    is_junk = np.zeros(len(files), np.bool_)
+    if _matches(files.paths, f"{_JUNK}|{_DOCUMENT}").any():  # takes half the time of both
+        is_junk = _matches(files.paths, _JUNK)
         documents = _matches(files.paths, _DOCUMENT)
-        if documents.any():
+        if media != "text" and documents.any():
             endings = "|".join(re.escape(e[1:]) for kind in EXTENSIONS.values() for e in kind)
             documents &= ~_matches(files.paths, _DATA_ENDING.replace("{media}", endings))
-        is_junk |= documents
+            is_junk |= documents
     checksums = np.asarray(pc.ends_with(files.paths, pattern=_CRC.encode()))
     if checksums.any():
         of = pc.replace_substring_regex(files.paths, pattern=r"\.crc$", replacement="")

@@ -67,9 +67,9 @@ def refuse_foreign_files(inputs: LayoutInputs) -> None:
     files = inputs.files.below(inputs.root)
     if inputs.label_list is not None:
         files = files.select(~np.asarray(pc.equal(files.paths, encode_path(inputs.label_list))))
-    others = _without_endings(files, _endings(inputs.media))
+    others = files.not_ending(_endings(inputs.media))
     foreign = (*DATA_ENDINGS, *_endings(*EXTENSIONS.keys() - {inputs.media}))
-    data, unknown = _readable(others.ending(foreign)), _readable(_without_endings(others, foreign))
+    data, unknown = _readable(others.ending(foreign)), _readable(others.not_ending(foreign))
     paths = [*data]
     for path in itertools.islice(unknown, _MAX_SNIFFED):
         head = inputs.head(path, _HEAD_BYTES)
@@ -90,7 +90,7 @@ def refuse_unread_files(inputs: LayoutInputs, layout: Layout, table: InputTable)
     if inputs.media == "text" or inputs.root in inputs.files:
         return
     files = inputs.files.below(inputs.root)
-    candidates = others = _readable(_without_endings(files, _endings(*EXTENSIONS)))
+    candidates = others = _readable(files.not_ending(_endings(*EXTENSIONS)))
     if not others:
         return
     for name in table.rows.column_names:
@@ -298,12 +298,6 @@ def _layout_of(inputs: LayoutInputs, path: str) -> str | None:
 
 def _endings(*kinds: str) -> tuple[str, ...]:
     return tuple(itertools.chain.from_iterable((*EXTENSIONS[k], *_OTHER_MEDIA[k]) for k in kinds))
-
-
-def _without_endings(files: FileTable, endings: Iterable[str]) -> FileTable:
-    pattern = f"(?i)(?:{'|'.join(map(re.escape, endings))})$"
-    has_ending = pc.match_substring_regex(files.paths, pattern=pattern)
-    return files.select_only(~np.asarray(has_ending))
 
 
 def _readable(files: FileTable) -> FileTable:

@@ -1,5 +1,6 @@
 """Define the interface of file systems, and the entries that they list."""
 
+import array
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple, Protocol
@@ -48,10 +49,15 @@ class FileGroup(NamedTuple):
 
     folder: str
     names: list[str]
-    sizes: list[int]
-    modified: list[int]
-    changed: list[int]
+    sizes: "array.array[int]"
+    modified: "array.array[int]"
+    changed: "array.array[int]"
     others: list[InputFile]
+
+    @classmethod
+    def of_folder(cls, folder: str) -> "FileGroup":
+        """Return an empty group. Numbers take 8 bytes each."""
+        return cls(folder, [], array.array("q"), array.array("q"), array.array("q"), [])
 
     def files(self) -> Iterator[InputFile]:
         """Yield the files one by one."""
@@ -123,7 +129,7 @@ class FileSystem(Protocol):
         """Yield the files of `walk` in groups, which takes less time for many files."""
         files = self.walk(base, follow_links=follow_links)
         while others := list(itertools.islice(files, GROUP_FILES)):
-            yield FileGroup("", [], [], [], [], others)
+            yield FileGroup.of_folder("")._replace(others=others)
 
     def find(self, base: str, name: str, *, follow_links: bool = False) -> InputFile:
         """Return one file of a folder as `walk` lists it."""

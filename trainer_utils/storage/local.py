@@ -94,34 +94,36 @@ class _LocalFileSystem(FileSystem):
         while folders:
             folder, above = folders.pop()
             place = os.path.join(base, folder)
-            group = FileGroup(folder, [], [], [], [], [])
+            group = FileGroup.of_folder(folder)
             names, sizes, modified, changed, others = group[1:]
             try:
-                for entry in retry_transient(place, _scan, place):
-                    if (status := _plain_status(entry)) is not None:
-                        names.append(entry.name)
-                        sizes.append(status.st_size)
-                        modified.append(status.st_mtime_ns)
-                        changed.append(status.st_ctime_ns)
-                        if len(names) == GROUP_FILES:
-                            yield group
-                            group = FileGroup(folder, [], [], [], [], [])
-                            names, sizes, modified, changed, others = group[1:]
-                        continue
-                    path = f"{folder}/{entry.name}" if folder else entry.name
-                    if _is_folder_itself(entry):
-                        if follow_links:
-                            folders.append((path, above | {os.path.realpath(entry.path)}))
+                with _opened_folder(place) as entries:
+                    while entries:
+                        entry = entries.pop()  # frees it, with its status, before the next one
+                        try:
+                            status = entry.stat(follow_symlinks=False)
+                            if is_plain := stat.S_ISREG(status.st_mode):
+                                modified.append(status.st_mtime_ns)
+                        except (OSError, OverflowError):  # unknown, or a time after the year 2262
+                            is_plain = False
+                        if is_plain:
+                            changed.append(status.st_ctime_ns)
+                            sizes.append(status.st_size)
+                            names.append(entry.name)
+                            if len(names) == GROUP_FILES:
+                                yield group
+                                group = FileGroup.of_folder(folder)
+                                names, sizes, modified, changed, others = group[1:]
+                            continue
+                        path = f"{folder}/{entry.name}" if folder else entry.name
+                        whole = os.path.join(place, entry.name)
+                        other = _folder_or_file(
+                            entry, whole, path, above, root=None if follow_links else root
+                        )
+                        if isinstance(other, InputFile):
+                            others.append(other)
                         else:
-                            folders.append((path, above))
-                    elif follow_links and _is_linked_folder(entry):
-                        target = os.path.realpath(entry.path)
-                        if target in above:
-                            others.append(InputFile(path, 0, "", LINK_LOOP, is_folder=True))
-                        else:
-                            folders.append((path, above | {target}))
-                    else:
-                        others.append(_local_file(entry, path, None if follow_links else root))
+                            folders.append((path, other))
             except OSError as error:
                 if not folder:
                     raise
@@ -132,7 +134,8 @@ class _LocalFileSystem(FileSystem):
     def find(self, base: str, name: str, *, follow_links: bool = False) -> InputFile:
         entry = Path(base, name)
         entry.lstat()  # otherwise a missing file would be listed as vanished
-        return _local_file(entry, name, None if follow_links else os.path.realpath(base))
+        inside = None if follow_links else os.path.realpath(base)
+        return _local_file(entry, os.fspath(entry), name, inside)
 
     def find_in_folder(self, folder: str, names: Sequence[str]) -> dict[str, InputFile]:
         by_name = {}
@@ -280,45 +283,79 @@ def _folder_entry(entry: os.DirEntry[str]) -> FolderEntry:
         return FolderEntry(entry.name, None)
 
 
-def _scan(folder: str) -> list[os.DirEntry[str]]:
+def _scan(folder: str | int) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
         return list(entries)
 
 
-def _plain_status(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Return the status of a regular file; None for anything else, and if it is not known."""
+@contextlib.contextmanager
+def _opened_folder(folder: str) -> Iterator[list[os.DirEntry[str]]]:
+    """Yield the entries of a folder, which are looked up in the open folder, not by whole paths.
+
+    This saves a fifth of the time of listing many files. An entry's `path` is only its name.
+    """
+    descriptor = retry_transient(folder, os.open, folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        if entry.is_file(follow_symlinks=False):  # without a system call, as a rule
-            status = entry.stat(follow_symlinks=False)
-            return status if stat.S_ISREG(status.st_mode) else None
-    except OSError:
-        pass  # which is retried or reported later
-    return None
+        yield retry_transient(folder, _scan, descriptor)
+    finally:
+        os.close(descriptor)
 
 
-def _is_folder_itself(entry: os.DirEntry[str]) -> bool:
+def _folder_or_file(
+    entry: os.DirEntry[str], place: str, path: str, above: frozenset[str], *, root: str | None
+) -> frozenset[str] | InputFile:
+    """Return the listing of an entry; for a folder to walk, the real paths that contain its files.
+
+    Args:
+        entry: anything but a regular file, or a file whose status is not known.
+        place: its whole path.
+        path: its path for the listing.
+        above: the real paths of the folders that contain it.
+        root: the real path of the listed folder, which links must not lead out of. None: follow
+            links.
+    """
+    if _is_folder_itself(entry, place):
+        return above | {os.path.realpath(place)} if root is None else above
+    if root is None and _is_linked_folder(entry, place):
+        target = os.path.realpath(place)
+        if target in above:
+            return InputFile(path, 0, "", LINK_LOOP, is_folder=True)
+        return above | {target}
+    return _local_file(entry, place, path, root)
+
+
+def _is_folder_itself(entry: os.DirEntry[str], place: str) -> bool:
     try:
         return entry.is_dir(follow_symlinks=False)  # without a system call, as a rule
     except OSError:
         pass
     try:
-        return retry_transient(entry.path, entry.is_dir, follow_symlinks=False)
+        return retry_transient(place, entry.is_dir, follow_symlinks=False)
     except OSError as error:  # some systems list names without types
-        raise_host_error(error, entry.path)
+        raise_host_error(error, place)
         return False
 
 
-def _is_linked_folder(entry: os.DirEntry[str]) -> bool:
+def _is_linked_folder(entry: os.DirEntry[str], place: str) -> bool:
     try:
-        return entry.is_symlink() and retry_transient(entry.path, entry.is_dir)
+        return entry.is_symlink() and retry_transient(place, entry.is_dir)
     except OSError as error:
-        raise_host_error(error, entry.path)
+        raise_host_error(error, place)
         return False
 
 
-def _local_file(entry: os.DirEntry[str] | Path, path: str, root: str | None) -> InputFile:
-    """Return the listing of a file. With a `root`, links must not lead out of it."""
-    place, version = os.fspath(entry), ""
+def _local_file(
+    entry: os.DirEntry[str] | Path, place: str, path: str, root: str | None
+) -> InputFile:
+    """Return the listing of a file.
+
+    Args:
+        entry: the file, which may be looked up in an open folder.
+        place: its whole path.
+        path: its path for the listing.
+        root: the real path of the folder that links must not lead out of, or None.
+    """
+    version = ""
     try:
         status = retry_transient(place, entry.stat, follow_symlinks=False)
         version = f"{status.st_mtime_ns}-{status.st_ctime_ns}"

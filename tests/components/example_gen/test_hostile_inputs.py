@@ -154,16 +154,18 @@ def test_error_in_any_step_is_one_reject(tmp_path, monkeypatch, owner, name):
 @pytest.mark.parametrize("settings", [ImageSettings(), TextSettings()])
 def test_unreadable_class_folder_ends_the_run(tmp_path, monkeypatch, settings):
     base = write(tmp_path / "in", {f"{c}/{n}.x": photo(n) for c in "abc" for n in range(2)})
-    scandir = os.scandir
+    open_file, opened = os.open, []
 
-    def refuse(path: str) -> Any:
-        if str(path).endswith("/b"):
+    def refuse(path: str, *arguments: Any, **more: Any) -> int:
+        opened.append(str(path))
+        if str(path).endswith(("/b", "/.b")):
             raise PermissionError(13, "Permission denied")
-        return scandir(path)
+        return open_file(path, *arguments, **more)
 
-    monkeypatch.setattr(os, "scandir", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(InputError, match=r"in/b': .*Permission denied"):
         outcome(settings, base, tmp_path / "out")
     (base / "b").rename(base / ".b")  # a hidden folder, which is not listed
-    monkeypatch.setattr(os, "scandir", lambda path: refuse(str(path).replace("/.b", "/b")))
+    opened.clear()
     assert conversion_of(str(base), settings)
+    assert str(base / ".b") in opened

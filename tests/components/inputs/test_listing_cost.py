@@ -1,8 +1,10 @@
 """Many files are listed with one look at each, and take little memory."""
 
+import contextlib
 import os
 import stat
 import tracemalloc
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -22,9 +24,6 @@ class Entry:
     def __init__(self, folder: str, name: str, mode: int) -> None:
         self.name, self.path, self._mode = name, f"{folder}/{name}", mode
 
-    def is_file(self, *, follow_symlinks: bool) -> bool:
-        return stat.S_ISREG(self._mode)
-
     def is_dir(self, *, follow_symlinks: bool) -> bool:
         return stat.S_ISDIR(self._mode)
 
@@ -38,20 +37,22 @@ class Entry:
 def many(monkeypatch) -> int:
     """Simulate 100 folders with 40,000 files."""
 
-    def scan(folder: str) -> list[Entry]:
+    @contextlib.contextmanager
+    def open_folder(folder: str) -> Iterator[list[Entry]]:
         if "class" in folder:
             names = (f"{os.path.basename(folder)}_{n:08d}.jpg" for n in range(400))
-            return [Entry(folder, name, stat.S_IFREG) for name in names]
-        return [Entry(folder, f"class{n:02d}", stat.S_IFDIR) for n in range(100)]
+            yield [Entry(folder, name, stat.S_IFREG) for name in names]
+        else:
+            yield [Entry(folder, f"class{n:02d}", stat.S_IFDIR) for n in range(100)]
 
-    monkeypatch.setattr(local, "_scan", scan)
+    monkeypatch.setattr(local, "_opened_folder", open_folder)
     Entry.looks = 0
     return 40_000
 
 
-def test_each_file_is_looked_at_once(many, tmp_path):
+def test_each_file_and_folder_is_looked_at_once(many, tmp_path):
     assert len(list_files(str(tmp_path), follow_links=False)) == many
-    assert Entry.looks == many
+    assert Entry.looks == many + 100
 
 
 def test_list_takes_less_than_100_bytes_per_file(many, tmp_path):
@@ -80,3 +81,14 @@ def test_groups_have_the_rows_of_single_files(tmp_path):
         status = os.stat(tmp_path / "a/1.jpg")
         assert found["a/1.jpg"].version == f"{status.st_mtime_ns}-{status.st_ctime_ns}"
         assert [*found] == sorted(found, key=os.fsencode)
+
+
+def test_file_dated_after_the_year_2262_is_listed(tmp_path):
+    write_files(tmp_path, {"1.jpg": jpeg(1), "2.jpg": jpeg(2)})
+    late = 1 << 63  # nanoseconds, which need more than 64 bits with their sign
+    os.utime(tmp_path / "1.jpg", ns=(late, late))
+    if os.stat(tmp_path / "1.jpg").st_mtime_ns < late:
+        pytest.skip("the file system has no such times")
+    files = list_files(str(tmp_path), follow_links=False)
+    assert files["1.jpg"].version.startswith(f"{late}-")
+    assert len(files) == 2

@@ -153,12 +153,12 @@ def test_file_removed_during_the_listing_has_vanished(base, monkeypatch):
     scandir = os.scandir
 
     @contextlib.contextmanager
-    def scan_late(path: str) -> Iterator[list[os.DirEntry[str]]]:
-        with scandir(path) as entries:
+    def scan_late(folder: int) -> Iterator[list[os.DirEntry[str]]]:
+        with scandir(folder) as entries:
             found = list(entries)
         for entry in found:
             if entry.name == "2.jpg":
-                os.remove(entry.path)
+                os.remove(entry.name, dir_fd=folder)
         yield found
 
     monkeypatch.setattr(os, "scandir", scan_late)
@@ -177,16 +177,16 @@ def test_dead_link_is_unreadable_and_not_vanished(base):
 
 @pytest.mark.parametrize("error", [PermissionError(13, "no"), FileNotFoundError(2, "no")])
 def test_unreadable_folder_is_listed_itself(base, monkeypatch, error):
-    scandir = os.scandir
+    open_file = os.open
 
-    def refuse(path):
-        if path.endswith("/a"):
+    def refuse(path, *arguments, **more):
+        if str(path).endswith("/a"):
             raise error
-        return scandir(path)
+        return open_file(path, *arguments, **more)
 
     (base / "b").mkdir()
     (base / "b/2.jpg").write_bytes(b"x")
-    monkeypatch.setattr(os, "scandir", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     folder, file = list_files(str(base))
     assert (folder.path, folder.is_folder, file.path) == ("a", True, "b/2.jpg")
     assert folder.problem is not None
