@@ -2,7 +2,9 @@
 
 import collections
 import csv
+import functools
 import gc
+import importlib.metadata
 import itertools
 import logging
 import os
@@ -22,6 +24,11 @@ from tests.object_stores import Store, azure_server, gcs_server, s3_server
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before any test imports TensorFlow
 os.environ.setdefault("TFX_SHARDS_RETRY_SECONDS", "0")  # do not retry permanent faults for minutes
+
+# Google's libraries call this function 15 times while TFX is imported, 0.2 s each.
+importlib.metadata.packages_distributions = functools.cache(
+    importlib.metadata.packages_distributions
+)
 
 # No deadline, because the machine may be busy; the same examples each time, for reproducibility.
 settings.register_profile(
