@@ -128,7 +128,7 @@ FRAMEWORKS := .venv-frameworks
 
 test-frameworks: $(FRAMEWORKS)/.ready  ## the inputs of PyTorch, JAX and Keras with these themselves, without TensorFlow; Python 3.12, some 6 GB
 	@$(FRAMEWORKS)/bin/python -m compileall -q -j 0 $(SOURCES)
-	run() { KERAS_BACKEND=$$1 $(FRAMEWORKS)/bin/python -m pytest $(PARALLEL) "$${@:2}" $(ARGS); }
+	run() { KERAS_BACKEND=$$1 $(FRAMEWORKS)/bin/python -m pytest "$${@:2}" $(ARGS); }
 	run jax tests/trainer_utils/frameworks/test_{jax,keras,raw_inputs,same_batches,state,tutorial}.py tests/trainer_utils/test_{filter,views}.py
 	run torch tests/trainer_utils/frameworks/test_{keras,other_loaders,ranks,readme,torch,torch_loader,torch_page,trainers}.py tests/trainer_utils/test_{filter,views}.py tests/benchmarks/test_feed_gpu.py
 
