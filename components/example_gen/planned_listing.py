@@ -38,7 +38,7 @@ def listing_of(plan: FilePlan, located: LocatedInputs, config: JsonObject) -> In
 def _bytes_of(names: pa.Array) -> bytes:
     """Return lengths and bytes of an array of names."""
     bounds, data = bounds_and_bytes(names)
-    return np.diff(bounds).tobytes() + data[bounds[0] : bounds[-1]].tobytes()
+    return np.diff(bounds).tobytes() + data.tobytes()
 
 
 def _newest(located: LocatedInputs) -> int | None:

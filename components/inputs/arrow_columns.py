@@ -31,21 +31,19 @@ def bounds_and_bytes(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArra
     """Return the bounds of the values of a `large_binary` array without nulls, and their bytes.
 
     Returns:
-        The start of each value and the end of the last one, `(n + 1,)`; and the bytes. Only
-        those between the first and the last bound belong to the array.
+        The start of each value and the end of the last one, `(n + 1,)`, from 0; and the bytes.
     """
     _, offsets, values = array.buffers()
     bounds = np.frombuffer(offsets, np.int64, len(array) + 1, 8 * array.offset)
     data = np.frombuffer(b"" if values is None else values, np.uint8)
-    return bounds, data
+    return bounds - bounds[0], data[bounds[0] : bounds[-1]]
 
 
 def bytes_of(array: pa.Array) -> list[bytes]:
     """Return a `large_binary` array without nulls as a list, 10 times as fast as `to_pylist`."""
     bounds, values = bounds_and_bytes(array)
-    data = values[bounds[0] : bounds[-1]].tobytes()
-    places = (bounds - bounds[0]).tolist()
-    return [data[start:stop] for start, stop in itertools.pairwise(places)]
+    data = values.tobytes()
+    return [data[start:stop] for start, stop in itertools.pairwise(bounds.tolist())]
 
 
 def array_of(rows: pa.Table, name: str) -> pa.Array:

@@ -54,7 +54,7 @@ def _starts_of_names(bounds: _Places, data: npt.NDArray[np.uint8]) -> _Places:
 
 def _last(byte: bytes, bounds: _Places, data: npt.NDArray[np.uint8]) -> _Places:
     """Return the last place of a byte in each value, or -1, `(n,)`."""
-    places = np.flatnonzero(data[bounds[0] : bounds[-1]] == ord(byte)) + bounds[0]
+    places = np.flatnonzero(data == ord(byte))
     last = np.concatenate([[-1], places])[np.searchsorted(places, bounds[1:])]
     return np.where(last < bounds[:-1], -1, last)
 
@@ -67,5 +67,5 @@ def _parts(
     runs = np.stack([starts - bounds[:-1], lengths, bounds[1:] - stops], axis=1).ravel()
     is_part = np.repeat(np.tile([False, True, False], len(lengths)), runs)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    values = pa.py_buffer(data[bounds[0] : bounds[-1]][is_part])
-    return pa.Array.from_buffers(BINARY, len(lengths), [None, pa.py_buffer(offsets), values])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[is_part])]
+    return pa.Array.from_buffers(BINARY, len(lengths), buffers)

@@ -14,7 +14,7 @@ from trainer_utils.storage.paths import decode_path
 
 _WORDS = "mask|masks|seg|segmentation|label|labels|labelids|gt|groundtruth|l|matte"
 MASK_SUFFIX = re.compile(rf"[ ._-]({_WORDS})$", re.IGNORECASE)
-_NAME = rf"[ ._-](?:{_WORDS})(?:[ ._-]?[0-9]+)?\.[^./]+$"  # as RE2 and Python read it
+# Arrow takes this pattern as well, so it has only what RE2 knows.
 _PARTS = re.compile(rf"([ ._-](?:{_WORDS}))([ ._-]?[0-9]+)?(\.[^./]+)$", re.IGNORECASE)
 _MAX_COMPARED = 8  # names whose images are looked for
 
@@ -26,7 +26,7 @@ def refuse_masks_among_images(base: str, paths: pa.Array) -> None:
         base: the input base, for the message.
         paths: the paths of the images, `large_binary`.
     """
-    is_mask = np.asarray(pc.match_substring_regex(paths, pattern=f"(?i){_NAME}"))
+    is_mask = np.asarray(pc.match_substring_regex(paths, pattern=f"(?i){_PARTS.pattern}"))
     masks = [decode_path(path) for path in bytes_of(paths.filter(pa.array(is_mask)))]
     if not masks or len(masks) == len(paths):
         return

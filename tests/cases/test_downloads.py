@@ -5,6 +5,8 @@ A case with `advice` is refused by a message that contains it, and is right with
 
 import dataclasses
 import json
+import re
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 import pipelines
 from tests.cases.examples import all_of, counts, read_examples
 from tests.cases.inputs import CATS_AND_DOGS, csv_text, voc_document
-from tests.make import jpeg, photo, wav, write_files
+from tests.make import archive, jpeg, photo, wav, write_files
 from trainer_utils.core.errors import InputError
 
 Files = dict[str, bytes | str]
@@ -144,8 +146,6 @@ def document_with_rows() -> Files:
 
 
 def img2dataset() -> Files:
-    from tests.make import archive
-
     files: Files = {}
     for shard in range(6):
         key = f"{shard:05d}0000"
@@ -452,11 +452,6 @@ def test_classes_that_differ_in_spaces_are_refused(tmp_path: Path) -> None:
 
 
 def test_images_of_a_packed_folder_keep_their_classes(tmp_path: Path) -> None:
-    import re
-    import subprocess
-
-    from tests.make import archive
-
     source = write_files(tmp_path / "in", {"a.tar": archive(photos(["cat", "dog"]))})
     with pytest.raises(InputError, match="unpack the archive") as refused:
         pipelines.convert(str(source), str(tmp_path / "out"))
