@@ -28,13 +28,17 @@ SETTINGS = {"batch_size": 2, "shuffle": False}
 
 @pytest.fixture
 def scrape(monkeypatch):
-    """Return a function that returns the samples of the exporter's page by name and labels."""
+    """Return a function that returns the samples of the exporter's page by name and labels.
+
+    The page has a registry of its own: the examples of docs/metrics.md export to the global one.
+    """
     monkeypatch.setattr(telemetry, "_exporters", {})
     monkeypatch.setattr(telemetry, "inputs", telemetry.InputRegistry())
-    reader = exporter.PrometheusMetricReader()
+    registry = prometheus.CollectorRegistry()
+    reader = exporter.PrometheusMetricReader(registry=registry)
     provider = sdk.MeterProvider([reader])
     export_metrics(provider)
-    server, thread = prometheus.start_http_server(0, addr="127.0.0.1")
+    server, thread = prometheus.start_http_server(0, "127.0.0.1", registry)
 
     def samples() -> dict[tuple[str, ...], float]:
         address = f"http://127.0.0.1:{server.server_port}/metrics"
