@@ -5,14 +5,18 @@
 
 A path is looked up unchanged, relative to the list and to the input base. If there is no such file,
 backslashes are read as slashes, and a name without a folder is searched anywhere below the input
-base. Everything else needs the setting `find_files`, and `advice` returns the value that helps.
+base. A path that differs from one file only in case, in Unicode normalisation or in escapes such as
+`%20` is that file. Everything else needs the setting `find_files`, and `advice` returns the value
+that helps.
 """
 
 import collections
 import functools
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
+import unicodedata
+import urllib.parse
+from collections.abc import Iterable, Mapping, Sequence
 
 from components.inputs.advice import how_to_set
 from components.inputs.input_table import Blob
@@ -36,10 +40,24 @@ def as_parts(uri: str) -> list[str]:
     return [part for part in uri.split("/") if part not in ("", ".")]
 
 
+def _spelling(path: str) -> str:
+    """Return a path in lower case and in the composed form of Unicode."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
+def _difference(path: str, found: str) -> str:
+    """Return how the path in a list differs from the file that was found, for a message."""
+    if _spelling(path) != _spelling(found):
+        return "with their escapes decoded, such as %20"
+    is_composed = unicodedata.normalize("NFC", path) == unicodedata.normalize("NFC", found)
+    return "in another Unicode normalisation" if is_composed else "in another case"
+
+
 class FileIndex:
     """The files of the inputs by name and by stem (the name without its suffix)."""
 
     def __init__(self, inputs: LayoutInputs) -> None:
+        self._paths = inputs.files
         self.by_name: dict[str, list[str]] = collections.defaultdict(list)
         self.by_stem: dict[str, list[str]] = collections.defaultdict(list)
         for path in inputs.files:
@@ -50,6 +68,14 @@ class FileIndex:
             if not ending or kind_of_name(name) is not None:
                 self.by_name[name].append(path)
                 self.by_stem[stem].append(path)
+
+    @functools.cached_property
+    def by_spelling(self) -> Mapping[str, list[str]]:
+        """The files by their paths without differences of case and Unicode normalisation."""
+        paths: dict[str, list[str]] = collections.defaultdict(list)
+        for path in self._paths:
+            paths[_spelling(path)].append(path)
+        return paths
 
     def find(self, parts: Sequence[str], way: str) -> list[str]:
         """Return the paths that match the parts of a path.
@@ -145,6 +171,8 @@ class FileFinder:
             if "\\" in uri and (resolved := self._with_slashes(uri)) is not None:
                 self.found_by["with / in place of \\"] += 1
                 return resolved
+            if uri and (resolved := self._spelt_differently(uri)) is not None:
+                return resolved
             if error.code == "FILE_NOT_FOUND" and uri and "/" not in uri and self._is_lost:
                 for words, way in (("by name", "name"), ("without their endings", "stem")):
                     if way == "stem" and kind_of_name(uri) is not None:
@@ -154,6 +182,22 @@ class FileFinder:
                         self.found_by[words] += 1
                         return resolved
             raise
+
+    def _spelt_differently(self, uri: str) -> tuple[str, Blob] | None:
+        """Return the only file whose path differs in case, normalisation or `%20`, and count it."""
+        if "://" in uri or posixpath.isabs(uri):
+            return None
+        folders = (*self._folders, *filter(None, (self._own_folder,)), "")
+        for folder in dict.fromkeys(folders):
+            path = posixpath.normpath(posixpath.join(folder, uri.replace("\\", "/")))
+            matches = self._index.by_spelling.get(_spelling(path), [])
+            if not matches and "%" in path:
+                matches = self._index.by_spelling.get(_spelling(urllib.parse.unquote(path)), [])
+            if len(matches) == 1:
+                resolved = self._inputs.resolve(matches[0], folder="")
+                self.found_by[_difference(path, matches[0])] += 1
+                return resolved
+        return None
 
     def _in_own_folder(self, uri: str) -> list[str]:
         """Return the files for a path in the list's own folder, with or without its suffix."""

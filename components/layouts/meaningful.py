@@ -180,11 +180,13 @@ def _refused(
 ) -> InputError:
     shown = [f"{display_path(path)!r} ({guess(inputs, path)})" for path in paths[:_MAX_SHOWN]]
     more = f" and {len(paths) - len(shown)} more" if len(paths) > len(shown) else ""
-    ways = (way(inputs, paths) for way in (_how_to_unpack, _readers, _how_to_read_list))
+    from components.layouts.annotations import how_to_leave_out  # only errors need it
+
+    readers = f"{_readers(inputs, paths)}{_how_to_read_list(inputs, paths)}"
+    leave_out = how_to_leave_out(inputs, paths, patterns, has_reader=bool(readers))
     return InputError(
         f"input_base {inputs.base!r}: expected {expected}, got {', '.join(shown)}{more}. "
-        f"{''.join(ways)}"
-        f"To leave them out: {how_to_set(ignore=patterns)}.",
+        f"{_how_to_unpack(inputs, paths)}{readers}{leave_out}",
         path=inputs.base,
     )
 
@@ -254,8 +256,10 @@ def guess(inputs: LayoutInputs, path: str) -> str:
     if ending == ".json" or text.lstrip()[:1] in ("{", "["):
         return _guess_json(text)
     if text.lstrip().startswith("<"):
-        is_voc = "<annotation" in text[:2000] and "<object" in text
-        return "XML with `annotation` and `object`: Pascal VOC" if is_voc else "XML"
+        if re.search(r"<annotation[\s>]", text[:2000]) and "<object" in text:
+            return "XML with `annotation` and `object`: Pascal VOC"
+        is_cvat = "<annotations" in text[:2000] and "<image" in text
+        return "XML with `annotations` and `image`: CVAT" if is_cvat else "XML"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if ending in (".yaml", ".yml") or all(":" in line for line in lines[:5] if line):
         is_yolo = re.search(r"^(names|nc)\s*:", text, re.MULTILINE)
@@ -275,6 +279,7 @@ _FORMATS = (
     ({"shapes", "imagePath"}, "LabelMe"),
     ({"_via_img_metadata"}, "VGG Image Annotator"),
     ({"regions", "filename"}, "VGG Image Annotator"),
+    ({"annotations", "coordinates"}, "CreateML"),
 )
 
 

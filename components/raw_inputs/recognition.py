@@ -131,7 +131,8 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
     raise InputError(
         f"source {source!r}: expected images, texts or audio files, found {seen}. Put each kind "
         f"into a folder of its own; or name the kind to read ({', '.join(KINDS)}) and leave out "
-        f"the other files: {how_to_set(kind=kind, ignore=patterns)}.",
+        "the other files, with any labels and captions in them: "
+        f"{how_to_set(kind=kind, ignore=patterns)}.",
         path=source,
     )
 

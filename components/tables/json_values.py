@@ -25,6 +25,7 @@ JSON_COLUMNS = b"tfx-shards:json"
 """Metadata key of a Parquet file for the names of the columns that are already JSON."""
 
 _MESSAGE_KEYS = (("role", "content"), ("role", "tool_calls"), ("from", "value"))
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _ROWS = 1024  # rows that are Python objects at a time
 
 
@@ -41,7 +42,10 @@ class ChatText(JsonText):
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON in one line. Raise a ValueError if JSON has no such value."""
+    """Return a value as JSON in one line. Raise a ValueError if JSON has no such value.
+
+    Times are strings in ISO 8601, durations are seconds, and decimal numbers are strings.
+    """
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
 
 
@@ -50,7 +54,9 @@ def _plain(value: Any) -> Json:
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
         return format(value, "f")
-    raise ValueError(f"got {type(value).__name__}, which JSON does not support")
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    raise ValueError(f"{type(value).__name__}, which JSON does not support")
 
 
 def is_chat(value: Json) -> bool:
@@ -153,10 +159,20 @@ def json_array(column: pa.ChunkedArray) -> pa.ChunkedArray:
     parts = []
     for chunk in column.chunks:
         for start in range(0, len(chunk), _ROWS):
-            values = chunk.slice(start, _ROWS).to_pylist()
+            values = _python_values(chunk.slice(start, _ROWS))
             texts = [None if v is None else json_text(_with_maps(v, chunk.type)) for v in values]
             parts.append(pa.array(texts, pa.string()))
     return pa.chunked_array(parts, pa.string())
+
+
+def _python_values(array: pa.Array) -> list[Any]:
+    """Return the values of an array; durations as seconds, with all digits of nanoseconds."""
+    if not pa.types.is_duration(array.type):
+        values: list[Any] = array.to_pylist()
+        return values
+    per_second = _PER_SECOND[array.type.unit]
+    numbers = array.cast(pa.int64()).to_pylist()
+    return [None if number is None else number / per_second for number in numbers]
 
 
 def _with_maps(value: Any, kind: pa.DataType) -> Any:

@@ -6,6 +6,8 @@ message, finds the pair in it, converts again with those settings, and expects s
 
 import ast
 import dataclasses
+import io
+import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -36,6 +38,8 @@ class Cure:
     kind: str = "image"
     given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     below: str = ""
+    # Files that the advice says to write first
+    more: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -83,6 +87,28 @@ def texts(count: int = 8) -> list[str]:
 
 def in_folders(*folders: str) -> Files:
     return {f"{f}/{n}_{k}.jpg": jpeg(9 * n + k) for n, f in enumerate(folders) for k in range(2)}
+
+
+def labelme(name: str) -> str:
+    """Return the annotation of an image as LabelMe writes it."""
+    shape = {"label": "cat", "points": [[1, 1], [5, 5]], "shape_type": "rectangle"}
+    return json.dumps({"version": "5.0", "shapes": [shape], "imagePath": name})
+
+
+def boxes(*names: str) -> Mapping[str, str]:
+    """Return a list with a box in each image."""
+    rows = "".join(f"{name},cat,1,1,5,5\n" for name in names)
+    return {"labels.csv": f"filename,label,xmin,ymin,xmax,ymax\n{rows}"}
+
+
+def durations() -> Files:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    stream = io.BytesIO()
+    lengths = pa.array(range(8), pa.duration("ms"))
+    pq.write_table(pa.table({"text": texts(), "length": lengths}), stream)
+    return {"a.parquet": stream.getvalue()}
 
 
 def named_twice(*lists: str) -> Files:
@@ -299,6 +325,62 @@ CURES: Mapping[str, Cure] = {
         "ignore=['*.xml'] (--ignore '*.xml')",
         written=4,
     ),
+    "boxes of LabelMe": Cure(
+        lambda: (
+            {f"{n}.jpg": jpeg(n) for n in range(2)}
+            | {f"{n}.json": labelme(f"{n}.jpg") for n in range(2)}
+        ),
+        "csv_path='labels.csv', ignore=['*.json'] (--csv-path labels.csv --ignore '*.json')",
+        written=2,
+        more=boxes("0.jpg", "1.jpg"),
+    ),
+    "boxes of CVAT": Cure(
+        lambda: (
+            {f"images/{n}.jpg": jpeg(n) for n in range(2)}
+            | {
+                "annotations.xml": "<annotations><image name='0.jpg'>"
+                "<box label='cat' xtl='1' ytl='1' xbr='5' ybr='5'/></image></annotations>"
+            }
+        ),
+        "csv_path='labels.csv', ignore=['*.xml'] (--csv-path labels.csv --ignore '*.xml')",
+        written=2,
+        more=boxes("images/0.jpg", "images/1.jpg"),
+    ),
+    "boxes of VisDrone": Cure(
+        lambda: (
+            {f"images/{n}.jpg": jpeg(n) for n in range(2)}
+            | {f"annotations/{n}.txt": "1,1,4,4,1,4,0,0\n" for n in range(2)}
+        ),
+        "csv_path='labels.csv', ignore=['*.txt'] (--csv-path labels.csv --ignore '*.txt')",
+        written=2,
+        more=boxes("images/0.jpg", "images/1.jpg"),
+    ),
+    "splits of Food-101": Cure(
+        lambda: (
+            {f"images/{c}/{n}.jpg": jpeg(n) for n, c in enumerate("abab")}
+            | {"meta/train.txt": "a/0\nb/1\n", "meta/test.txt": "a/2\nb/3\n"}
+        ),
+        "csv_path='labels.csv', ignore=['*.txt'] (--csv-path labels.csv --ignore '*.txt')",
+        written=4,
+        more={
+            "labels.csv": "filename,label,split\n"
+            "images/a/0.jpg,a,train\nimages/b/1.jpg,b,train\n"
+            "images/a/2.jpg,a,test\nimages/b/3.jpg,b,test\n"
+        },
+    ),
+    "transcripts next to clips": Cure(
+        lambda: {f"{n}.wav": wav(n) for n in range(4)} | {f"{n}.lab": "a b" for n in range(4)},
+        "csv_path='labels.csv', ignore=['*.lab'] (--csv-path labels.csv --ignore '*.lab')",
+        written=4,
+        kind="audio",
+        more={"labels.csv": "filename,text\n" + "".join(f"{n}.wav,a b\n" for n in range(4))},
+    ),
+    "durations": Cure(
+        durations,
+        "columns={'length': 'json'} (--column length=json)",
+        written=8,
+        kind="text",
+    ),
     "plain list next to folders": Cure(
         lambda: photos() | {"labels.lst": "a/0.jpg b\n"},
         "ignore=['labels.lst'] (--ignore labels.lst)",
@@ -483,6 +565,7 @@ def test_cure_works_in_python(cure: Cure, source: str, tmp_path: Path) -> None:
     with pytest.raises((ConfigError, DatasetError)) as refused:
         pipelines.convert(source, str(tmp_path / "refused"), **cure.given)
     assert cure.advice in str(refused.value)
+    write_files(Path(source), cure.more)
     settings = merged(cure.given, cure.settings)
     assert written(pipelines.convert(source, str(tmp_path / "out"), **settings)) == cure.written
 
@@ -493,6 +576,7 @@ def test_cure_works_on_the_command_line(cure: Cure, source: str, tmp_path: Path)
     refused = CliRunner().invoke(app, ["convert", source, str(tmp_path / "refused"), *given])
     assert refused.exit_code in (1, 2)
     assert cure.advice in refused.stderr
+    write_files(Path(source), cure.more)
     arguments = ["convert", source, str(tmp_path / "out"), *given, *cure.flags]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
@@ -506,6 +590,7 @@ def test_cure_works_in_the_component(cure: Cure, source: str, tmp_path: Path) ->
     from components import steps
     from components.tfx.example_gen import selection_of
 
+    write_files(Path(source), cure.more)
     kind = cure.settings.get("kind", cure.kind)
     component = getattr(components, f"{kind.capitalize()}ExampleGen")
     settings = merged(cure.given, cure.settings)

@@ -30,7 +30,7 @@ SETTINGS = {"batch_size": 2, "shuffle": False}
 def scrape(monkeypatch):
     """Return a function that returns the samples of the exporter's page by name and labels.
 
-    The page has a registry of its own: the examples of docs/metrics.md export to the global one.
+    The page has a separate registry: the examples of docs/metrics.md export to the global one.
     """
     monkeypatch.setattr(telemetry, "_exporters", {})
     monkeypatch.setattr(telemetry, "inputs", telemetry.InputRegistry())
