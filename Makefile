@@ -26,7 +26,7 @@ OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2
 
 .PHONY: docs help venv demo test test-quick coverage golden test-current test-other bench-stack bench-stacks bench-peers
 .PHONY: test-faults test-trainer test-frameworks test-dask test-flink test-kfp test-prism stores lint format lock build image sbom release generate
-.PHONY: clean growth other-stack
+.PHONY: clean growth other-stack venv-other
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -91,6 +91,9 @@ endef
 test-current:  ## every test with TFX 1.21: here, or where glibc is too old in a root of Debian 13
 	@$(call with_tfx,test)
 
+venv-other: $(READY)  ## the environment of the stack that .venv does not have
+	@$(call with_other,venv)
+
 test-other: $(READY)  ## every test with the stack that .venv does not have
 	@$(call with_other,test)
 
@@ -128,7 +131,7 @@ FRAMEWORKS := .venv-frameworks
 
 test-frameworks: $(FRAMEWORKS)/.ready  ## the inputs of PyTorch, JAX and Keras with these themselves, without TensorFlow; Python 3.12, some 6 GB
 	@$(FRAMEWORKS)/bin/python -m compileall -q -j 0 $(SOURCES)
-	run() { KERAS_BACKEND=$$1 $(FRAMEWORKS)/bin/python -m pytest "$${@:2}" $(ARGS); }
+	run() { KERAS_BACKEND=$$1 $(FRAMEWORKS)/bin/python -m pytest $(PARALLEL) "$${@:2}" $(ARGS); }
 	run jax tests/trainer_utils/frameworks/test_{jax,keras,raw_inputs,same_batches,state,tutorial}.py tests/trainer_utils/test_{filter,views}.py
 	run torch tests/trainer_utils/frameworks/test_{keras,other_loaders,ranks,readme,torch,torch_loader,torch_page,trainers}.py tests/trainer_utils/test_{filter,views}.py tests/benchmarks/test_feed_gpu.py
 

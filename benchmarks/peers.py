@@ -6,9 +6,9 @@
 The programs are in `benchmarks/peer_programs/`, and each run is a process. In each of `--repeat`
 rounds every program runs once, so that all share the machine's good and bad minutes; figures are
 medians. A run does its task twice: `cold` is a fresh process whose files are not in the page cache,
-`warm` the second time in the same process. Imports are not counted. A size is a number of photos,
-and `--texts-per-photo` times as many texts. `remote` reads from an S3 server on this machine,
-whose responses a proxy delays by 20 ms.
+`warm` the second time in the same process. The imports of a fresh process are measured apart. A
+size is a number of photos, and `--texts-per-photo` times as many texts. `remote` reads from an S3
+server on this machine, whose responses a proxy delays by 20 ms.
 
 Rows that were measured replace those in `benchmarks/peers.json`; `--write` also renders that file
 between the markers of README.md, docs/why.md and docs/performance.md.

@@ -22,27 +22,28 @@ from peer_programs.common import (
 
 TITLE = "WebDataset"
 SETUP = (
-    "`ShardWriter` with shards of 16 MB; `shardshuffle`, `shuffle(1000)` and a `WebLoader` with "
-    "two processes"
+    "`ShardWriter` with shards of 16 MB or 5,000 texts; `shardshuffle`, `shuffle(1000)` and a "
+    "`WebLoader` with two processes"
 )
 DISTRIBUTIONS = ("webdataset",)
 _BUFFER = 1000
+_TEXTS = 5000  # of a shard: each loader process needs one at least
 
 
-def _writer(target: str) -> Any:
+def _writer(target: str, **limit: int) -> Any:
     Path(target).mkdir(parents=True, exist_ok=True)
-    return webdataset.ShardWriter(f"{target}/%06d.tar", maxsize=SHARD_BYTES, verbose=0)
+    return webdataset.ShardWriter(f"{target}/%06d.tar", verbose=0, **limit)
 
 
 def convert_photos(photos: str, target: str) -> None:
-    with _writer(target) as writer:
+    with _writer(target, maxsize=SHARD_BYTES) as writer:
         for number, photo in enumerate(list_photos(photos)):
             data = read_bytes(photo.path)
             writer.write({"__key__": f"{number:08d}", "jpg": data, "cls": photo.label})
 
 
 def convert_texts(table: str, target: str) -> None:
-    with _writer(target) as writer:
+    with _writer(target, maxcount=_TEXTS) as writer:
         for number, row in enumerate(read_texts(table)):
             writer.write({"__key__": f"{number:08d}", "txt": row.text, "cls": row.label})
 
