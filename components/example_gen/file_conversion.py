@@ -417,7 +417,7 @@ def _refuse_unreadable_formats(inputs: InputTable) -> None:
             if column.kind == "audio":
                 continue
             paths = blob_paths(inputs.rows, f"blob:{column.name}")
-            named = paths.filter(pc.match_substring_regex(paths, pattern=pattern))
+            named = pc.filter(paths, pc.match_substring_regex(paths, pattern=pattern))
             if len(named):
                 first = display_path(decode_path(named[0].as_py()))
                 more = f" and {len(named) - 1} more" if len(named) > 1 else ""

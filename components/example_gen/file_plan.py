@@ -26,8 +26,12 @@ from components.example_gen.split_rules import (
 from components.inputs.arrow_columns import (
     array_of,
     blob_paths,
+    bytes_array,
     bytes_of,
+    int_array,
+    list_array,
     sizes_of,
+    to_numpy,
     to_python_values,
 )
 from components.inputs.input_table import (
@@ -81,7 +85,7 @@ class FilePlan(Plan):
     def unread(self) -> list[Entry]:
         """Return the inputs that are in no shard."""
         places = np.delete(np.arange(len(self.rows)), self.order)
-        return [*entries_of(self.rows.take(pa.array(places)))]
+        return [*entries_of(pc.take(self.rows, int_array(places)))]
 
 
 def plan_shards(
@@ -151,7 +155,7 @@ def _split_rules(
 ) -> SplitRules:
     """Return the rules of the splits that inputs name, and that settings ask for."""
     splits = array_of(inputs.rows, "split")
-    named = {*pc.unique(splits.drop_null()).to_pylist()}
+    named = {*pc.unique(pc.drop_null(splits)).to_pylist()}
     named |= {left.split for left in inputs.excluded if left.split and left.code}
     return SplitRules(
         named,
@@ -176,9 +180,9 @@ def _distinct_labels(inputs: InputTable) -> dict[str, set[str]]:
 
 def _own_numbers(inputs: InputTable, rules: SplitRules) -> Numbers:
     """Return the number of the split that each input names, or `EXCLUDED` for none."""
-    splits = array_of(inputs.rows, "split").dictionary_encode()
+    splits = pc.dictionary_encode(array_of(inputs.rows, "split"))
     numbers = [rules.number_of(name) for name in splits.dictionary.to_pylist()]
-    places = splits.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    places = to_numpy(splits.indices, null=-1)
     named_splits: Numbers = np.array([*numbers, EXCLUDED], np.uint16)[places]
     return named_splits
 
@@ -202,25 +206,19 @@ def _with_ids(
             continue
         array = inputs.values(place)
         labels = array.values if column.is_list else array
-        known = pa.array(map(encode_path, vocabularies[column.name]), pa.large_binary())
-        ids = pc.index_in(labels, value_set=known).cast(pa.int64())
-        lost = np.flatnonzero(_mask(pc.and_(labels.is_valid(), ids.is_null())))
-        owners = pc.list_parent_indices(array).to_numpy()[lost] if column.is_list else lost
+        known = bytes_array(map(encode_path, vocabularies[column.name]))
+        ids = pc.cast(pc.index_in(labels, value_set=known), pa.int64())
+        lost = np.flatnonzero(to_numpy(pc.and_(pc.is_valid(labels), pc.is_null(ids))))
+        owners = to_numpy(pc.list_parent_indices(array))[lost] if column.is_list else lost
         for row, label in zip(
-            owners.tolist(), to_python_values(labels.take(pa.array(lost))), strict=True
+            owners.tolist(), to_python_values(pc.take(labels, int_array(lost))), strict=True
         ):
             unknown.setdefault(row, f"{column.name} {label!r} is not in the vocabulary")
         if column.is_list:
-            is_missing = np.append(_mask(array.is_null()), False)
-            offsets = pa.array(array.offsets.to_numpy(), mask=is_missing)
-            ids = pa.LargeListArray.from_arrays(offsets, ids)
+            ids = list_array(to_numpy(array.offsets), ids, to_numpy(pc.is_null(array)))
         name = f"value:{column.name}"
         rows = rows.set_column(rows.column_names.index(name), name, ids)
     return rows, unknown
-
-
-def _mask(array: pa.Array) -> npt.NDArray[np.bool_]:
-    return np.asarray(array.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _split_numbers(
@@ -277,16 +275,16 @@ def _order(
     if inputs.blobs:  # otherwise there are only values, for example from a custom layout
         blob = f"blob:{inputs.blobs[0].name}"
         rows = array_of(inputs.rows, blob).field("row")
-        is_row = _mask(rows.is_valid())
+        is_row = to_numpy(pc.is_valid(rows))
         is_random = not is_row.any()
         if not is_random:  # by split, then by table, then by row
-            tables = blob_paths(inputs.rows, blob).dictionary_encode()
-            ranks = np.argsort(pc.sort_indices(tables.dictionary).to_numpy()) + 1
-            row_numbers = rows.fill_null(0).to_numpy().astype(np.uint64)
+            tables = pc.dictionary_encode(blob_paths(inputs.rows, blob))
+            ranks = np.argsort(to_numpy(pc.sort_indices(tables.dictionary))) + 1
+            row_numbers = to_numpy(rows, null=0).astype(np.uint64)
             keys = [
                 np.where(is_row, row_numbers, digests[:, 0]),
                 np.where(is_row, np.uint64(0), digests[:, 1]),
-                np.where(is_row, ranks[tables.indices.to_numpy()], 0),
+                np.where(is_row, ranks[to_numpy(tables.indices)], 0),
                 numbers,
             ]
     # For `lexsort`, the last key comes first.

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from absl import logging
 
 from components.example_gen.file_examples import ShardSummary, Stored, make_example
@@ -121,7 +122,7 @@ class ShardTask:
         """The inputs, one per row."""
         if self.places is None:
             return self.rows
-        return self.rows.take(int_array(self.places))
+        return pc.take(self.rows, int_array(self.places))
 
     @property
     def entries(self) -> list[Entry]:

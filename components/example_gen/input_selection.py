@@ -22,8 +22,10 @@ from absl import logging
 
 from components.example_gen.split_rules import Partition, check_split_names
 from components.inputs.advice import how_to_set
+from components.inputs.arrow_columns import bytes_scalar, string_scalar, to_numpy
 from components.inputs.input_table import ExcludedInput
 from components.inputs.listing import FileTable, ImageRoot, LayoutInputs
+from components.inputs.path_columns import is_path
 from components.layouts.junk import ignored_mask, junk_mask, names_at_top
 from components.layouts.refusals import refuse_dataset
 from components.runtime.workspace import is_within, relative_path
@@ -43,7 +45,6 @@ from trainer_utils.storage import (
     walk_groups,
 )
 from trainer_utils.storage.file_system import LINK_LOOP, LINKED_FOLDER, OUTSIDE
-from trainer_utils.storage.paths import encode_path
 
 _MAX_LINKS = 5  # in a message
 _WILDCARDS = frozenset("*?[")
@@ -166,7 +167,7 @@ def locate(
         refuse(f"{unit}, found an empty folder")
     is_ignored, is_junk = ignored_mask(files, ignore), junk_mask(files, media=media)
     if list_name:  # it was named explicitly
-        is_named = np.asarray(pc.equal(files.paths, encode_path(list_name)))
+        is_named = is_path(files.paths, list_name)
         is_ignored, is_junk = is_ignored & ~is_named, is_junk & ~is_named
     is_junk &= ~is_ignored
     everything, files = files, files.select(~(is_ignored | is_junk))
@@ -234,9 +235,9 @@ def _split_of_folders(path: str) -> str | None:
 def _refuse_links(base: str, files: FileTable) -> None:
     """Raise InputError if a link leads out of the folder, or to a folder."""
     code, detail = files.table.column("code"), files.table.column("detail")
-    leads_out = pc.equal(code, OUTSIDE[0])
-    to_folder = pc.equal(detail, LINKED_FOLDER[1].encode())
-    mask = np.asarray(pc.fill_null(pc.or_(leads_out, to_folder), False).combine_chunks())
+    leads_out = to_numpy(pc.equal(code, string_scalar(OUTSIDE[0])), null=False)
+    to_folder = to_numpy(pc.equal(detail, bytes_scalar(LINKED_FOLDER[1].encode())), null=False)
+    mask = leads_out | to_folder
     if not mask.any():
         return
     linked = files.select_only(mask)
@@ -380,7 +381,7 @@ def _without_loops(files: Iterable[InputFile]) -> Iterator[InputFile]:
 
 def _refuse_unlisted(base: str, files: FileTable) -> None:
     """Raise InputError for folders that cannot be listed: a whole class might be missing."""
-    for folder in FileTable(files.table.filter(files.table.column("is_folder"))).rows():
+    for folder in FileTable(pc.filter(files.table, files.table.column("is_folder"))).rows():
         if folder.problem is not None:
             raise InputError.at(
                 join(base, folder.path),

@@ -6,7 +6,13 @@ import pyarrow.compute as pc
 
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.input_selection import LocatedInputs, fingerprint
-from components.inputs.arrow_columns import array_of, bounds_and_bytes, int_array
+from components.inputs.arrow_columns import (
+    array_of,
+    bounds_and_bytes,
+    int_array,
+    int_scalar,
+    string_scalar,
+)
 from trainer_utils.core.json_text import JsonObject
 from trainer_utils.format.input_listing import InputListing, order_digest, settings_digest
 from trainer_utils.storage import is_remote
@@ -26,7 +32,7 @@ def listing_of(plan: FilePlan, located: LocatedInputs, config: JsonObject) -> In
         fingerprint=fingerprint(located),
         settings=settings_digest(config, plan.vocabularies),
         orders={
-            split: order_digest(_bytes_of(names.take(int_array(places))))
+            split: order_digest(_bytes_of(pc.take(names, int_array(places))))
             for split, places in places_of.items()
         },
         planned={split: len(places) for split, places in places_of.items()},
@@ -46,8 +52,10 @@ def _newest(located: LocatedInputs) -> int | None:
     times = [0]
     for pattern in located.patterns if not is_remote(located.base) else ():
         versions = array_of(pattern.files.table, "version")
-        versions = versions.filter(pc.not_equal(versions, ""))  # of files that cannot be read
+        versions = pc.filter(
+            versions, pc.not_equal(versions, string_scalar(""))
+        )  # of files that cannot be read
         if len(versions):
-            changes = pc.list_element(pc.split_pattern(versions, "-"), 1)
-            times.append(pc.max(changes.cast(pa.int64())).as_py())
+            changes = pc.list_element(pc.split_pattern(versions, "-"), int_scalar(1))
+            times.append(pc.max(pc.cast(changes, pa.int64())).as_py())
     return max(times) or None

@@ -32,7 +32,7 @@ from components.example_gen.plan import (
     lay_out_shards,
 )
 from components.example_gen.settings import MediaSettings
-from components.inputs.arrow_columns import array_of, blob_paths, bytes_of, sizes_of
+from components.inputs.arrow_columns import array_of, blob_paths, bytes_of, int_array, sizes_of
 from components.runtime.workspace import is_within
 from components.shuffle.split_layout import SplitLayout
 from trainer_utils.core.errors import ConfigError
@@ -144,12 +144,12 @@ class Listing:
         for name in rows.column_names:
             if name.startswith("blob:"):
                 places = pc.index_in(blob_paths(rows, name), value_set=array_of(files, "path"))
-                versions = array_of(files, "version").take(places)
+                versions = pc.take(array_of(files, "version"), places)
                 self._rows = self._rows.append_column(f"version:{name}", versions)
 
     def digest(self, places: npt.NDArray[np.int64]) -> str:
         """Return a digest of the listing of inputs, in order; empty if a version is unknown."""
-        rows = self._rows.take(pa.array(places)).combine_chunks()
+        rows = pc.take(self._rows, int_array(places)).combine_chunks()
         if any(rows.column(n).null_count for n in rows.column_names if n.startswith("version:")):
             return ""
         digest = hashlib.blake2b(str(rows.schema).encode(), digest_size=16)

@@ -1,6 +1,19 @@
-"""Convert columns of the input table to Python values and numpy arrays."""
+"""Convert between Arrow arrays, Python values and numpy arrays without importing pandas.
+
+Arrow imports pandas, if it is installed, as soon as it converts a Python object or a numpy array,
+which takes 0.4 s of a process. Up to Arrow 10, methods of arrays and tables that call a compute
+function, such as `array.take(…)` and `array.cast(…)`, do so too. The functions of `pyarrow.compute`
+do not, provided that all their arguments are Arrow's. So modules that read files use these:
+
+    string_array(["cat", None])       # pa.array(["cat", None])
+    int_array(np.arange(3))           # pa.array(np.arange(3))
+    bool_array(mask)                  # pa.array(mask)
+    to_numpy(array)                   # array.to_numpy(zero_copy_only=False)
+    pc.take(array, int_array(order))  # array.take(pa.array(order))
+"""
 
 import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,23 +21,163 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trainer_utils.storage.paths import decode_path
+from trainer_utils.storage.paths import decode_path, encode_path
 
 BINARY = pa.large_binary()  # binary, since names may have bytes that are not UTF-8
+STRING = pa.string()
+_MAX_OFFSET = 2**31 - 1  # of types without `large` in their names
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
     """Return a table's column, which may be chunked, as one array."""
+    if not column.num_chunks:  # `combine_chunks` would convert an empty list, with pandas
+        return pa.nulls(0, column.type)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def int_array(values: npt.NDArray[np.int64]) -> pa.Array:
-    """Return an Arrow array of integers.
-
-    `pa.array` of a numpy array imports pandas if it is installed, which takes 0.5 s per process.
-    """
+def int_array(values: npt.NDArray[np.integer[Any]]) -> pa.Array:
+    """Return an Arrow array of 64-bit integers."""
     values = np.ascontiguousarray(values, np.int64)
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+
+
+def bool_array(values: npt.NDArray[np.bool_]) -> pa.Array:
+    """Return an Arrow array of booleans."""
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
+
+
+def bytes_array(values: Iterable[bytes | None], kind: pa.DataType = BINARY) -> pa.Array:
+    """Return an Arrow array of bytes, or of UTF-8 strings, given as bytes.
+
+    Args:
+        values: the values; None is a null.
+        kind: `binary`, `string`, `large_binary` or `large_string`.
+
+    Raises:
+        OverflowError: the values are too large for the 32-bit offsets of the type.
+    """
+    values = [*values]
+    present = [value for value in values if value is not None]
+    is_large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+    offsets = np.zeros(len(values) + 1, np.int64 if is_large else np.int32)
+    data = b"".join(present)
+    if not is_large and len(data) > _MAX_OFFSET:
+        raise OverflowError(f"{len(data):,} bytes are too many for an array of the type {kind}")
+    np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
+    buffers = [_validity(values), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind, len(values), buffers)
+
+
+def string_array(values: Iterable[str | None]) -> pa.Array:
+    """Return an Arrow array of strings; None is a null."""
+    return bytes_array((None if value is None else value.encode() for value in values), STRING)
+
+
+def bytes_scalar(value: bytes) -> pa.Scalar:
+    """Return a `large_binary` scalar."""
+    return bytes_array([value])[0]
+
+
+def string_scalar(value: str) -> pa.Scalar:
+    """Return a string scalar."""
+    return string_array([value])[0]
+
+
+def int_scalar(value: int) -> pa.Scalar:
+    """Return a 64-bit integer scalar."""
+    return int_array(np.array([value]))[0]
+
+
+def list_array(
+    offsets: npt.NDArray[np.int64], values: pa.Array, is_missing: npt.NDArray[np.bool_]
+) -> pa.Array:
+    """Return a `large_list` array.
+
+    Args:
+        offsets: the start of each list in `values`, and the end of the last one, `(n + 1,)`.
+        values: the values of all lists.
+        is_missing: whether each list is null, `(n,)`.
+    """
+    validity = _bits(~is_missing) if is_missing.any() else None
+    buffers = [validity, pa.py_buffer(np.ascontiguousarray(offsets, np.int64))]
+    kind = pa.large_list(values.type)
+    return pa.Array.from_buffers(kind, len(is_missing), buffers, children=[values])
+
+
+def array_of_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Convert Python values to an Arrow array. Strings become their bytes; None is a null.
+
+    Values that do not have exactly the type are left to Arrow, which converts or refuses them.
+    """
+    if kind == BINARY:
+        return bytes_array(None if value is None else encode_path(value) for value in values)
+    if pa.types.is_large_list(kind):
+        lengths = [0 if value is None else len(value) for value in values]
+        inner = [item for value in values if value is not None for item in value]
+        offsets = np.cumsum([0, *lengths])
+        is_missing = np.array([value is None for value in values], np.bool_)
+        return list_array(offsets, array_of_values(inner, kind.value_type), is_missing)
+    types = {*map(type, values)} - {type(None)}
+    if not types:
+        return pa.nulls(len(values), kind)
+    if kind == STRING and types == {str}:
+        return string_array(values)
+    if (kind == pa.int64() and types == {int}) or (kind == pa.float64() and types == {float}):
+        present = [0 if value is None else value for value in values]
+        try:
+            numbers = np.array(present, str(kind))
+        except OverflowError:  # an integer of more than 64 bits
+            return pa.array(values, kind)
+        return pa.Array.from_buffers(kind, len(values), [_validity(values), pa.py_buffer(numbers)])
+    return pa.array(values, kind)
+
+
+def _validity(values: Sequence[Any]) -> pa.Buffer | None:
+    """Return the bitmap of an array of Python values, or None if there is no None."""
+    is_valid = np.array([value is not None for value in values], np.bool_)
+    return None if is_valid.all() else _bits(is_valid)
+
+
+def _bits(values: npt.NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values, bitorder="little"))
+
+
+def empty_table(schema: pa.Schema) -> pa.Table:
+    """Return a table without rows."""
+    return pa.Table.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+
+
+def to_numpy(
+    array: pa.Array | pa.ChunkedArray, *, null: int | bool | None = None
+) -> npt.NDArray[Any]:
+    """Return integers, 64-bit floats or booleans as a numpy array, which may be read-only.
+
+    Args:
+        array: the Arrow array.
+        null: the value for nulls.
+
+    Raises:
+        ValueError: there are nulls, but no value for them.
+        TypeError: the array has another type.
+    """
+    if isinstance(array, pa.ChunkedArray):
+        array = one_array(array)
+    kind = array.type
+    if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or kind == pa.float64()):
+        raise TypeError(f"expected integers, 64-bit floats or booleans, got {kind}")
+    start, stop = array.offset, array.offset + len(array)
+    data = array.buffers()[1] or b""  # None for some empty arrays
+    if pa.types.is_boolean(kind):
+        values = np.unpackbits(np.frombuffer(data, np.uint8), count=stop, bitorder="little")
+        values = values[start:].view(np.bool_)
+    else:
+        # `kind.to_pandas_dtype()` fails without pandas.
+        values = np.frombuffer(data, str(kind), stop)[start:]
+    if array.null_count:
+        if null is None:
+            raise ValueError(f"expected no nulls, got {array.null_count} of {len(array)} values")
+        values = np.where(to_numpy(pc.is_valid(array)), values, values.dtype.type(null))
+    return values
 
 
 def bounds_and_bytes(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
@@ -61,7 +214,7 @@ def sizes_of(rows: pa.Table) -> npt.NDArray[np.int64]:
     sizes = np.zeros(len(rows), np.int64)
     for name in rows.column_names:
         if name.startswith("blob:"):
-            sizes += array_of(rows, name).field("size").to_numpy()
+            sizes += to_numpy(array_of(rows, name).field("size"))
     return sizes
 
 
@@ -78,10 +231,7 @@ def to_python_values(array: pa.Array) -> list[Any]:
     if not array.null_count and array.type == BINARY:
         return [*map(decode_path, bytes_of(array))]
     if not array.null_count and (pa.types.is_integer(array.type) or array.type == pa.float64()):
-        # Arrow's `to_numpy` imports pandas if it is installed, which takes half a second per
-        # process. Its `to_pandas_dtype` fails without pandas.
-        held = np.frombuffer(array.buffers()[1], str(array.type))
-        numbers: list[Any] = held[array.offset : array.offset + len(array)].tolist()
+        numbers: list[Any] = to_numpy(array).tolist()
         return numbers
     values: list[Any] = array.to_pylist()
     if array.type == BINARY or pa.types.is_large_list(array.type):

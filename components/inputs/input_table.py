@@ -9,10 +9,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from components.inputs.arrow_columns import BINARY, array_of, to_python_values
+from components.inputs.arrow_columns import (
+    BINARY,
+    array_of,
+    array_of_values,
+    empty_table,
+    string_array,
+    to_python_values,
+)
 from trainer_utils.core.errors import InputError
-from trainer_utils.storage.paths import encode_path
 
 _CHUNK = 1 << 14  # entries that are Python objects at the same time
 _TYPES = {"int": pa.int64(), "float": pa.float64(), "string": BINARY, "label": BINARY}
@@ -117,13 +124,13 @@ class InputTable:
     ) -> "InputTable":
         """Create a table from entries, which are consumed in chunks, and then from `excluded`."""
         schema, source = _schema(columns, blobs), iter(entries)
-        parts = [schema.empty_table()]
+        parts = [empty_table(schema)]
         while chunk := list(itertools.islice(source, _CHUNK)):
             names, splits, files, values = zip(*chunk, strict=True)
-            arrays = [_array(names, BINARY), pa.array(splits, pa.string())]
+            arrays = [array_of_values(names, BINARY), string_array(splits)]
             arrays += [_blob_array(names, each) for each in zip(*files, strict=True)]
             types = schema.types[len(arrays) :]
-            arrays += map(_array, zip(*values, strict=True), types)
+            arrays += map(array_of_values, zip(*values, strict=True), types)
             parts.append(pa.Table.from_arrays(arrays, schema=schema))
         rows = pa.concat_tables(parts).combine_chunks()
         return cls(rows, tuple(excluded), columns, blobs)
@@ -154,7 +161,9 @@ class InputTable:
         files = pa.StructArray.from_arrays(fields, [*_BLOB_FIELDS])
         arrays = [paths, splits, files, *([] if labels is None else [labels])]
         types = schema.types[len(arrays) :]
-        arrays += [_array(values, kind) for (_, values), kind in zip(features, types, strict=True)]
+        arrays += [
+            array_of_values(values, kind) for (_, values), kind in zip(features, types, strict=True)
+        ]
         return cls(pa.Table.from_arrays(arrays, schema=schema), tuple(excluded), columns, (blob,))
 
     def renamed(self, names: Mapping[str, str]) -> "InputTable":
@@ -205,17 +214,8 @@ def _blob_array(names: Sequence[str], blobs: Sequence[Blob]) -> pa.Array:
     blob_paths_or_none = [
         None if path == name else path for path, name in zip(paths, names, strict=True)
     ]
-    arrays = map(_array, [blob_paths_or_none, *others], _BLOB_FIELDS.values())
+    arrays = map(array_of_values, [blob_paths_or_none, *others], _BLOB_FIELDS.values())
     return pa.StructArray.from_arrays([*arrays], [*_BLOB_FIELDS])
-
-
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Convert Python values to an Arrow array. Strings become their bytes."""
-    if kind == BINARY:
-        values = [None if value is None else encode_path(value) for value in values]
-    elif pa.types.is_large_list(kind) and kind.value_type == BINARY:
-        values = [None if value is None else [*map(encode_path, value)] for value in values]
-    return pa.array(values, kind)
 
 
 def entries_of(rows: pa.Table) -> Iterator[Entry]:
@@ -272,7 +272,7 @@ def join_inputs(parts: Sequence[InputTable]) -> InputTable:
     tables = [
         pa.Table.from_arrays(
             [
-                array_of(part.rows, field.name).cast(field.type)
+                pc.cast(array_of(part.rows, field.name), field.type)
                 if field.name in part.rows.column_names
                 else pa.nulls(len(part.rows), field.type)
                 for field in schema

@@ -1,5 +1,6 @@
-"""Take the paths of many files apart at once.
+"""Compare the paths of many files, or take them apart, at once.
 
+    is_path(paths, "cats/1.jpg")
     folders_of(paths)       # of b"cats/1.jpg": b"cats"
     names_of(paths)         # b"1.jpg"
     stems_of(paths)         # b"1"
@@ -11,11 +12,18 @@ They take about 0.15 µs per file, half the time of regular expressions. Paths a
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from components.inputs.arrow_columns import BINARY, bounds_and_bytes
+from components.inputs.arrow_columns import BINARY, bounds_and_bytes, bytes_scalar, to_numpy
+from trainer_utils.storage.paths import encode_path
 
 _Places = npt.NDArray[np.int64]
 _EXTENSION_BYTES = 16  # longer endings of a name are not extensions
+
+
+def is_path(paths: pa.Array, path: str) -> npt.NDArray[np.bool_]:
+    """Return whether each path is the given one, `(n,) bool`."""
+    return to_numpy(pc.equal(paths, bytes_scalar(encode_path(path))))
 
 
 def folders_of(paths: pa.Array) -> pa.Array:

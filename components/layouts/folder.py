@@ -18,10 +18,17 @@ import pyarrow.compute as pc
 from absl import logging
 
 from components.inputs.advice import how_to_set
-from components.inputs.arrow_columns import bytes_of, int_array
+from components.inputs.arrow_columns import (
+    bool_array,
+    bytes_array,
+    bytes_of,
+    int_array,
+    string_array,
+    to_numpy,
+)
 from components.inputs.input_table import BlobColumn, ExcludedInput, InputTable
 from components.inputs.listing import FileTable, LayoutInputs
-from components.inputs.path_columns import names_of, stems_of
+from components.inputs.path_columns import is_path, names_of, stems_of
 from components.layouts.class_tree import (
     OBEY,
     Parts,
@@ -52,7 +59,6 @@ from trainer_utils.format.split_words import SPLIT_WORD_PATTERN
 from trainer_utils.storage import display_path, is_remote, join, list_folder
 from trainer_utils.storage.paths import decode_path, encode_path
 
-_TEXT = pa.large_binary()
 _MASK_MODES = ("1", "L", "P", "I", "I;16")  # Pillow's modes with one channel
 _MAX_PAIRS = 4  # images that are compared with their possible masks
 _MAX_STEMS, _FEW_STEMS = 200_000, 20  # names to compare: in total, but at least 20 per class
@@ -81,17 +87,18 @@ def read(inputs: LayoutInputs) -> InputTable:
         roles = [Role(role.split, None) for role in roles]
     _warn_of_empty_classes(inputs, dict(zip(tree.folders, roles, strict=True)))
     labels = _labels_of_files(inputs, tree, roles)
-    splits = tree.of_files(pa.array([role.split for role in roles], pa.string()))
-    is_readable = np.asarray(tree.files.table.column("code").is_null())
+    splits = tree.of_files(string_array(role.split for role in roles))
+    is_readable = to_numpy(pc.is_null(tree.files.table.column("code")))
     named = match_names(inputs, tree.paths, is_readable) if groups else {}
     if LABEL in named:
-        texts = [None if text is None else encode_path(text) for text in named.pop(LABEL)]
-        labels = pa.array(texts, _TEXT)
+        labels = bytes_array(
+            None if text is None else encode_path(text) for text in named.pop(LABEL)
+        )
     if SPLIT in named:
         splits = splits_of_groups(inputs, named.pop(SPLIT), is_readable)
     elif inputs.layout != "folder" and splits.null_count == len(splits):
         splits = _splits_of_file_names(inputs, tree.paths)
-    is_list = np.asarray(pc.equal(tree.paths, encode_path(inputs.label_list or "")))
+    is_list = is_path(tree.paths, inputs.label_list or "")
     reasons = _reasons_to_exclude(tree, roles, labels, is_obeyed=is_obeyed)
     excluded = [
         ExcludedInput(decode_path(tree.paths[place].as_py()), splits[place].as_py(), *reason)
@@ -100,9 +107,9 @@ def read(inputs: LayoutInputs) -> InputTable:
     ]
     is_taken = ~is_list
     is_taken[[*reasons]] = False
-    taken = pa.array(is_taken)
+    taken = bool_array(is_taken)
     has_labels = labels.null_count < len(labels)
-    labels, paths = labels.filter(taken), tree.paths.filter(taken)
+    labels, paths = pc.filter(labels, taken), pc.filter(tree.paths, taken)
     if not is_obeyed and inputs.media == "image":
         refuse_masks_among_images(inputs.base, paths)
         if has_labels:
@@ -111,8 +118,8 @@ def read(inputs: LayoutInputs) -> InputTable:
         logging.warning("%s", how_to_label(words))
     return InputTable.of_files(
         paths,
-        tree.files.table.column("size").filter(taken),
-        splits.filter(taken),
+        pc.filter(tree.files.table.column("size"), taken),
+        pc.filter(splits, taken),
         excluded,
         blob=BlobColumn(inputs.media, inputs.media),
         labels=labels if has_labels else None,
@@ -134,7 +141,7 @@ class _Tree:
         folders = files.folders()
         names = map(decode_path, bytes_of(folders.dictionary))
         parts = [() if name == inputs.root else inputs.parts_of(name) for name in names]
-        return cls(files, parts, folders.indices.to_numpy())
+        return cls(files, parts, to_numpy(folders.indices))
 
     @property
     def paths(self) -> pa.Array:
@@ -143,7 +150,7 @@ class _Tree:
 
     def of_files(self, of_folders: pa.Array) -> pa.Array:
         """Return the value of each file's folder."""
-        return of_folders.take(pa.array(self.folder_of))
+        return pc.take(of_folders, int_array(self.folder_of))
 
     def mask(self, of_folders: Iterable[bool]) -> npt.NDArray[np.bool_]:
         """Return whether a condition holds for each file's folder, `(files,) bool`."""
@@ -159,7 +166,7 @@ def _roles_of_folders(inputs: LayoutInputs, tree: _Tree, *, is_obeyed: bool) -> 
             return obeyed
         # The pattern gives the split, so the top folders are classes.
         return [Role(inputs.split, folder[0] if folder else None) for folder in tree.folders]
-    is_file = ~np.asarray(tree.files.table.column("is_folder"))
+    is_file = ~to_numpy(tree.files.table.column("is_folder"))
     seen = [tree.folders[place] for place in np.unique(tree.folder_of[is_file]).tolist()]
     base = join(inputs.base, inputs.root) if inputs.root else inputs.base
     roles = read_tree(seen, base=base, named=inputs.split)
@@ -169,14 +176,14 @@ def _roles_of_folders(inputs: LayoutInputs, tree: _Tree, *, is_obeyed: bool) -> 
 
 def _labels_of_files(inputs: LayoutInputs, tree: _Tree, roles: Sequence[Role]) -> pa.Array:
     """Return the class of each file: that of its folder, or of its line in `label_list`."""
-    names = [None if role.label is None else encode_path(role.label) for role in roles]
-    labels = tree.of_files(pa.array(names, _TEXT))
+    names = (None if role.label is None else encode_path(role.label) for role in roles)
+    labels = tree.of_files(bytes_array(names))
     is_flat = tree.mask(role.label is None for role in roles)
-    listed_paths, listed_labels = _listed_labels(inputs, tree.paths.filter(pa.array(is_flat)))
+    listed_paths, listed_labels = _listed_labels(inputs, pc.filter(tree.paths, bool_array(is_flat)))
     if not listed_paths:
         return labels
-    lines = pc.index_in(tree.paths, value_set=pa.array(listed_paths, _TEXT))
-    return pc.coalesce(pa.array(listed_labels, _TEXT).take(lines), labels)
+    lines = pc.index_in(tree.paths, value_set=bytes_array(listed_paths))
+    return pc.coalesce(pc.take(bytes_array(listed_labels), lines), labels)
 
 
 def _reasons_to_exclude(
@@ -184,12 +191,12 @@ def _reasons_to_exclude(
 ) -> dict[int, tuple[str, str]]:
     """Return the reject code and the detail of each file that cannot be taken, by its index."""
     table = tree.files.table
-    is_bad = np.asarray(table.column("code").is_valid())
+    is_bad = to_numpy(pc.is_valid(table.column("code")))
     has_splits, has_labels = any(role.split for role in roles), labels.null_count < len(labels)
     lacks_split = tree.mask(has_splits and role.split is None for role in roles)
     # A split without class folders, next to splits with class folders, is unlabelled.
     unlabelled = _unlabelled_splits(roles) if has_labels and not is_obeyed else set()
-    lacks_label = np.asarray(labels.is_null()) & has_labels
+    lacks_label = to_numpy(pc.is_null(labels)) & has_labels
     lacks_label &= ~tree.mask(role.split in unlabelled for role in roles)
     reasons: dict[int, tuple[str, str]] = {}
     for place in np.flatnonzero(is_bad | lacks_split | lacks_label).tolist():
@@ -207,13 +214,13 @@ def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
     """Return the split in each file's name. Raise an InputError if only some names have one."""
     names = names_of(paths)
     may_name_split = pc.match_substring_regex(names, pattern=SPLIT_WORD_PATTERN)
-    places = np.flatnonzero(np.asarray(may_name_split))
+    places = np.flatnonzero(to_numpy(may_name_split))
     split_of_place = {
         place: split_of_name(decode_path(names[place].as_py())) for place in places.tolist()
     }
     named = {place: split for place, split in split_of_place.items() if split is not None}
     if not named:
-        return pa.array([inputs.split] * len(paths), pa.string())
+        return string_array([inputs.split] * len(paths))
     if len(named) < len(paths):
         first = next(iter(named))
         other = next(place for place in range(len(paths)) if place not in named)
@@ -225,7 +232,7 @@ def _splits_of_file_names(inputs: LayoutInputs, paths: pa.Array) -> pa.Array:
             f"{how_to_set(layout='folder')}.",
             path=inputs.base,
         )
-    return pa.array([named[place] for place in range(len(paths))], pa.string())
+    return string_array(named[place] for place in range(len(paths)))
 
 
 def _warn_of_empty_classes(inputs: LayoutInputs, roles: Mapping[Parts, Role]) -> None:
@@ -263,14 +270,14 @@ def _unlabelled_splits(roles: Sequence[Role]) -> set[str | None]:
 
 def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> None:
     """Raise an InputError if the files of two classes have the same names, like masks do."""
-    encoded = labels.dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy()
+    encoded = pc.dictionary_encode(labels)
+    codes = to_numpy(encoded.indices, null=-1)
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
     most = max(_FEW_STEMS, _MAX_STEMS // max(1, len(encoded.dictionary)))
     spans = [(start, min(stop, start + most)) for start, stop in itertools.pairwise(starts)]
     compared = np.concatenate([order[start:stop] for start, stop in spans])
-    all_stems = stems_of(paths.take(int_array(compared)))
+    all_stems = stems_of(pc.take(paths, int_array(compared)))
     if len(pc.unique(all_stems)) == len(all_stems):  # as a rule: the rest takes ten times as long
         return
     stems: dict[str, list[str]] = {}
@@ -278,7 +285,7 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
     names, first = [*map(decode_path, bytes_of(all_stems))], 0
     for number, (start, stop) in enumerate(spans):
         label = decode_path(encoded.dictionary[number].as_py())
-        files[label] = paths.take(int_array(order[start:stop]))
+        files[label] = pc.take(paths, int_array(order[start:stop]))
         stems[label] = names[first : first + stop - start]
         first += stop - start
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.inputs.arrow_columns import to_numpy
 from components.inputs.listing import FileTable
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import display_path
@@ -61,10 +62,10 @@ def junk_mask(files: FileTable, *, media: str) -> npt.NDArray[np.bool_]:
             endings = "|".join(re.escape(e[1:]) for kind in EXTENSIONS.values() for e in kind)
             documents &= ~_matches(files.paths, _DATA_ENDING.replace("{media}", endings))
             is_junk |= documents
-    checksums = np.asarray(pc.ends_with(files.paths, pattern=_CRC.encode()))
+    checksums = to_numpy(pc.ends_with(files.paths, pattern=_CRC.encode()))
     if checksums.any():
         of = pc.replace_substring_regex(files.paths, pattern=r"\.crc$", replacement="")
-        is_junk |= checksums & np.asarray(pc.is_in(of, value_set=files.paths))
+        is_junk |= checksums & to_numpy(pc.is_in(of, value_set=files.paths))
     return is_junk
 
 
@@ -106,10 +107,7 @@ def _regex_of(pattern: str) -> str:
 
 
 def _matches(paths: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
-    is_match: npt.NDArray[np.bool_] = np.asarray(
-        pc.match_substring_regex(paths, pattern=pattern), np.bool_
-    ).copy()
-    return is_match
+    return to_numpy(pc.match_substring_regex(paths, pattern=pattern))
 
 
 def names_at_top(names: Iterable[str]) -> str:

@@ -2,12 +2,11 @@
 
 import re
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.inputs.advice import how_to_set
-from components.inputs.arrow_columns import bytes_of
+from components.inputs.arrow_columns import bool_array, bytes_of, to_numpy
 from trainer_utils.core.errors import InputError
 from trainer_utils.storage import display_path
 from trainer_utils.storage.paths import decode_path
@@ -26,14 +25,15 @@ def refuse_masks_among_images(base: str, paths: pa.Array) -> None:
         base: the input base, for the message.
         paths: the paths of the images, `large_binary`.
     """
-    is_mask = np.asarray(pc.match_substring_regex(paths, pattern=f"(?i){_PARTS.pattern}"))
-    masks = [decode_path(path) for path in bytes_of(paths.filter(pa.array(is_mask)))]
+    is_mask = to_numpy(pc.match_substring_regex(paths, pattern=f"(?i){_PARTS.pattern}"))
+    masks = [decode_path(path) for path in bytes_of(pc.filter(paths, bool_array(is_mask)))]
     if not masks or len(masks) == len(paths):
         return
-    images = paths.filter(pa.array(~is_mask))
+    images = pc.filter(paths, bool_array(~is_mask))
     for mask in masks[:_MAX_COMPARED]:
         stem = _PARTS.sub("", mask)
-        named = images.filter(pc.starts_with(images, f"{stem}.".encode("utf-8", "surrogateescape")))
+        start = f"{stem}.".encode("utf-8", "surrogateescape")
+        named = pc.filter(images, pc.starts_with(images, start))
         if not len(named):
             return
     patterns = set()

@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 from absl import logging
 
 from components.inputs.advice import how_to_set
-from components.inputs.arrow_columns import blob_paths
+from components.inputs.arrow_columns import blob_paths, to_numpy
 from components.inputs.input_table import InputTable
 from components.inputs.listing import FileTable, LayoutInputs
+from components.inputs.path_columns import is_path
 from components.layouts.file_kinds import kind_of_bytes
 from components.layouts.junk import is_clutter
 from components.layouts.registry import Layout
@@ -28,7 +29,7 @@ from trainer_utils.core.errors import InputError
 from trainer_utils.format import split_of_name
 from trainer_utils.format.media_formats import EXTENSIONS, is_other_image, packing_of
 from trainer_utils.storage import display_path, is_remote
-from trainer_utils.storage.paths import decode_path, encode_path
+from trainer_utils.storage.paths import decode_path
 
 # Image and audio formats that are not supported: such files are rejected one by one.
 _OTHER_MEDIA = {
@@ -66,7 +67,7 @@ def refuse_foreign_files(inputs: LayoutInputs) -> None:
         return
     files = inputs.files.below(inputs.root)
     if inputs.label_list is not None:
-        files = files.select(~np.asarray(pc.equal(files.paths, encode_path(inputs.label_list))))
+        files = files.select(~is_path(files.paths, inputs.label_list))
     others = files.not_ending(_endings(inputs.media))
     foreign = (*DATA_ENDINGS, *_endings(*EXTENSIONS.keys() - {inputs.media}))
     data, unknown = _readable(others.ending(foreign)), _readable(others.not_ending(foreign))
@@ -96,7 +97,7 @@ def refuse_unread_files(inputs: LayoutInputs, layout: Layout, table: InputTable)
     for name in table.rows.column_names:
         if name.startswith("blob:"):
             read = pc.is_in(others.paths, value_set=blob_paths(table.rows, name))
-            others = others.select(~np.asarray(read))
+            others = others.select(~to_numpy(read))
     known = {*inputs.contents, *(left.name for left in table.excluded)}
     patterns = re.compile("|".join(map(fnmatch.translate, layout.known)) or r"(?!)")
     unread_paths = []
@@ -131,9 +132,9 @@ def warn_of_unread_folders(inputs: LayoutInputs, layout: Layout, table: InputTab
     is_read = np.zeros(len(files), np.bool_)
     for name in table.rows.column_names:
         if name.startswith("blob:"):
-            is_read |= np.asarray(pc.is_in(files.paths, value_set=blob_paths(table.rows, name)))
+            is_read |= to_numpy(pc.is_in(files.paths, value_set=blob_paths(table.rows, name)))
     folders = files.folders()
-    places = folders.indices.to_numpy()
+    places = to_numpy(folders.indices)
     counts = np.bincount(places, minlength=len(folders.dictionary))
     unread = counts * (np.bincount(places[is_read], minlength=len(counts)) == 0)
     excluded = {posixpath.dirname(left.name) for left in table.excluded}
@@ -308,5 +309,5 @@ def _endings(*kinds: str) -> tuple[str, ...]:
 def _readable(files: FileTable) -> FileTable:
     """Return the files that are readable and not empty."""
     table = files.table
-    is_good = pc.and_(table.column("code").is_null(), pc.greater(table.column("size"), 0))
-    return files.select_only(np.asarray(is_good.combine_chunks()))
+    is_readable = to_numpy(pc.is_null(table.column("code")))
+    return files.select_only(is_readable & (to_numpy(table.column("size")) > 0))

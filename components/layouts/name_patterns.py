@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from components.inputs.advice import how_to_set
-from components.inputs.arrow_columns import bytes_of
+from components.inputs.arrow_columns import bool_array, bytes_of, string_array
 from components.inputs.input_table import Column, Value
 from components.inputs.listing import LayoutInputs
 from components.layouts.list_table import typed_values
@@ -96,7 +97,7 @@ def splits_of_groups(
                 "name to make it a feature.",
                 path=inputs.base,
             )
-    return pa.array([splits[text] for text in texts], pa.string())
+    return string_array(splits[text] for text in texts)
 
 
 def features_of_groups(
@@ -112,7 +113,7 @@ def features_of_groups(
     place = lambda n: repr(display_path(decode_path(paths[n].as_py())))  # noqa: E731
     columns = []
     for name, texts in groups.items():
-        taken = pa.array(texts, pa.string()).filter(pa.array(is_taken))
+        taken = pc.filter(string_array(texts), bool_array(is_taken))
         if (column := typed_values(name, [(taken, True)], kind=None, place=place)) is not None:
             columns.append(column)
     return columns

@@ -157,7 +157,7 @@ def _features(
             assumed[name] = _assumed(sampled[name], kind)
         features |= {other: Feature(type="int") for other in DESCRIPTIONS.get(kind, ())}
     values_of = [name for name in plan.rows.column_names if name.startswith("value:")]
-    used = plan.rows.select(values_of).take(int_array(plan.order))
+    used = pc.take(plan.rows.select(values_of), int_array(plan.order))
     for place, column in enumerate(plan.columns):
         if column.name in features:  # an image's size, which an annotation has as well
             continue

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from components.example_gen.file_examples import MediaFacts, Stored, encode_values
 from components.example_gen.file_shards import encode_entry
@@ -98,7 +99,7 @@ class FileRecords:
 
     def _entries(self, split: str, numbers: Sequence[int]) -> list[Entry]:
         rows = self.order[split][np.asarray(numbers, np.int64)]
-        return [*entries_of(self.rows.take(int_array(rows)).combine_chunks())]
+        return [*entries_of(pc.take(self.rows, int_array(rows)).combine_chunks())]
 
     @functools.cached_property
     def listed_features(self) -> frozenset[str]:

@@ -40,6 +40,14 @@ ITERATE = """
 import trainer_utils
 next(iter(trainer_utils.iterate(sys.argv[1], "train", batch_size=8, image_size=(32, 32))))
 """
+ITERATE_AND_CONVERT = f"{ITERATE}\nimport pipelines\npipelines.convert(sys.argv[1], sys.argv[2])"
+# The path of a photo by its number
+LAYOUTS = {
+    "files": "{n}.jpg",
+    "classes": "class-{label}/{n}.jpg",
+    "splits": "{split}/class-{label}/{n}.jpg",
+    "nested": "class-{label}/{split}-{n}/a/{n}.jpg",
+}
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +132,16 @@ def test_first_batch_opens_each_file_once(converted):
     _, events = run(ITERATE, out / "datasets")
     of_dataset = [path for path in events["open"] if str(out) in path]
     assert sorted(of_dataset) == sorted(set(of_dataset))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_raw_folders_import_no_pandas(layout, tmp_path):
+    pytest.importorskip("pandas")
+    for n in range(12):
+        name = LAYOUTS[layout].format(n=n, label=n % 2, split=("train", "eval")[n % 3 == 2])
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 50), (n, n, n)).save(path)
+    modules, _ = run(ITERATE_AND_CONVERT, tmp_path / "photos", tmp_path / "out")
+    assert "components.raw_inputs.opening" in modules
+    assert "pandas" not in modules
