@@ -33,7 +33,7 @@ from components.layouts.file_kinds import kind_of_heads, kind_of_name
 from components.layouts.junk import is_clutter
 from components.layouts.list_files import MISSING, FileFinder
 from components.layouts.list_rows import ListRows
-from components.layouts.list_splits import splits_of_files
+from components.layouts.list_splits import check_files_of_rows, splits_of_files
 from components.layouts.list_table import ListTable, kind_of_list, read_list
 from components.layouts.names import MEDIA, WORDS
 from components.layouts.table_files import check_folders
@@ -210,6 +210,7 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
     parts = [_table_to_inputs(inputs, table) for table in tables]
     if inputs.rows != "each":
         _refuse_shared_files([table.path for table in tables], parts)
+        check_files_of_rows([table.path for table in tables], parts)
     return join_inputs(parts)
 
 

@@ -73,11 +73,28 @@ def match_names(
         raise InputError(
             f"name_pattern {inputs.name_pattern!r}: expected a match from the beginning of every "
             f"file's {'path' if is_for_paths else 'name'}, got none for {len(unmatched)} of "
-            f"{len(paths)}, such as {shown}. Change the pattern, or leave these files out: "
-            f"{how_to_set(ignore=[unmatched[0]])}.",
+            f"{len(paths)}, such as {shown}. Change the pattern; or leave these files, with "
+            f"their labels and splits, out: {how_to_set(ignore=_patterns_of(unmatched, paths))}.",
             path=inputs.base,
         )
     return texts_by_group
+
+
+def _patterns_of(unmatched: Sequence[str], paths: pa.Array) -> list[str]:
+    """Return patterns for `ignore`: folders without any match, and the other names."""
+    matched = {*map(decode_path, bytes_of(paths))}.difference(unmatched)
+    kept = {folder for path in matched for folder in _folders_above(path)}
+    patterns = dict[str, None]()
+    for path in unmatched:
+        folder = next((f for f in _folders_above(path) if f not in kept), None)
+        patterns[path if folder is None else f"{folder}/*"] = None
+    return [*patterns]
+
+
+def _folders_above(path: str) -> list[str]:
+    """Return the folders of a path, from the top."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: place + 1]) for place in range(len(parts))]
 
 
 def splits_of_groups(
