@@ -69,7 +69,7 @@ def run_reading(open_reader: Any, *places: str) -> list[dict[str, float]]:
 
 
 def main(program: str, task: str, *places: str) -> dict[str, Any]:
-    """Return the times of both runs, and the seconds of the imports with those of the first."""
+    """Return the times of both runs. The first run also has `imports`."""
     began = time.perf_counter()
     module = importlib.import_module(f"peer_programs.{program}")
     imports = time.perf_counter() - began

@@ -15,6 +15,7 @@ from components.inputs.input_table import ExcludedInput, InputTable
 from components.inputs.listing import LayoutInputs, select_readable
 from components.layouts import folder as class_folders
 from components.layouts.junk import is_clutter
+from components.layouts.line_formats import check_lines, refuse_parallel
 from components.layouts.refusals import refuse_layout
 from components.layouts.table_files import (
     check_folders,
@@ -36,7 +37,6 @@ _TABLES = ("csv", "tsv", "jsonl", "parquet", "json")
 _HEAD_BYTES = 1 << 20
 _PIECE_FILES = 4096
 _MAX_SHOWN = 5
-_LINES_BYTES, _MIN_LINES = 4096, 3  # of a text, to see whether it looks like a table
 _NO_TEXTS = (
     *itertools.chain.from_iterable(EXTENSIONS.values()),
     *(".parquet", ".arrow", ".feather", ".npy", ".npz", ".h5", ".hdf5", ".pkl", ".pdf", ".docx"),
@@ -76,16 +76,18 @@ def find_files(inputs: LayoutInputs, settings: TextLayoutSettings) -> TextFiles:
     """
     layout, paths = recognise(inputs, settings.layout)
     logging.info("%r: read as %s", inputs.root or inputs.base, layout)
+    if layout in ("folder", "lines") and settings.layout == "auto":
+        refuse_parallel(inputs, layout)
     if layout == "folder":
         _check_unused(settings, layout, ("columns", *_OF_DELIMITED))
         listing = class_folders.read(inputs)
         names = [entry.name for entry in listing.entries]
         _refuse_no_texts(inputs, names)
         if settings.layout == "auto":
-            _warn_of_tables(inputs, names)
+            check_lines(inputs, layout, names)
         return TextFiles([*_grouped(listing)], [], [], [*listing.excluded])
     if layout == "lines" and settings.layout == "auto":
-        _warn_of_tables(inputs, paths)
+        check_lines(inputs, layout, paths)
     if layout not in DELIMITERS:
         _check_unused(settings, layout, _OF_DELIMITED)
     splits = splits_of_tables(inputs, paths)
@@ -193,31 +195,6 @@ def _refuse_no_texts(inputs: LayoutInputs, paths: Sequence[str]) -> None:
     more = f" and {len(documents) - _MAX_SHOWN} more" if len(documents) > _MAX_SHOWN else ""
     cure = f"To leave them out: {how_to_set(ignore=patterns)}."
     _refuse(inputs, "only text files", f"{shown}{more}", cure)
-
-
-def _warn_of_tables(inputs: LayoutInputs, paths: Sequence[str]) -> None:
-    """Log a warning if one of the first files of text looks like a table.
-
-    Its lines have the same number of tabs, or are a token and its tags, as in CoNLL's files.
-    """
-    for path in sorted(paths)[:_MAX_SHOWN]:
-        if inputs.files[path].problem is not None:
-            continue
-        head = inputs.head(path, _LINES_BYTES)
-        lines = head.decode("utf-8", "replace").split("\n")[:-1]
-        filled = [line for line in lines if line.strip()]
-        if len(filled) < _MIN_LINES:
-            continue
-        tabs = {line.count("\t") for line in filled}
-        if len(tabs) == 1 and tabs != {0}:
-            advice = f"If they are rows of a table: {how_to_set(layout='tsv')}"
-            logging.warning("%r: each line has tabs. %s", display_path(path), advice)
-        elif len(filled) < len(lines) and {len(line.split(" ")) for line in filled} in ({3}, {4}):
-            logging.warning(
-                "%r: each line becomes an example, but the lines look like tokens with tags "
-                "(CoNLL). Write one row per sentence, such as JSON lines with lists",
-                display_path(path),
-            )
 
 
 def _check_others(inputs: LayoutInputs, seen: Sequence[str], tables: Sequence[str]) -> None:

@@ -5,11 +5,14 @@ PyTorch, Lightning or Accelerate would take every n-th step of that share, or th
 order, without an error.
 """
 
+import logging
+import os
 from typing import Any
 
 from trainer_utils.core.errors import ConfigError
 from trainer_utils.runtime.callers import frames_above, module_of, package_of
 
+_logger = logging.getLogger(__name__)
 _TRAINERS = ("accelerate", "lightning", "pytorch_lightning", "torch", "torchdata")
 _FRAMES = 12  # from a sampler's iteration up to Accelerate's loader
 _FRAMES_TO_ACCELERATE = 3  # the dataset's set_epoch, the loader's, its __iter__
@@ -73,6 +76,55 @@ def refuse_sharded_steps() -> None:
             sampler: Any = getattr(frame.f_locals.get("self"), "batch_sampler", None)
             if type(sampler).__name__ == "BatchSamplerShard" and sampler.num_processes > 1:
                 raise _sampler_error(sampler, "BatchSamplerShard")
+
+
+class StepOrder:
+    """The order of the steps that a process was asked for, which a DataLoader must keep.
+
+    A sampler of weights or of a subset asks for other steps than the next one. Its indices mean
+    records to its author, and no method of the dataset sees the sampler.
+    """
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._first = self._last = -1
+        self._has_warned = False
+
+    def follow(self, index: int, *, distance: int, is_step: bool) -> bool:
+        """Return whether a new pass begins, or warn once if the order is not that of steps.
+
+        Args:
+            index: the index that the process was asked for.
+            distance: the number of processes that share the steps.
+            is_step: whether the records of an index differ from epoch to epoch.
+        """
+        if self._process != os.getpid():  # a forked process of a loader reads other steps
+            self._start()
+        is_next, self._last = index > self._last, index
+        if self._first < 0:
+            self._first = index
+        if is_next:
+            return False
+        is_start = index < distance or index == self._first
+        if not is_start and is_step and not self._has_warned and _asks_a_loader():
+            self._has_warned = True
+            _logger.warning(
+                "torch_dataset: a sampler of the DataLoader repeats or reorders steps. An index is "
+                "a step, whose records differ in each epoch, so the sampler's weights or subset "
+                "do not choose records. Remove the sampler, since torch_dataset shuffles records "
+                "itself. To choose records, pass where=…; to draw some more often, mix inputs by "
+                "weights=…; or read records by number, with batch_size=None and shuffle=False."
+            )
+        return True
+
+
+def _asks_a_loader() -> bool:
+    """Return whether a DataLoader asks for the step that is being read."""
+    modules = map(module_of, frames_above(limit=_FRAMES_TO_FETCHER))
+    return "torch.utils.data._utils.fetch" in modules
 
 
 def refuse_batches() -> None:

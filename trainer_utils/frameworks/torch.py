@@ -20,6 +20,7 @@ from trainer_utils.core.errors import ConfigError
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.frameworks.numpy import import_framework
 from trainer_utils.frameworks.other_samplers import (
+    StepOrder,
     is_pass_of_sampler,
     refuse_batches,
     refuse_other_samplers,
@@ -166,7 +167,7 @@ class TorchDataset:
         self._groups = _StepGroups(source)
         self._shared: SharedCounters | _NoSharedCounters
         self._shared = _shared_counters() if origin is None else origin._shared
-        self._last_index = -1
+        self._order = StepOrder()
         self._begun: tuple[int, int] | None = None  # the last pass: its epoch, batches before it
         self._reporter: _Reporter | None = None
         if source.options.on_corrupt == "skip":
@@ -250,14 +251,14 @@ class TorchDataset:
                 f"step {index}: expected 0 to {self._num_steps - 1}, since the index of a "
                 "torch_dataset is a step; record(number) returns a record"
             )
-        step = self.first_step + index
+        step, options = self.first_step + index, self._input.options
         self._input.step_distance = _num_loader_processes()
         counters, is_loaders = self._input.counters, not self._shared.is_owner
         if is_loaders:
             counters.start_in_process()
-        if index <= self._last_index:  # a new pass
+        is_step = options.batch_size is not None or options.shuffle is not False
+        if self._order.follow(index, distance=self._input.step_distance, is_step=is_step):
             counters.waits.restart()
-        self._last_index = index
         counters.waits.ask()
         batch = self._groups.batch(step)
         if self._reporter is not None:

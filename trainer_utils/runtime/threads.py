@@ -62,6 +62,8 @@ def prefetch_map(
 ) -> Iterator[_Result]:
     """Map `work` over items in order, in threads.
 
+    A forked process may continue its parent's iterator, from the same item.
+
     Args:
         work: the function to call.
         items: its arguments, taken as needed.
@@ -69,16 +71,23 @@ def prefetch_map(
         most: the maximum number of items done ahead of the consumer.
     """
     is_exiting = sys.is_finalizing  # a generator dropped at exit has no modules left
-    waiting: collections.deque[Future[_Result]] = collections.deque()
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="tfx-shards-batches")
+    waiting: collections.deque[tuple[Any, Future[_Result]]] = collections.deque()
+    pool, process = _pool_of(threads), os.getpid()
     left = iter(items)
     try:
         while True:
+            if process != os.getpid():  # a fork lacks its parent's threads, and starts its own
+                pool, process = _pool_of(threads), os.getpid()
+                waiting = collections.deque((i, pool.submit(work, i)) for i, _ in waiting)
             for item in itertools.islice(left, most + 1 - len(waiting)):
-                waiting.append(pool.submit(work, item))
+                waiting.append((item, pool.submit(work, item)))
             if not waiting:
                 return
-            yield waiting.popleft().result()
+            yield waiting.popleft()[1].result()
     finally:
-        if not is_exiting():
+        if not is_exiting() and process == os.getpid():
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _pool_of(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="tfx-shards-batches")

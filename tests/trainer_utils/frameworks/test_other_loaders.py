@@ -9,6 +9,7 @@ import types
 import pytest
 
 import trainer_utils
+from tests.make import run_python
 from trainer_utils import ConfigError
 
 data = pytest.importorskip("torch.utils.data")
@@ -128,6 +129,40 @@ def test_an_epoch_read_again_is_reported_once(numbered, processes, caplog):
     ids(batches)
     ids(batches)
     assert caplog.text.count("epoch 1 is read again") == 1
+
+
+WEIGHTED = """
+import sys, torch, trainer_utils
+from torch.utils.data import DataLoader, SubsetRandomSampler, WeightedRandomSampler
+steps = trainer_utils.torch_dataset(sys.argv[1], "train", batch_size=8, features="id", seed=3)
+torch.manual_seed(0)
+samplers = {
+    "weights": WeightedRandomSampler([1.0] * 19, 19),
+    "subset": SubsetRandomSampler(range(19)),
+}
+sampler, processes = samplers.get(sys.argv[2]), int(sys.argv[3])
+loader = DataLoader(steps, batch_size=None, sampler=sampler, num_workers=processes)
+for epoch in range(2):
+    steps.set_epoch(epoch)
+    print(sum(1 for _ in loader))
+next(iter(loader))  # a pass that is left early is no other order
+"""
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("sampler", ["weights", "subset", "none"])
+def test_a_sampler_of_steps_in_another_order_is_reported(numbered, sampler, processes):
+    done = run_python(WEIGHTED, numbered, sampler, processes)
+    assert done.stdout.split() == ["19", "19"]
+    assert ("do not choose records" in done.stderr) == (sampler != "none")
+
+
+def test_records_by_number_may_be_sampled(numbered, caplog):
+    records = dataset(numbered, batch_size=None, shuffle=False)
+    sampler = data.WeightedRandomSampler([0.0, 0.0, 1.0], 20)
+    batches = data.DataLoader(records, batch_size=10, sampler=sampler)
+    assert ids(batches) == [[int(records.record(2)["id"])] * 10] * 2
+    assert not caplog.text
 
 
 def test_a_sampler_sets_the_epoch_of_a_partial_pass(numbered):

@@ -1,0 +1,327 @@
+"""Refuse texts whose lines have a format of their own, such as fastText's, or warn of them.
+
+    __label__pos the film was good     # fastText
+    1 3:0.5 7:1                        # LIBSVM
+    text,label                         # a table in a .txt file
+    train.en, train.de                 # parallel texts: line n of both is a pair
+
+As plain text they would lose their labels or pairs. The error has the command that keeps them, and
+the layout to set if the lines are plain text after all.
+"""
+
+import collections
+import csv
+import json
+import posixpath
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from absl import logging
+
+from components.inputs.advice import how_to_set
+from components.inputs.listing import LayoutInputs
+from components.layouts.junk import is_clutter
+from trainer_utils.core.errors import InputError
+from trainer_utils.format.split_words import split_of_name
+from trainer_utils.storage import display_path, is_remote, join
+
+_MAX_FILES = 5  # files to look into
+_MAX_PARALLEL = 10_000  # files of a parallel corpus
+_HEAD_BYTES, _MIN_LINES = 4096, 3
+_MIN_PAIRS = 2  # any two files of one line have as many lines
+_CHUNK_BYTES = 1 << 20
+_FASTTEXT = re.compile(r"(__label__\S+\s+)+\S")
+_LIBSVM = re.compile(r"[-+]?\d+(\.\d+)?(\s+\d+:[-+]?[\d.]+([eE][-+]?\d+)?)+(\s*#.*)?")
+_NAME = re.compile(r"[A-Za-z_][\w .-]{0,30}")
+_KNOWN_NAMES = frozenset(
+    """
+    text label labels sentence sentence1 sentence2 content review class category source target
+    question answer prompt response instruction output summary premise hypothesis tweet document
+    comment sentiment score rating id
+    """.split()  # noqa: SIM905  as a list it would be 25 lines
+)
+_LANGUAGES = frozenset(
+    """
+    af am ar az be bg bn br bs ca ceb cs cy da de el en eo es et eu fa fi fr fy ga gd gl gu ha he hi
+    hr ht hu hy id ig is it ja jv ka kk km kn ko ku ky la lb lo lt lv mg mk ml mn mr ms mt my ne nl
+    no ny or pa pl ps pt ro ru rw sd si sk sl sm sn so sq sr st su sv sw ta te tg th tk tl tr tt ug
+    uk ur uz vi xh yi yo zh zu eng deu ger fra fre spa ita rus zho chi jpn kor ara hin por nld ces
+    """.split()  # noqa: SIM905
+)
+_VARIABLE = '"$f"'
+_SIDES = frozenset(("src", "tgt", "trg", "source", "target"))
+
+_FASTTEXT_ROW = (
+    'import json, re, sys; [print(json.dumps({"label": %s, '
+    r'"text": re.sub(r"__label__\S+\s*", "", s).strip()})) for s in sys.stdin if s.strip()]'
+)
+_ONE_LABEL = r're.search(r"__label__(\S+)", s)[1]'
+_SEVERAL_LABELS = r're.findall(r"__label__(\S+)", s)'
+_LIBSVM_ROWS = (
+    "import json, sys; "
+    '[print(json.dumps({"label": float(r[0]), "indices": [int(p.split(":")[0]) for p in r[1:]], '
+    '"values": [float(p.split(":")[1]) for p in r[1:]]})) '
+    'for s in sys.stdin if (r := s.split("#")[0].split())]'
+)
+
+
+def check_lines(inputs: LayoutInputs, layout: str, paths: Sequence[str]) -> None:
+    """Raise an InputError, or log a warning, if the first files of text have another format.
+
+    Args:
+        inputs: the inputs.
+        layout: the layout that would read them, `lines` or `folder`.
+        paths: the files.
+
+    Raises:
+        InputError: lines have labels or columns that plain text would lose.
+    """
+    for path in sorted(paths)[:_MAX_FILES]:
+        if inputs.files[path].problem is not None:
+            continue
+        head = inputs.head(path, _HEAD_BYTES)
+        text = head.decode("utf-8", "replace").removeprefix("\ufeff")
+        lines = text.splitlines() if len(head) < _HEAD_BYTES else text.split("\n")[:-1]
+        filled = [line for line in lines if line.strip()]
+        if len(filled) < _MIN_LINES:
+            continue
+        for pattern, refuse in ((_FASTTEXT, _refuse_fasttext), (_LIBSVM, _refuse_libsvm)):
+            if all(map(pattern.match if refuse is _refuse_fasttext else pattern.fullmatch, filled)):
+                raise refuse(inputs, layout, path, paths, filled)
+        _check_columns(inputs, layout, path, filled)
+        if len(filled) < len(lines) and {len(line.split(" ")) for line in filled} in ({3}, {4}):
+            logging.warning(
+                "%r: each line becomes an example, but the lines look like tokens with tags "
+                "(CoNLL). Write one row per sentence, such as JSON lines with lists",
+                display_path(path),
+            )
+
+
+def _refuse_fasttext(
+    inputs: LayoutInputs, layout: str, path: str, paths: Sequence[str], lines: Sequence[str]
+) -> InputError:
+    has_several = any(line.count("__label__") > 1 for line in lines)
+    code = _FASTTEXT_ROW % (_SEVERAL_LABELS if has_several else _ONE_LABEL)
+    return _refused(
+        inputs, layout, path, "labels of fastText", lines[0], _rewrite(inputs, paths, code)
+    )
+
+
+def _refuse_libsvm(
+    inputs: LayoutInputs, layout: str, path: str, paths: Sequence[str], lines: Sequence[str]
+) -> InputError:
+    command = _rewrite(inputs, paths, _LIBSVM_ROWS)
+    return _refused(inputs, layout, path, "LIBSVM's labels and features", lines[0], command)
+
+
+def _refused(
+    inputs: LayoutInputs, layout: str, path: str, noun: str, line: str, cure: str
+) -> InputError:
+    return InputError(
+        f"{display_path(path)!r}: expected plain text, got {noun}: {line[:60]!r} (line 1). {cure}"
+        f"If it is plain text: {how_to_set(layout=layout)}.",
+        path=path,
+    )
+
+
+def _rewrite(inputs: LayoutInputs, paths: Sequence[str], code: str) -> str:
+    """Return the command that writes each file as JSON lines, and converts these."""
+    names = [inputs.parts_of(path) for path in sorted(paths)]
+    if is_remote(inputs.base):
+        return "Write JSON lines instead. "
+    if inputs.root in inputs.files:
+        file = display_path(join(inputs.base, inputs.root))
+        write = f"{shlex.join(['python3', '-c', code])} < {shlex.quote(file)}"
+        convert = shlex.join(["tfx-shards", "convert", f"{file}.jsonl", "OUT"])
+        return f"Write JSON lines instead: {write} > {shlex.quote(f'{file}.jsonl')} && {convert}. "
+    return _as_json_lines(
+        inputs,
+        ["/".join(parts) for parts in names if len(parts) == 1],
+        lambda name: f"{shlex.join(['python3', '-c', code])} < {_place(inputs, name)}",
+        left_out=sum(len(parts) > 1 for parts in names),
+    )
+
+
+def _as_json_lines(
+    inputs: LayoutInputs, names: Sequence[str], command: Callable[[str], str], *, left_out: int
+) -> str:
+    """Return a sentence with the command that writes JSON lines into a new folder.
+
+    Args:
+        inputs: the inputs.
+        names: the start of each output's name.
+        command: returns the command whose output is written, for a name or for `"$f"`.
+        left_out: the number of files that these commands do not read.
+    """
+    folder = f"{inputs.base.rstrip('/')}-jsonl"
+    words = " ".join(map(shlex.quote, names))
+    write = (
+        f"for f in {words}; do {command(_VARIABLE)} > {shlex.quote(folder)}/{_VARIABLE}.jsonl; done"
+    )
+    if len(names) == 1:
+        write = f"{command(names[0])} > {shlex.quote(f'{folder}/{names[0]}.jsonl')}"
+    convert = shlex.join(["tfx-shards", "convert", folder, "OUT"])
+    others = f" (without {left_out:,} other files)" if left_out else ""
+    make = shlex.join(["mkdir", folder])
+    return f"Write JSON lines instead{others}: {make} && {write} && {convert}. "
+
+
+def _place(inputs: LayoutInputs, name: str) -> str:
+    """Return the path of a file for a shell, where its name may have the variable."""
+    before, variable, after = name.partition(_VARIABLE)
+    place = shlex.quote(join(inputs.base, before) if before else f"{inputs.base.rstrip('/')}/")
+    return place + variable + (shlex.quote(after) if after else "")
+
+
+# Tables -------------------------------------------------------------------------------------------
+
+
+def _check_columns(inputs: LayoutInputs, layout: str, path: str, lines: Sequence[str]) -> None:
+    """Refuse a table with a header, and warn if each line has the same number of delimiters."""
+    for delimiter in ("\t", ",", ";", "|"):
+        rows = [*csv.reader(lines, delimiter=delimiter)]
+        names = [name.strip() for name in rows[0]]
+        widths = {len(row) for row in rows}
+        if len(widths) > 1 or len(names) < 2:
+            continue
+        has_header = all(map(_NAME.fullmatch, names)) and not _KNOWN_NAMES.isdisjoint(
+            name.lower() for name in names
+        )
+        settings: dict[str, object] = {"layout": "tsv" if delimiter == "\t" else "csv"}
+        if delimiter in ";|":
+            settings["delimiter"] = delimiter
+        if has_header and all(map({*names}.isdisjoint, rows[1:])):
+            raise _refused(
+                inputs,
+                layout,
+                path,
+                "a table with a header",
+                lines[0],
+                f"To read its columns: {how_to_set(**settings)}. ",
+            )
+        if delimiter == ",":
+            continue  # sentences may have as many commas
+        if not has_header and delimiter != "\t":
+            settings["column_names"] = _column_names(rows)
+        word = "tabs" if delimiter == "\t" else repr(delimiter)
+        advice = f"If they are rows of a table: {how_to_set(**settings)}"
+        logging.warning("%r: each line has %s. %s", display_path(path), word, advice)
+        return
+
+
+def _column_names(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return names for columns without a header: `text` for the longest, `label` for one other."""
+    lengths = [sum(map(len, column)) for column in zip(*rows, strict=True)]
+    longest = lengths.index(max(lengths))
+    others = ["label"] if len(lengths) == 2 else [f"column_{n}" for n in range(1, len(lengths))]
+    return [*others[:longest], "text", *others[longest:]]
+
+
+# Parallel texts -----------------------------------------------------------------------------------
+
+
+def refuse_parallel(inputs: LayoutInputs, layout: str) -> None:
+    """Raise an InputError if files of text differ only in a language, and have as many lines.
+
+    Args:
+        inputs: the inputs.
+        layout: the layout that would read them, `lines` or `folder`.
+    """
+    if len(inputs.files) > _MAX_PARALLEL or inputs.root in inputs.files:
+        return
+    paths = [file.path for parts, file in inputs.below_root() if not is_clutter(parts)]
+    groups: dict[str, dict[str, str]] = collections.defaultdict(dict)
+    for path in sorted(paths):
+        for key, side in _sides("/".join(inputs.parts_of(path))):
+            groups[key][side] = path
+    pairs = {
+        key: sides
+        for key, sides in groups.items()
+        if len(sides) > 1 and len({*sides} & _SIDES) in (0, len(sides))
+    }
+    paired = {path for sides in pairs.values() for path in sides.values()}
+    if 2 * len(paired) < len(paths):
+        return
+    counts = {key: {_num_lines(inputs, path) for path in pairs[key].values()} for key in pairs}
+    pairs = {key: sides for key, sides in pairs.items() if len(counts[key]) == 1}
+    if max((max(counts[key]) for key in pairs), default=0) < _MIN_PAIRS:
+        return
+    first = next(iter(pairs.values()))
+    left_out = len(paths) - len({path for sides in pairs.values() for path in sides.values()})
+    names = " and ".join(repr(display_path(path)) for path in first.values())
+    raise InputError(
+        f"input_base {inputs.base!r}: {names} have names and numbers of lines like "
+        "translations, whose pairs would be lost. "
+        f"{_pair(inputs, pairs, left_out)}If they are not pairs: {how_to_set(layout=layout)}.",
+        path=inputs.base,
+    )
+
+
+def _sides(path: str) -> Iterator[tuple[str, str]]:
+    """Yield each language in the path of a file, and the rest of the path."""
+    folder, name = posixpath.split(path)
+    parts = re.split(r"([._-])", name)
+    for place in range(0, len(parts), 2):
+        if len(parts) > 1 and _is_side(parts[place]):
+            rest = "".join((*parts[:place], "*", *parts[place + 1 :]))
+            yield posixpath.join(folder, rest), parts[place]
+    folders = folder.split("/")
+    if folder and _is_side(folders[-1]) and split_of_name(name):
+        yield posixpath.join(*folders[:-1], "*", name), folders[-1]
+
+
+def _is_side(word: str) -> bool:
+    return word.lower() in _LANGUAGES or word.lower() in _SIDES
+
+
+def _num_lines(inputs: LayoutInputs, path: str) -> int:
+    """Return the number of lines of a file; 0 if it cannot be read."""
+    count, last = 0, b"\n"
+    try:
+        with inputs.open(path) as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                count, last = count + chunk.count(b"\n"), chunk[-1:]
+    except OSError:
+        return 0
+    return count + (last != b"\n")
+
+
+def _pair(inputs: LayoutInputs, pairs: Mapping[str, Mapping[str, str]], left_out: int) -> str:
+    """Return the command that writes the pairs as JSON lines, and converts these."""
+    sides = next(iter(pairs.values()))
+    start, end = _shared_ends([*pairs])
+    same = [key for key, others in pairs.items() if others.keys() == sides.keys()]
+    names = [key[len(start) : len(key) - len(end)] for key in same]
+    if is_remote(inputs.base) or any(not name or "*" in name or "/" in name for name in names):
+        return "Write each pair as one JSON line. "
+    row = ", ".join(f"{json.dumps(side)}: r[{n}].strip()" for n, side in enumerate(sides))
+    code = (
+        f"import json, sys; [print(json.dumps({{{row}}})) for r in "
+        'zip(*(open(name, encoding="utf-8") for name in sys.argv[1:]), strict=True)]'
+    )
+
+    def command(name: str) -> str:
+        files = (_place(inputs, f"{start}{name}{end}".replace("*", side)) for side in sides)
+        return f"{shlex.join(['python3', '-c', code])} {' '.join(files)}"
+
+    left_out += sum(len(others) for key, others in pairs.items() if key not in same)
+    return _as_json_lines(inputs, names, command, left_out=left_out)
+
+
+def _shared_ends(keys: Sequence[str]) -> tuple[str, str]:
+    """Return the shared beginning and end of all keys. One of them has the language.
+
+    The rest names each pair. A single key is named by all but its language.
+    """
+    if len(keys) == 1:
+        before, _, after = keys[0].partition("*")
+        if before.strip("._-/"):
+            name = before.rstrip("._-")
+            return "", keys[0][len(name) :]
+        name = posixpath.splitext(after.lstrip("._-/"))[0]
+        place = len(before) + 1 + after.index(name)
+        return keys[0][:place], keys[0][place + len(name) :]
+    start = posixpath.commonprefix([*keys])
+    rest = [key[len(start) :][::-1] for key in keys]
+    return start, posixpath.commonprefix(rest)[::-1]

@@ -1,0 +1,189 @@
+"""Texts whose lines have labels, columns or pairs are refused with a command that keeps them."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipelines
+from tests.cases.examples import all_of, counts, read_examples
+from tests.make import write_files
+from trainer_utils.core.errors import InputError
+
+Files = Mapping[str, str]
+FASTTEXT = "".join(f"__label__{'ab'[n % 2]} text  {n}\n" for n in range(6))
+SEVERAL = "__label__a __label__b text 0\n__label__b text 1\n__label__a text 2\n"
+LIBSVM = "+1 1:0.5 3:7\n-1 2:1e-3\n1 4:1 # note\n"
+PAIR = {"text": [f"line {n}" for n in range(4)], "Text": [f"Zeile {n}" for n in range(4)]}
+ENGLISH, GERMAN = ("".join(f"{line}\n" for line in lines) for lines in PAIR.values())
+
+
+def refusal(source: Path, out: Path) -> str:
+    with pytest.raises(InputError) as refused:
+        pipelines.convert(str(source), str(out))
+    return str(refused.value)
+
+
+def follow(message: str, out: Path) -> str:
+    """Run the command of a message, and return the address of the dataset."""
+    command = re.search(r"instead[^:]*: (.*) && (tfx-shards convert .* OUT)\. ", message)
+    assert command is not None, message
+    script = command[1].replace("python3 -c", f"{shlex.quote(sys.executable)} -c")
+    subprocess.run(["bash", "-ec", script], check=True)
+    source = shlex.split(command[2])[2]
+    names_splits = any(re.search("train|val|dev", path.stem) for path in Path(source).glob("*"))
+    settings = {} if names_splits else {"splits": {"train": 1}}
+    return str(pipelines.convert(source, str(out), **settings))
+
+
+ROWS: Mapping[str, tuple[Files, set[Any]]] = {
+    "fastText": ({"train.txt": FASTTEXT}, {(("ab"[n % 2]), f"text  {n}") for n in range(6)}),
+    "fastText in two files": (
+        {"my cooking.train": FASTTEXT, "my cooking.valid": "__label__c x\n" * 3},
+        {(("ab"[n % 2]), f"text  {n}") for n in range(6)} | {("c", "x")},
+    ),
+    "several labels of fastText": (
+        {"train.txt": SEVERAL},
+        {("a, b", "text 0"), ("b", "text 1"), ("a", "text 2")},
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "rows"), ROWS.values(), ids=ROWS)
+def test_fasttext_keeps_its_labels_by_the_command(
+    files: Files, rows: set[Any], tmp_path: Path
+) -> None:
+    write_files(tmp_path / "the in", files)
+    uri = follow(refusal(tmp_path / "the in", tmp_path / "no"), tmp_path / "out")
+
+    def label(value: Any) -> str:
+        return value if isinstance(value, str) else ", ".join(value)
+
+    assert {(label(row["label"]), row["text"]) for row in all_of(read_examples(uri))} == rows
+
+
+@pytest.mark.parametrize("name", ["train.txt", "a9a", "a9a.libsvm"])
+def test_libsvm_keeps_its_features_by_the_command(name: str, tmp_path: Path) -> None:
+    write_files(tmp_path / "in", {name: LIBSVM})
+    uri = follow(refusal(tmp_path / "in", tmp_path / "no"), tmp_path / "out")
+    rows = {tuple(row["indices"]): row for row in all_of(read_examples(uri))}
+    assert {*rows} == {(1, 3), (2,), (4,)}
+    assert rows[1, 3]["values"] == [0.5, 7]
+    assert [rows[key]["label"] for key in sorted(rows)] == [1, -1, 1]
+
+
+def test_single_file_has_a_command_as_well(tmp_path: Path) -> None:
+    write_files(tmp_path, {"cooking.txt": FASTTEXT})
+    uri = follow(refusal(tmp_path / "cooking.txt", tmp_path / "no"), tmp_path / "out")
+    assert len(all_of(read_examples(uri))) == 6
+
+
+PARALLEL: Mapping[str, tuple[Files, tuple[str, str], int]] = {
+    "endings": ({"train.en": ENGLISH, "train.de": GERMAN}, ("en", "de"), 4),
+    "endings by split": (
+        {f"{s}.{e}": t for s in ("train", "dev") for e, t in (("en", ENGLISH), ("de", GERMAN))},
+        ("en", "de"),
+        8,
+    ),
+    "a short split": (
+        {"train.en": ENGLISH, "train.de": GERMAN, "dev.en": "a\n", "dev.de": "b\n"},
+        ("en", "de"),
+        5,
+    ),
+    "before .txt": ({"train.en.txt": ENGLISH, "train.de.txt": GERMAN}, ("en", "de"), 4),
+    "Europarl": ({"a-v7.de-en.en": ENGLISH, "a-v7.de-en.de": GERMAN}, ("en", "de"), 4),
+    "OpenNMT": (
+        {
+            f"{e}-{s}.txt": t
+            for s in ("train", "val")
+            for e, t in (("src", ENGLISH), ("tgt", GERMAN))
+        },
+        ("src", "tgt"),
+        8,
+    ),
+    "sides": ({"train.source": ENGLISH, "train.target": GERMAN}, ("source", "target"), 4),
+    "folders": ({"en/train.txt": ENGLISH, "de/train.txt": GERMAN}, ("en", "de"), 4),
+    "with other files": (
+        {"train.en": ENGLISH, "train.de": GERMAN, "notes": "some\nnotes\n"},
+        ("en", "de"),
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "sides", "written"), PARALLEL.values(), ids=PARALLEL)
+def test_parallel_texts_keep_their_pairs_by_the_command(
+    files: Files, sides: tuple[str, str], written: int, tmp_path: Path
+) -> None:
+    write_files(tmp_path / "in", files)
+    message = refusal(tmp_path / "in", tmp_path / "no")
+    assert ("(without 1 other files)" in message) == ("notes" in files)
+    rows = all_of(read_examples(follow(message, tmp_path / "out")))
+    pairs = {(row[sides[0]], row[sides[1]]) for row in rows}
+    assert len(rows) == written
+    assert {(f"line {n}", f"Zeile {n}") for n in range(4)} <= pairs
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"train.en": ENGLISH, "train.de": GERMAN + "more\n"},
+        {"en.txt": "a line\n", "de.txt": "eine Zeile\n"},
+        {"no/1.txt": ENGLISH, "so/1.txt": GERMAN},
+    ],
+    ids=["other numbers of lines", "single lines", "class folders"],
+)
+def test_texts_without_pairs_are_not_refused(files: Files, tmp_path: Path) -> None:
+    write_files(tmp_path / "in", files)
+    settings = {} if "train.en" in files else {"splits": {"train": 1}}
+    result = pipelines.convert(str(tmp_path / "in"), str(tmp_path / "out"), **settings)
+    assert counts(read_examples(result)) == {"train": 2}
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
+@pytest.mark.parametrize("name", ["train.txt", "data.txt"])
+def test_table_with_a_header_is_read_by_the_advice(
+    delimiter: str, name: str, tmp_path: Path
+) -> None:
+    rows = "".join(f"a film{delimiter}{'ab'[n % 2]}\n" for n in range(6))
+    write_files(tmp_path / "in", {name: f"text{delimiter}label\n{rows}"})
+    message = refusal(tmp_path / "in", tmp_path / "no")
+    advice = re.search(r"To read its columns: (.*?) \(--", message)
+    assert advice is not None
+    settings = eval(f"dict({advice[1]})")
+    result = pipelines.convert(str(tmp_path / "in"), str(tmp_path / "out"), **settings)
+    assert sorted(row["label"] for row in all_of(read_examples(result))) == [*"aaabbb"]
+
+
+def test_table_without_a_header_is_read_by_the_warning(
+    tmp_path: Path, our_messages: Callable[[], list[str]]
+) -> None:
+    write_files(tmp_path / "in", {"train.txt": "i feel fine;joy\ni feel low;sad\nwell;joy\n"})
+    pipelines.convert(str(tmp_path / "in"), str(tmp_path / "first"))
+    (message,) = (m for m in our_messages() if "If they are rows of a table: " in m)
+    settings = eval(f"dict({message.partition('a table: ')[2].rpartition(' (--')[0]})")
+    result = pipelines.convert(str(tmp_path / "in"), str(tmp_path / "out"), **settings)
+    assert sorted(row["label"] for row in all_of(read_examples(result))) == ["joy", "joy", "sad"]
+
+
+@pytest.mark.parametrize("text", [FASTTEXT, LIBSVM, "text,label\nx,a\ny,b\n"])
+def test_named_layout_reads_the_lines_unchanged(text: str, tmp_path: Path) -> None:
+    write_files(tmp_path / "in", {"train.txt": text})
+    message = refusal(tmp_path / "in", tmp_path / "no")
+    assert "If it is plain text: layout='lines' (--layout lines)." in message
+    result = pipelines.convert(str(tmp_path / "in"), str(tmp_path / "out"), layout="lines")
+    assert len(all_of(read_examples(result))) == text.count("\n")
+
+
+@pytest.mark.parametrize("text", ["Well, yes\nOh, no\nSo, so\n", "1 2\n3 4\n5 6\n"])
+def test_plain_texts_are_read_without_a_warning(
+    text: str, tmp_path: Path, our_messages: Callable[[], list[str]]
+) -> None:
+    write_files(tmp_path / "in", {"train.txt": text})
+    pipelines.convert(str(tmp_path / "in"), str(tmp_path / "out"))
+    assert not any("train.txt" in message for message in our_messages())
