@@ -147,10 +147,8 @@ def empty_table(schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
 
 
-def to_numpy(
-    array: pa.Array | pa.ChunkedArray, *, null: int | bool | None = None
-) -> npt.NDArray[Any]:
-    """Return integers, 64-bit floats or booleans as a numpy array, which may be read-only.
+def to_numpy(array: pa.Array | pa.ChunkedArray, *, null: float | None = None) -> npt.NDArray[Any]:
+    """Return integers, floats or booleans as a numpy array, which may be read-only.
 
     Args:
         array: the Arrow array.
@@ -163,16 +161,18 @@ def to_numpy(
     if isinstance(array, pa.ChunkedArray):
         array = one_array(array)
     kind = array.type
-    if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or kind == pa.float64()):
-        raise TypeError(f"expected integers, 64-bit floats or booleans, got {kind}")
+    is_bool, is_float = pa.types.is_boolean(kind), pa.types.is_floating(kind)
+    if not (pa.types.is_integer(kind) or is_float or is_bool):
+        raise TypeError(f"expected integers, floats or booleans, got {kind}")
     start, stop = array.offset, array.offset + len(array)
     data = array.buffers()[1] or b""  # None for some empty arrays
-    if pa.types.is_boolean(kind):
+    if is_bool:
         values = np.unpackbits(np.frombuffer(data, np.uint8), count=stop, bitorder="little")
         values = values[start:].view(np.bool_)
     else:
         # `kind.to_pandas_dtype()` fails without pandas.
-        values = np.frombuffer(data, str(kind), stop)[start:]
+        dtype = f"float{kind.bit_width}" if is_float else str(kind)
+        values = np.frombuffer(data, dtype, stop)[start:]
     if array.null_count:
         if null is None:
             raise ValueError(f"expected no nulls, got {array.null_count} of {len(array)} values")

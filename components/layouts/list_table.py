@@ -21,6 +21,7 @@ import pyarrow.parquet
 from absl import logging
 
 from components.inputs.advice import how_to_set
+from components.inputs.arrow_columns import string_array, string_scalar, to_numpy
 from components.inputs.fingerprint import sum_facts
 from components.inputs.input_table import Column, Scalar, Value
 from components.inputs.listing import LayoutInputs, decode_text
@@ -118,7 +119,8 @@ class ListTable:
         for array, is_text in self.columns[name]:
             if trim and pa.types.is_string(array.type):
                 array = pc.utf8_trim_whitespace(array)
-                array = pc.if_else(pc.equal(array, ""), pa.scalar(None, pa.string()), array)
+                is_empty = pc.equal(array, string_scalar(""))
+                array = pc.if_else(is_empty, pa.nulls(1, pa.string())[0], array)
             parts.append((array, is_text))
         place = lambda row: f"{self.path!r}, {self.place(self.positions[row])}"  # noqa: E731
         return typed_values(name, parts, kind=kind, place=place)
@@ -239,8 +241,8 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
         if delimiter:  # drop rows with nothing but delimiters, which spreadsheets write at the end
             filled = np.zeros(len(rows.records), np.bool_)
             for array in rows.columns.values():
-                lengths = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(array)), 0)
-                filled |= lengths.to_numpy(zero_copy_only=False) > 0
+                lengths = pc.utf8_length(pc.utf8_trim_whitespace(array))
+                filled |= to_numpy(lengths, null=0) > 0
             rows.keep(filled)
         positions += lines[before + rows.records].tolist()
         before += rows.found
@@ -399,8 +401,13 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
         labels = [[*filter(None, row[labels_from:])] for _, row in rows]
         are_lists = any(len(row) > len(names) for _, row in rows)
         columns["label"] = labels if are_lists else [(*values, None)[0] for values in labels]
-    parts = {name: [(pa.array(of), name == "label")] for name, of in columns.items()}
+    parts = {name: [(_strings_or_lists(of), name == "label")] for name, of in columns.items()}
     return ListTable(path, parts, tuple(line for line, _ in rows))
+
+
+def _strings_or_lists(values: Sequence[Any]) -> pa.Array:
+    """Return an array of strings, of lists of strings, or of nulls."""
+    return string_array(values) if str in map(type, values) else pa.array(values)
 
 
 def _of_retinanet(path: str, rows: Sequence[_Row], media: str) -> ListTable | None:
@@ -421,9 +428,7 @@ def _of_retinanet(path: str, rows: Sequence[_Row], media: str) -> ListTable | No
             advice = f"If the numbers are something else: {how_to_set(column_names=_RETINANET)}."
             raise InputError.at(path, expected="path,x1,y1,x2,y2,class", got=got, advice=advice)
     columns = {
-        name: [
-            (pa.array([row[n] or None for _, row in rows], pa.string()), name in _RETINANET[1:5])
-        ]
+        name: [(string_array(row[n] or None for _, row in rows), name in _RETINANET[1:5])]
         for n, name in enumerate(_RETINANET)
     }
     return ListTable(path, columns, tuple(line for line, _ in rows))
@@ -508,7 +513,7 @@ def _without_nanoseconds(table: pa.Table) -> pa.Table:
     """Convert times in nanoseconds to integers, since Python has no type for them."""
     for place, field in enumerate(table.schema):
         if pa.types.is_temporal(field.type) and getattr(field.type, "unit", "") == "ns":
-            numbers = table.column(place).cast(pa.int64())
+            numbers = pc.cast(table.column(place), pa.int64())
             table = table.set_column(place, pa.field(field.name, pa.int64()), numbers)
     return table
 

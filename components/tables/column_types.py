@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from absl import logging
 
 from components.inputs.advice import how_to_set
+from components.inputs.arrow_columns import int_array, string_array, to_numpy
 from components.inputs.input_table import Column
 from trainer_utils.core.errors import ConfigError, InputError, did_you_mean
 from trainer_utils.core.json_text import Json
@@ -86,17 +87,19 @@ class ColumnFacts:
     # 32-bit float would change.
     first: dict[str, Place] = dataclasses.field(default_factory=dict)
 
-    def note(self, what: str, array: pa.Array, mask: pa.Array, records: Records) -> None:
+    def note(
+        self, what: str, array: pa.Array, mask: npt.NDArray[np.bool_], records: Records
+    ) -> None:
         """Record the first value that a mask selects.
 
         Args:
             what: the key in `first`.
             array: the values.
-            mask: the boolean mask of the values.
+            mask: the mask of the values.
             records: the row number of each value.
         """
-        row = pc.index(mask, True).as_py()
-        if row >= 0:
+        if mask.any():
+            row = int(mask.argmax())
             self.first[what] = int(records[row]), repr(array[row].as_py())[:_SHOWN]
 
 
@@ -142,16 +145,16 @@ def column_facts(array: pa.Array, records: Records, *, are_texts: bool) -> Colum
     elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
         facts.numbers, facts.has_floats = values, pa.types.is_floating(kind)
     else:
-        facts.note("text", array, array.is_valid(), records)
+        facts.note("text", array, to_numpy(pc.is_valid(array)), records)
     if facts.has_floats:
-        facts.note("float", array, array.is_valid(), records)
+        facts.note("float", array, to_numpy(pc.is_valid(array)), records)
         numbers, rows = array, records
         if facts.lists:
-            parents = pc.list_parent_indices(array).to_numpy(zero_copy_only=False)
-            numbers, rows = array.flatten(), records[parents]
-        are_finite = pc.is_finite(numbers)
-        facts.note("not_finite", numbers, pc.invert(are_finite), rows)
-        _note_sizes(facts, numbers, numbers, are_finite, rows)
+            parents = to_numpy(pc.list_parent_indices(array))
+            numbers, rows = pc.list_flatten(array), records[parents]
+        is_finite = pc.is_finite(numbers)
+        facts.note("not_finite", numbers, _flags(pc.invert(is_finite)), rows)
+        _note_sizes(facts, numbers, numbers, _flags(is_finite), rows)
     return facts
 
 
@@ -162,7 +165,7 @@ def _facts_of_texts(array: pa.Array, records: Records) -> ColumnFacts:
     if not facts.numbers:
         is_missing = pc.match_substring_regex(array, _MISSING)
         facts.missing = _count(is_missing)
-        facts.note("text", array, pc.invert(is_missing), records)
+        facts.note("text", array, _flags(pc.invert(is_missing)), records)
         return facts
     is_int = is_number = pc.match_substring_regex(array, _INT)
     ints, floats = _count(is_int), 0
@@ -177,17 +180,17 @@ def _facts_of_texts(array: pa.Array, records: Records) -> ColumnFacts:
         is_int = pc.match_substring_regex(array, _GIVEN_INT)
         is_missing = pc.match_substring_regex(array, _MISSING)
         facts.missing = _count(is_missing)
-        facts.note("text", array, pc.invert(pc.or_(is_number, is_missing)), records)
+        facts.note("text", array, _flags(pc.invert(pc.or_(is_number, is_missing))), records)
     facts.has_floats = floats > 0
-    facts.note("float", array, pc.and_(is_number, pc.invert(is_int)), records)
-    shown, rows = array.filter(is_number), records[_flags(is_number)]
-    are_finite = pc.invert(pc.match_substring_regex(shown, "[nN]"))  # `1e999` is read as inf
+    facts.note("float", array, _flags(pc.and_(is_number, pc.invert(is_int))), records)
+    shown, rows = pc.filter(array, is_number), records[_flags(is_number)]
+    is_finite = pc.invert(pc.match_substring_regex(shown, "[nN]"))  # `1e999` is read as inf
     numbers = numbers_of_texts(shown, pa.float64())
-    _note_sizes(facts, shown, numbers, are_finite, rows)
+    _note_sizes(facts, shown, numbers, _flags(is_finite), rows)
     try:
-        numbers_of_texts(array.filter(is_int), pa.int64())
+        numbers_of_texts(pc.filter(array, is_int), pa.int64())
     except pa.ArrowInvalid:  # an int of more than 64 bits: as a double it is at least 2**63
-        facts.note("too_large", shown, pc.greater_equal(pc.abs(numbers), 2.0**63), rows)
+        facts.note("too_large", shown, np.abs(to_numpy(numbers, null=np.nan)) >= 2.0**63, rows)
         facts.has_codes = True
     return facts
 
@@ -198,25 +201,27 @@ def not_finite(array: pa.Array, records: Records) -> Place | None:
 
 
 def _note_sizes(
-    facts: ColumnFacts, shown: pa.Array, numbers: pa.Array, are_finite: pa.Array, records: Records
+    facts: ColumnFacts,
+    shown: pa.Array,
+    numbers: pa.Array,
+    is_finite: npt.NDArray[np.bool_],
+    records: Records,
 ) -> None:
     """Note the first finite number that overflows float32, and the first whole one it rounds."""
-    are_large = pc.and_(pc.greater(pc.abs(numbers), _MAX_FLOAT), are_finite)
-    facts.note("overflow", shown, are_large, records)
+    values = to_numpy(numbers, null=np.nan)
+    facts.note("overflow", shown, (np.abs(values) > _MAX_FLOAT) & is_finite, records)
     if not facts.has_floats:
         return
-    values = numbers.to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore", invalid="ignore"):
         is_other = np.isfinite(values) & (values == np.trunc(values))
         is_other &= values.astype(np.float32) != values
     if pa.types.is_string(shown.type):  # ids are written out: `1e30` is not an id
-        is_other &= _flags(pc.greater_equal(pc.binary_length(shown), len("16777217")))
-    facts.note("rounded", shown, pa.array(is_other), records)
+        is_other &= to_numpy(pc.binary_length(shown)) >= len("16777217")
+    facts.note("rounded", shown, is_other, records)
 
 
 def _flags(mask: pa.Array) -> npt.NDArray[np.bool_]:
-    flags: npt.NDArray[np.bool_] = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
-    return flags
+    return to_numpy(mask, null=False)
 
 
 def _count(mask: pa.Array) -> int:
@@ -334,11 +339,12 @@ def cast_column(array: pa.Array, column: Column, *, floats: pa.Array | None = No
     if pa.types.is_string(array.type) and (lists := lists_of_texts(array)) is not None:
         array = lists
     if pa.types.is_list(array.type):
-        lengths, values = pc.fill_null(pc.list_value_length(array), 0), array.flatten()
+        lengths = to_numpy(pc.list_value_length(array), null=0)
+        values = pc.list_flatten(array)
     else:  # each value becomes a list of one
-        lengths, values = array.is_valid(), array.drop_null()
-    offsets = np.cumsum(np.insert(lengths.to_numpy(zero_copy_only=False), 0, 0), dtype=np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), _scalars(values, kind))
+        lengths, values = to_numpy(pc.is_valid(array)), pc.drop_null(array)
+    offsets = pc.cast(int_array(np.cumsum(np.insert(lengths, 0, 0), dtype=np.int64)), pa.int32())
+    return pa.ListArray.from_arrays(offsets, _scalars(values, kind))
 
 
 def _scalars(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -351,16 +357,16 @@ def _scalars(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_string(array.type):
         return numbers_of_texts(array, kind)
     if pa.types.is_integer(array.type) and pa.types.is_floating(kind):
-        array = array.cast(pa.float64(), safe=False)
-    return array.cast(kind, safe=False)
+        array = pc.cast(array, pa.float64(), safe=False)
+    return pc.cast(array, kind, safe=False)
 
 
 def as_strings(array: pa.Array) -> pa.Array:
     """Return values as strings; floats become strings as in `text_of_number`."""
     if pa.types.is_floating(array.type):
         texts = [None if value is None else text_of_number(value) for value in array.to_pylist()]
-        return pa.array(texts, pa.string())
-    return array.cast(pa.string())
+        return string_array(texts)
+    return pc.cast(array, pa.string())
 
 
 def no_text(name: str, value: object, place: str) -> InputError:
@@ -397,13 +403,13 @@ def numbers_of_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """
     wide = pa.float64() if pa.types.is_floating(kind) else kind
     try:
-        numbers = texts.cast(wide)
+        numbers = pc.cast(texts, wide)
     except pa.ArrowInvalid:
         is_missing = pc.match_substring_regex(texts, _MISSING)
-        texts = pc.if_else(is_missing, pa.scalar(None, texts.type), texts)
+        texts = pc.if_else(is_missing, pa.nulls(1, texts.type)[0], texts)
         plain = pc.utf8_ltrim(pc.utf8_trim_whitespace(texts), "+")
-        numbers = plain.cast(wide)
-    return numbers.cast(kind, safe=False)
+        numbers = pc.cast(plain, wide)
+    return pc.cast(numbers, kind, safe=False)
 
 
 def lists_of_texts(array: pa.Array) -> pa.Array:

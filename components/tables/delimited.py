@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from components.inputs.advice import how_to_set
-from components.inputs.arrow_columns import one_array
+from components.inputs.arrow_columns import one_array, to_numpy
 from components.tables.column_types import LABEL_NAMES, MISSING_WORDS
 from components.tables.pieces import (
     MAX_COLUMNS,
@@ -300,8 +300,8 @@ def _without_unnamed(
     """Remove the columns without a name, and reject the rows that have a value in one."""
     bad = []
     for place, name in enumerate(unnamed, first + 1):
-        lengths = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(rows.columns[name])), 0)
-        for row in np.flatnonzero(lengths.to_numpy(zero_copy_only=False)).tolist():
+        lengths = pc.utf8_length(pc.utf8_trim_whitespace(rows.columns[name]))
+        for row in np.flatnonzero(to_numpy(lengths, null=0)).tolist():
             detail = f"field {place} has a value and no name in the header"
             record = int(rows.records[row])
             line = lines_of(row_starts(data, quoting, are_fields=True).tolist(), data)[record]

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from components.inputs.advice import how_to_set
-from components.inputs.arrow_columns import one_array
+from components.inputs.arrow_columns import array_of_values, one_array, to_numpy
 from components.inputs.listing import decode_text
 from components.tables.column_types import EXACT, text_of_number
 from components.tables.json_values import (
@@ -168,7 +168,7 @@ def _array(name: str, values: Sequence[Json], place: Callable[[int], str]) -> pa
                     f"{cure_by_json(name)}"
                 )
     if not is_list:
-        return pa.array([None if v is None else read(v) for v in values], kind)
+        return array_of_values([None if v is None else read(v) for v in values], kind)
     pairs = zip(values, lists, strict=True)
     return pa.array(
         [None if v is None else [*map(read, items)] for v, items in pairs], pa.list_(kind)
@@ -265,7 +265,8 @@ def _read_by_arrow(data: bytes, ignored: Collection[str]) -> pa.Table | None:
     if not table.column_names:
         return None  # a cast would lose the number of rows
     # Convert booleans to 0 and 1, as reading line by line does.
-    return table.cast(_replaced(table.schema, pa.types.is_boolean, pa.int64()))
+    schema = _replaced(table.schema, pa.types.is_boolean, pa.int64())
+    return pa.Table.from_arrays([*map(pc.cast, table.columns, schema.types)], schema=schema)
 
 
 def _parse(data: bytes, schema: pa.Schema | None) -> pa.Table:
@@ -292,13 +293,13 @@ def _replaced(
 def _is_doubtful(column: pa.ChunkedArray) -> bool:
     """Return whether a column has doubles that may be large integers, or nested or null lists."""
     if pa.types.is_list(column.type):
-        parts = [chunk.flatten() for chunk in column.chunks]
+        parts = [*map(pc.list_flatten, column.chunks)]
         return pa.types.is_nested(column.type.value_type) or any(
             part.null_count or _is_doubtful(pa.chunked_array([part])) for part in parts
         )
     if not pa.types.is_floating(column.type):
         return False
-    return bool(pc.any(pc.greater_equal(pc.abs(column), EXACT)).as_py())
+    return bool((np.abs(to_numpy(column, null=0)) >= EXACT).any())
 
 
 def _read_one_by_one(

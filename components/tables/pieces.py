@@ -8,8 +8,10 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from components.inputs.advice import how_to_set
+from components.inputs.arrow_columns import bool_array
 from components.tables.row_ends import LIMITS, RowSpan
 from trainer_utils.format.media_formats import packing_of
 
@@ -190,8 +192,8 @@ class Rows:
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> None:
         """Keep only the rows that a boolean mask selects."""
-        chosen = pa.array(mask)
-        self.columns = {name: array.filter(chosen) for name, array in self.columns.items()}
+        chosen = bool_array(mask)
+        self.columns = {name: pc.filter(array, chosen) for name, array in self.columns.items()}
         self.records = self.records[mask]
 
 
@@ -224,7 +226,7 @@ def checked_texts(
     if bad:
         rows.keep(~np.isin(rows.records, list(bad)))
         rows.bad = sorted([*rows.bad, *bad.values()], key=lambda row: row.record)
-    rows.columns |= {name: rows.columns[name].cast(pa.string()) for name in binary}
+    rows.columns |= {name: pc.cast(rows.columns[name], pa.string()) for name in binary}
     return rows
 
 

@@ -1,5 +1,6 @@
 """Arrow arrays from Python values and numpy arrays, and back, compared with `pa.array`."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -117,13 +118,14 @@ def test_lists_equal_arrow():
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("kind", ["bool", "int8", "uint16", "int32", "int64", "uint64", "double"])
+@pytest.mark.parametrize(
+    "kind", ["bool", "int8", "uint16", "int64", "uint64", "float16", "float32", "float64"]
+)
 def test_numpy_values_equal_arrow(kind, part):
-    dtype = np.dtype("bool" if kind == "bool" else kind)
-    values = (np.arange(20) * 7 % 5).astype(dtype)
+    values = (np.arange(20) * 7 % 5).astype(kind)
     array = pa.array(values)[part]
     numbers = to_numpy(array)
-    assert numbers.dtype == dtype
+    assert numbers.dtype == values.dtype
     assert numbers.tolist() == array.to_pylist() == to_numpy(pa.chunked_array([array])).tolist()
 
 
@@ -141,9 +143,9 @@ def test_nulls_without_a_value_are_refused():
         to_numpy(pa.array([1, None]))
 
 
-@pytest.mark.parametrize("kind", [pa.float32(), pa.string(), pa.timestamp("ns"), pa.null()])
+@pytest.mark.parametrize("kind", [pa.decimal128(5), pa.string(), pa.timestamp("ns"), pa.null()])
 def test_other_types_are_refused(kind):
-    with pytest.raises(TypeError, match=str(kind).partition("[")[0]):
+    with pytest.raises(TypeError, match=re.escape(str(kind))):
         to_numpy(pa.nulls(2, kind), null=0)
 
 

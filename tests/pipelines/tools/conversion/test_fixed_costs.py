@@ -48,6 +48,7 @@ LAYOUTS = {
     "splits": "{split}/class-{label}/{n}.jpg",
     "nested": "class-{label}/{split}-{n}/a/{n}.jpg",
 }
+LISTS = {"csv": "images.csv", "csv without header": "automl.csv", "jsonl": "metadata.jsonl"}
 
 
 @pytest.fixture(scope="module")
@@ -134,14 +135,40 @@ def test_first_batch_opens_each_file_once(converted):
     assert sorted(of_dataset) == sorted(set(of_dataset))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_raw_folders_import_no_pandas(layout, tmp_path):
-    pytest.importorskip("pandas")
+def write_photos(folder, layout="files"):
     for n in range(12):
         name = LAYOUTS[layout].format(n=n, label=n % 2, split=("train", "eval")[n % 3 == 2])
-        path = tmp_path / "photos" / name
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (40, 50), (n, n, n)).save(path)
-    modules, _ = run(ITERATE_AND_CONVERT, tmp_path / "photos", tmp_path / "out")
+
+
+def check_without_pandas(photos, out):
+    pytest.importorskip("pandas")
+    modules, _ = run(ITERATE_AND_CONVERT, photos, out)
     assert "components.raw_inputs.opening" in modules
     assert "pandas" not in modules
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_raw_folders_import_no_pandas(layout, tmp_path):
+    write_photos(tmp_path / "photos", layout)
+    check_without_pandas(tmp_path / "photos", tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_of_photos_import_no_pandas(name, tmp_path):
+    write_photos(tmp_path / "photos")
+    rows = [
+        {"file_name": f"{n}.jpg", "label": "ab"[n % 2], "age": n, "score": n / 7 if n % 5 else None}
+        for n in range(12)
+    ]
+    if name == "jsonl":
+        lines = [json.dumps({**row, "tags": ["x", "y"][: row["age"] % 3]}) for row in rows]
+    elif name == "csv":
+        lines = [",".join("" if v is None else str(v) for v in row.values()) for row in rows]
+        lines.insert(0, ",".join(rows[0]))
+    else:
+        lines = [f"TRAINING,{row['file_name']},{row['label']}" for row in rows]
+    (tmp_path / "photos" / LISTS[name]).write_text("\n".join(lines) + "\n")
+    check_without_pandas(tmp_path / "photos", tmp_path / "out")
