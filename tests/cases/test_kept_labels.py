@@ -12,7 +12,7 @@ import pytest
 import pipelines
 from tests.cases.examples import all_of, by_name, read_examples
 from tests.cases.test_cures import boxes, labelme
-from tests.make import jpeg, wav, write_files
+from tests.make import jpeg, photo, wav, write_files
 from trainer_utils.core.errors import InputError
 
 Files = Mapping[str, bytes | str]
@@ -28,8 +28,18 @@ LOSSES: Mapping[str, tuple[Files, str]] = {
     "LabelMe": (next_to_images(".json", labelme("0.jpg")), "boxes"),
     "CreateML": ({"0.jpg": jpeg(0), "a.json": CREATEML}, "boxes"),
     "VisDrone": (next_to_images(".txt", "684,8,20,20,1,4,0,0\n"), "boxes"),
+    "KITTI": (
+        {"image_2/0.png": photo(0, "PNG"), "label_2/0.txt": "Car 0.00 0 -1.5 10 12 20 22 1.5\n"},
+        "boxes",
+    ),
+    "DOTA": (
+        {"a/0.png": photo(0, "PNG"), "b/0.txt": "gsd:0.1\n1 1 5 1 5 5 1 5 plane 0\n"},
+        "boxes",
+    ),
+    "BDD": ({"0.jpg": jpeg(0), "a.json": '[{"labels": [{"box2d": {"x1": 1}}]}]'}, "boxes"),
     "captions": (next_to_images(".caption", "a photo of a cat\n"), "captions"),
     "lists": ({"a/0.jpg": jpeg(0), "b/1.jpg": jpeg(1), "c.txt": "a/0\nb/1\n"}, "labels or splits"),
+    "array next to each image": (next_to_images(".npy", "\x93NUMPY\0"), "labels"),
     "arrays": ({"a/0.jpg": jpeg(0), "b/1.jpg": jpeg(1), "labels.mat": b"MATLAB\0\1"}, "labels"),
     "VOC": (next_to_images(".xml", "<annotation><x/></annotation>\n"), "labels"),
 }
