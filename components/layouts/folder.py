@@ -431,12 +431,22 @@ def _refuse_plain_list(inputs: LayoutInputs) -> None:
         if len(words) < 2 or kind_of_name(words[0]) != inputs.media:
             continue
         end = "/" + words[0].removeprefix("./").strip("/")
-        if any(f"/{path}".endswith(end) for path in inputs.files):
+        listed = next((path for path in inputs.files if f"/{path}".endswith(end)), None)
+        if listed is not None:
+            parts = inputs.parts_of(listed)
+            others = sorted(inputs.folders - {parts[:-1], ()})
+            keep = "Convert it to a CSV whose first row is filename,label."
+            if others:
+                line = f"{display_path('/'.join(parts))} {display_path(others[0][-1])}"
+                keep = (
+                    "To read its labels, write the path of each file and the name of a class "
+                    f"folder, such as {line!r}; or list the files of all folders in a CSV whose "
+                    "first row is filename,label."
+                )
             raise InputError(
                 f"{display_path(path)!r}: expected only folders, or a list in the form of a table, "
-                f"got a plain-text list: {' '.join(words)!r} (line 1). Convert it to a CSV whose "
-                "first row is filename,label. To leave it out, so that the folders' names are the "
-                "labels: "
+                f"got a plain-text list: {' '.join(words)!r} (line 1). {keep} To leave it out, so "
+                "that labels come from folders alone: "
                 f"{how_to_set(ignore=[path])}.",
                 path=path,
             )

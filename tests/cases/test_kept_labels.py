@@ -108,9 +108,38 @@ def test_path_spelt_differently_is_found_and_reported(
     assert any(f"1 files are found {how}" in message for message in our_messages())
 
 
+@pytest.mark.parametrize(("stored", "listed", "how"), SPELLINGS.values(), ids=SPELLINGS)
+def test_path_in_a_list_of_a_split_is_found_as_well(
+    stored: str, listed: str, how: str, tmp_path: Path, our_messages: Callable[[], list[str]]
+) -> None:
+    lists = {"validation_list.txt": f"{listed}\n", "testing_list.txt": "b/2.jpg\n"}
+    files = {stored: jpeg(1), "b/2.jpg": jpeg(2), "b/3.jpg": jpeg(3), **lists}
+    write_files(tmp_path / "in", files)
+    settings = {"layout": "split_lists"}
+    splits = read_examples(
+        pipelines.convert(str(tmp_path / "in"), str(tmp_path / "out"), **settings)
+    )
+    assert [Path(example["filename"]).name for example in splits["eval"]] == [Path(stored).name]
+    assert any(f"1 files are found {how}" in message for message in our_messages())
+
+
 def test_path_that_may_be_either_of_two_files_is_not_guessed(tmp_path: Path) -> None:
     rows = "filename,label\nphotos/x.jpg,a\nphotos/other.jpg,b\n"
     files = {"photos/X.jpg": jpeg(1), "photos/x.JPG": jpeg(2), "photos/other.jpg": jpeg(3)}
     write_files(tmp_path / "in", {**files, "list.csv": rows})
     with pytest.raises(InputError, match="1 of 2 inputs were rejected"):
         pipelines.convert(str(tmp_path / "in"), str(tmp_path / "out"), splits={"train": 1})
+
+
+def test_list_of_validation_images_is_read_in_the_form_of_the_advice(tmp_path: Path) -> None:
+    files = {f"train/{c}/{n}.jpg": jpeg(n) for c in ("abbey", "bar") for n in range(2)}
+    files |= {f"val_256/P_{n}.jpg": jpeg(n) for n in range(4)}
+    lines = "".join(f"P_{n}.jpg {n % 2}\n" for n in range(4))
+    write_files(tmp_path / "in", {**files, "places_val.txt": lines})
+    with pytest.raises(InputError, match=r"such as 'val_256/P_0\.jpg abbey'; or list"):
+        pipelines.convert(str(tmp_path / "in"), str(tmp_path / "no"))
+    names = "".join(f"val_256/P_{n}.jpg {('abbey', 'bar')[n % 2]}\n" for n in range(4))
+    write_files(tmp_path / "in", {"places_val.txt": names})
+    splits = read_examples(pipelines.convert(str(tmp_path / "in"), str(tmp_path / "out")))
+    assert {split: len(examples) for split, examples in splits.items()} == {"train": 4, "eval": 4}
+    assert {example["label"] for example in splits["eval"]} == {"abbey", "bar"}
