@@ -131,7 +131,7 @@ def test_path_that_may_be_either_of_two_files_is_not_guessed(tmp_path: Path) -> 
         pipelines.convert(str(tmp_path / "in"), str(tmp_path / "out"), splits={"train": 1})
 
 
-def test_list_of_validation_images_is_read_in_the_form_of_the_advice(tmp_path: Path) -> None:
+def test_list_of_images_is_read_in_the_form_of_the_advice(tmp_path: Path) -> None:
     files = {f"train/{c}/{n}.jpg": jpeg(n) for c in ("abbey", "bar") for n in range(2)}
     files |= {f"val_256/P_{n}.jpg": jpeg(n) for n in range(4)}
     lines = "".join(f"P_{n}.jpg {n % 2}\n" for n in range(4))
