@@ -12,9 +12,12 @@ import io
 import itertools
 import json
 import posixpath
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from absl import logging
 
 from components.example_gen.input_selection import list_files, lists_once
 from components.example_gen.settings import LayoutNames
@@ -350,7 +353,14 @@ def _kind_of_column(name: str, values: Sequence[Any]) -> str | None:
     if not all(isinstance(value, str) for value in values):
         return None
     if any(value.lower().startswith(("http://", "https://")) for value in values):
-        return None  # nothing is downloaded, so a URL is text
+        endings = {posixpath.splitext(re.split("[?#]", v)[0])[1].lower() for v in values}
+        if endings <= EXTENSIONS["image"] or endings <= EXTENSIONS["audio"]:
+            logging.warning(
+                "column %r has web addresses of files, which are not downloaded but kept as text. "
+                "To convert the files, download them first, for example with img2dataset",
+                name,
+            )
+        return None
     endings = {posixpath.splitext(value)[1].lower() for value in values}
     for kind, known in EXTENSIONS.items():
         if endings <= known:
