@@ -25,7 +25,7 @@ from components.inputs.rejects import RejectedInputError
 from components.layouts.file_kinds import kind_of_name
 from components.layouts.names import WORDS
 from trainer_utils.core.errors import InputError
-from trainer_utils.storage import is_remote, local_path
+from trainer_utils.storage import display_path, is_remote, local_path
 
 _WAYS = ("tail", "name", "stem")
 _INDEX = "file index"  # key in the cache of the inputs
@@ -71,10 +71,12 @@ class FileIndex:
 
     @functools.cached_property
     def by_spelling(self) -> Mapping[str, list[str]]:
-        """The files by their paths without differences of case and Unicode normalisation."""
+        """The files by path and by `*/name`, in lower case and one Unicode normalisation."""
         paths: dict[str, list[str]] = collections.defaultdict(list)
         for path in self._paths:
-            paths[_spelling(path)].append(path)
+            spelling = _spelling(path)
+            paths[spelling].append(path)
+            paths[f"*/{posixpath.basename(spelling)}"].append(path)
         return paths
 
     def find(self, parts: Sequence[str], way: str) -> list[str]:
@@ -171,8 +173,6 @@ class FileFinder:
             if "\\" in uri and (resolved := self._with_slashes(uri)) is not None:
                 self.found_by["with / in place of \\"] += 1
                 return resolved
-            if uri and (resolved := self._spelt_differently(uri)) is not None:
-                return resolved
             if error.code == "FILE_NOT_FOUND" and uri and "/" not in uri and self._is_lost:
                 for words, way in (("by name", "name"), ("without their endings", "stem")):
                     if way == "stem" and kind_of_name(uri) is not None:
@@ -181,22 +181,36 @@ class FileFinder:
                         resolved = self._take(uri, matches)
                         self.found_by[words] += 1
                         return resolved
+            if uri and (path := self._spelt_differently(uri)) is not None:
+                return self._inputs.resolve(path, folder="")
             raise
 
-    def _spelt_differently(self, uri: str) -> tuple[str, Blob] | None:
-        """Return the only file whose path differs in case, normalisation or `%20`, and count it."""
+    def _spelt_differently(self, uri: str) -> str | None:
+        """Return the only file whose path differs in case, normalisation or `%20`, and count it.
+
+        Raises:
+            RejectedInputError: there are several such files.
+        """
         if "://" in uri or posixpath.isabs(uri):
             return None
+        uri = uri.replace("\\", "/")
         folders = (*self._folders, *filter(None, (self._own_folder,)), "")
-        for folder in dict.fromkeys(folders):
-            path = posixpath.normpath(posixpath.join(folder, uri.replace("\\", "/")))
-            matches = self._index.by_spelling.get(_spelling(path), [])
-            if not matches and "%" in path:
-                matches = self._index.by_spelling.get(_spelling(urllib.parse.unquote(path)), [])
-            if len(matches) == 1:
-                resolved = self._inputs.resolve(matches[0], folder="")
-                self.found_by[_difference(path, matches[0])] += 1
-                return resolved
+        candidates = [posixpath.normpath(posixpath.join(f, uri)) for f in dict.fromkeys(folders)]
+        if "/" not in uri and self._is_lost:
+            candidates.append(f"*/{uri}")  # a name in any folder
+        for path in candidates:
+            spellings = self._index.by_spelling
+            matches = spellings.get(_spelling(path)) or spellings.get(
+                _spelling(urllib.parse.unquote(path)), []
+            )
+            if len(matches) > 1:
+                shown = " and ".join(repr(display_path(match)) for match in sorted(matches)[:2])
+                detail = f"there is no such file, and {shown} are spelt differently"
+                raise RejectedInputError("FILE_NOT_FOUND", detail)
+            if matches:
+                name = posixpath.basename(matches[0]) if path[:2] == "*/" else matches[0]
+                self.found_by[_difference(path.removeprefix("*/"), name)] += 1
+                return matches[0]
         return None
 
     def _in_own_folder(self, uri: str) -> list[str]:

@@ -127,8 +127,23 @@ def test_path_that_may_be_either_of_two_files_is_not_guessed(tmp_path: Path) -> 
     rows = "filename,label\nphotos/x.jpg,a\nphotos/other.jpg,b\n"
     files = {"photos/X.jpg": jpeg(1), "photos/x.JPG": jpeg(2), "photos/other.jpg": jpeg(3)}
     write_files(tmp_path / "in", {**files, "list.csv": rows})
-    with pytest.raises(InputError, match="1 of 2 inputs were rejected"):
+    with pytest.raises(InputError, match="1 of 2 inputs were rejected") as refused:
         pipelines.convert(str(tmp_path / "in"), str(tmp_path / "out"), splits={"train": 1})
+    detail = "there is no such file, and 'photos/X.jpg' and 'photos/x.JPG' are spelt differently"
+    assert any(detail in line for line in refused.value.details)
+
+
+def test_name_without_its_folder_is_found_in_another_spelling(
+    tmp_path: Path, our_messages: Callable[[], list[str]]
+) -> None:
+    stored, listed = (unicodedata.normalize(form, "é.jpg") for form in ("NFD", "NFC"))
+    files = {f"photos/{stored}": jpeg(1), "A.jpg": jpeg(2), "photos/a.jpg": jpeg(3)}
+    rows = f"filename,label\n{listed},x\na.jpg,y\n"
+    write_files(tmp_path / "in", {**files, "list.csv": rows})
+    result = pipelines.convert(str(tmp_path / "in"), str(tmp_path / "out"), splits={"train": 1})
+    labels = {e["filename"]: e["label"] for e in all_of(read_examples(result))}
+    assert labels == {f"photos/{stored}": "x", "photos/a.jpg": "y"}
+    assert any("in another Unicode normalisation" in message for message in our_messages())
 
 
 def test_list_of_images_is_read_in_the_form_of_the_advice(tmp_path: Path) -> None:
