@@ -47,7 +47,14 @@ _NUMBER = re.compile(r"\d+")
 _UNLABELLED = frozenset(("unsup", "unsupervised", "unlabeled", "unlabelled"))
 # Folders that divide a dataset without naming classes: by folds, by date, or into parts.
 _FOLD = re.compile(r"(.*[^a-z])?k?folds?[ _.-]?\d+", re.IGNORECASE)
-_DATE = re.compile(r"(19|20)\d\d([-_.]?)(0[1-9]|1[0-2])\2([0-2]\d|3[01])")
+_DATE = re.compile(r"(19|20)\d\d(([-_.]?)(0[1-9]|1[0-2])(\3([0-2]\d|3[01]))?)?")
+_YEAR = re.compile(r"(19|20)\d\d")
+_MONTH_OR_DAY = re.compile(r"0?[1-9]|[12]\d|3[01]")
+_GROUP = re.compile(
+    r"(actor|patient|subject|speaker|participant|video|clip|scene|sequence|session|case|study|slide|"
+    r"user|camera|cam|trial|site|recording|episode|run|visit|sample)[ _.-]?\d+",
+    re.IGNORECASE,
+)
 _PART = re.compile(r"(.*[^a-z])?(part|batch|chunk|shard)[ _.-]?\d+", re.IGNORECASE)
 _SAME = 0.9  # if two folders share this fraction of the smaller one's names, their files are pairs
 _LETTER = 1  # folders named by a letter may sort the classes: a/abbey, b/bakery
@@ -171,8 +178,9 @@ def _visit(
         child, named_split = node.children[name], words[name]
         if named_split is not None and split is not None and named_split != split:
             raise _refuse_two_splits(base, (*above, name), split, named_split)
-        # A folder with nothing but files is a class, unless it is named after a split.
-        is_class = child.has_files or (split is not None and name in (known or ()))
+        # A folder with nothing but files is a class, unless it is named after a split or a date.
+        is_class = child.has_files and not _is_date(above, name)
+        is_class |= split is not None and name in (known or ())
         if named_split is not None or not is_class:
             _visit(child, (*above, name), named_split or split, roles, base, known=known)
             return
@@ -235,7 +243,13 @@ def _divide_the_data(node: _Node, above: Parts, split: str | None, base: str) ->
     are_parts = all(map(_PART.fullmatch, names)) and not any(
         child.has_files for child in node.children.values()
     )
-    return are_parts or all(map(_DATE.fullmatch, names))
+    return are_parts or all(_is_date(above, name) for name in names)
+
+
+def _is_date(above: Parts, name: str) -> bool:
+    """Return whether a folder's name is a date, or a month or day in the folder of a year."""
+    has_year = any(map(_YEAR.fullmatch, above[-2:]))
+    return bool(_DATE.fullmatch(name) or (has_year and _MONTH_OR_DAY.fullmatch(name)))
 
 
 def _has_splits_alone(node: _Node) -> bool:
@@ -357,6 +371,7 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
             f"{label!r}, which contains the folders {_shown(inner_names)}",
             _how_to_read_inner(roles, "(?P<label>.+)"),
         )
+    _warn_of_classes(classes)
     labelled = {split for split, names in by_split.items() if split is not None}
     if "train" in labelled:
         for split in sorted(labelled - {"train"}):
@@ -365,6 +380,22 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
                     f"every class of the split {split!r} to be in 'train' too",
                     f"{_shown(strange)}, only in {split!r}",
                 )
+
+
+def _warn_of_classes(classes: Sequence[str]) -> None:
+    """Log a warning if folders that become classes may be groups of one source, or pairs."""
+    if all(map(_GROUP.fullmatch, classes)):
+        logging.warning(
+            "the folders %s become classes. If each is a source whose files belong in one split, "
+            "write labels.csv at the top with the columns filename, label and source: %s",
+            *(_shown(classes), how_to_set(csv_path="labels.csv", group_by="source")),
+        )
+    elif {name.lower() for name in classes} <= _PAIRED:
+        logging.warning(
+            "the folders %s become classes. If their files are pairs, such as an input and its "
+            "target, list each pair in a row of a table with two columns of paths: csv_path=…",
+            _shown(classes),
+        )
 
 
 def is_kind_of_files(name: str) -> bool:

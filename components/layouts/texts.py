@@ -42,6 +42,7 @@ _NO_TEXTS = (
     *(".parquet", ".arrow", ".feather", ".npy", ".npz", ".h5", ".hdf5", ".pkl", ".pdf", ".docx"),
     *(".xlsx", ".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".mp4", ".tfrecord"),
 )
+_DATA = (".arrow", ".feather", ".npy", ".npz", ".h5", ".hdf5", ".pkl", ".xlsx")
 _OF_DELIMITED = ("column_names", "header", "delimiter", "quoting")
 
 
@@ -194,6 +195,8 @@ def _refuse_no_texts(inputs: LayoutInputs, paths: Sequence[str]) -> None:
     shown = ", ".join(repr(display_path(path)) for path in documents[:_MAX_SHOWN])
     more = f" and {len(documents) - _MAX_SHOWN} more" if len(documents) > _MAX_SHOWN else ""
     cure = f"To leave them out: {how_to_set(ignore=patterns)}."
+    if any(path.lower().endswith(_DATA) for path in documents):
+        cure = f"Save their rows as CSV, JSON lines or Parquet, in place of these files. {cure}"
     _refuse(inputs, "only text files", f"{shown}{more}", cure)
 
 

@@ -28,6 +28,7 @@ MAYBE_SPLITS = (
 )
 _SPLIT_FLAG = re.compile(r"is_?([a-z]+)", re.IGNORECASE)  # is_valid, isTrain
 SPLIT_COLUMNS = frozenset(SPLIT_NAMES)
+_MAX_SPLIT_WORDS = 8  # values of a column that may name splits
 _UNASSIGNED = ("", "unassigned")
 _DISCARDED = "discard"  # TFRecorder's word for rows to leave out
 _TEXT_NAMES = ("text", "sentence", "review", "content", "document", "body", "comment")
@@ -65,8 +66,16 @@ def split_column(
     for maybe in filter(free.__contains__, MAYBE_SPLITS):
         words = {word for word in words_of(free[maybe]) if word}
         splits = {canonical_split(word.strip()) for word in words} - {None}
-        if splits and all(map(is_split_word, words)) and (len(splits) > 1 or maybe == "set"):
+        others = sorted(word for word in words if not is_split_word(word))
+        if splits and not others and (len(splits) > 1 or maybe == "set"):
             return free[maybe]
+        if splits and others and len(words) <= _MAX_SPLIT_WORDS:
+            logging.warning(
+                "column %r is read as a feature, not as splits: %r names no split, though %r does. "
+                "If the column names the splits, write train, val, test, UNASSIGNED or DISCARD in "
+                "each row",
+                *(free[maybe], others[0], min(word for word in words if is_split_word(word))),
+            )
     for name in free.values():
         match = _SPLIT_FLAG.fullmatch(name)
         if match is not None and canonical_split(match[1]):

@@ -436,6 +436,13 @@ def test_image_missing_from_a_yolo_list_is_rejected(tmp_path: Path) -> None:
             {"a.csv": csv_text("text,is_valid", *(f"t {n},{n % 2}" for n in range(9)))},
             "column 'is_valid' is read as a feature, not as splits",
         ),
+        (
+            {"a.csv": csv_text("text,Usage", "a,Training", "b,PublicTest", "c,PrivateTest")},
+            "column 'Usage' is read as a feature, not as splits: 'PrivateTest' names no split",
+        ),
+        (photos(["Actor_01", "Actor_02"]), "the folders 'Actor_01', 'Actor_02' become classes."),
+        (photos(["video 1", "video 2"]), "the folders 'video 1', 'video 2' become classes."),
+        (photos(["HR", "LR"]), "the folders 'HR', 'LR' become classes. If their files are pairs"),
     ],
 )
 def test_doubtful_classes_and_splits_are_reported(
@@ -443,6 +450,46 @@ def test_doubtful_classes_and_splits_are_reported(
 ) -> None:
     pipelines.convert(str(write_files(tmp_path / "in", files)), str(tmp_path / "out"))
     assert any(found.startswith(message) for found in our_messages())
+
+
+@pytest.mark.parametrize(
+    "folders",
+    [
+        ["2023", "2024"],
+        ["2023-01", "2023-02"],
+        ["2023_01_31", "2023_02_01"],
+        ["2023/01", "2023/02"],
+        ["2023/1", "2023/12", "2024/3"],
+        ["2023/01/30", "2023/01/31", "2023/02/01"],
+        ["photos/2023/01", "photos/2023/02"],
+    ],
+)
+def test_folders_of_dates_are_no_classes(
+    folders: list[str], tmp_path: Path, our_messages: Callable[[], list[str]]
+) -> None:
+    source = str(write_files(tmp_path / "in", photos(folders)))
+    result = pipelines.convert(source, str(tmp_path / "out"))
+    assert not any("label" in example for example in all_of(read_examples(result)))
+    assert any("as parts of one dataset, not as classes" in found for found in our_messages())
+
+
+def test_groups_of_a_table_replace_classes_of_folders(tmp_path: Path) -> None:
+    files = photos([f"patient_{number}" for number in range(6)])
+    rows = (f"{name},{number % 2},{name.partition('/')[0]}" for number, name in enumerate(files))
+    files = {**files, "labels.csv": csv_text("filename,label,source", *rows)}
+    source = str(write_files(tmp_path / "in", files))
+    settings = {"csv_path": "labels.csv", "group_by": "source", "splits": {"train": 1, "eval": 1}}
+    result = pipelines.convert(source, str(tmp_path / "out"), **settings)
+    by_split = read_examples(result)
+    groups = [{example["source"] for example in by_split[split]} for split in ("train", "eval")]
+    assert groups[0].isdisjoint(groups[1])
+    assert {example["label"] for example in all_of(read_examples(result))} == {0, 1}
+
+
+def test_spreadsheet_is_refused_with_a_way_to_read_it(tmp_path: Path) -> None:
+    source = str(write_files(tmp_path / "in", {"data.xlsx": b"PK\x03\x04"}))
+    with pytest.raises(InputError, match="Save their rows as CSV, JSON lines or Parquet"):
+        pipelines.convert(source, str(tmp_path / "out"))
 
 
 def test_classes_that_differ_in_spaces_are_refused(tmp_path: Path) -> None:

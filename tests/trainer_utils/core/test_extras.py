@@ -19,7 +19,7 @@ def expected(group):
 
 
 @pytest.mark.parametrize("group", ["console_scripts", "pytest11", "tfx_shards.raw_inputs", "no"])
-def test_entry_points_equal_those_of_the_standard_library(group):
+def test_entry_points_equal_the_standard_library(group):
     assert sorted(entry_points(group)) == expected(group)
 
 
