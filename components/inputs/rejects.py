@@ -271,7 +271,7 @@ REJECT_CODES = {
     ),
     "NOT_A_LABEL_MAP": RejectCode(
         "colours, or class ids above 255, where one id per pixel is expected",
-        "write the map with one channel of 8 bits",
+        "replace each colour by the id of its class, and write one channel of 8 bits",
     ),
     "NOT_UTF8": RejectCode(
         "bytes that are not text in UTF-8, or in the given `encoding`",
@@ -323,7 +323,7 @@ REJECT_CODES = {
     ),
     "UNREADABLE": RejectCode(
         "a file that cannot be read, or whose path is too long",
-        "give the run permission to read it",
+        "give the run permission to read it, or restore the target of the link",
     ),
     "UNSUPPORTED_COLOUR": RejectCode(
         "colours that neither TensorFlow nor Pillow can convert to RGB", "save it as RGB"

@@ -32,9 +32,10 @@ _OTHER_ENDINGS = (
     *(".tfrecord", ".tfrecords", ".record"),
 )
 _BOX_WORDS = re.compile(
-    r'"(?:bbox|xmin|points|shapes|coordinates|regions|polygon|bounding_?box)"|<(?:box|bndbox|polygon)\b'
+    r'"(?:bbox|box2d|xmin|points|shapes|coordinates|regions|polygon|bounding_?box)"|<(?:box|bndbox|polygon)\b'
 )
-_BOX_LINE = re.compile(r"-?[\d.]+(?:[\s,]+-?[\d.]+){4,}[\s,]*")
+_NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?")
+_MIN_NUMBERS, _MAX_WORDS = 4, 2  # in a line of a box
 _LIST_NAMES = ("labels.csv", "labels.tsv", "labels.jsonl")
 _HEAD_BYTES, _MAX_SNIFFED, _LINES = 64 << 10, 8, 5
 _BOXES, _CAPTIONS, _TRANSCRIPTS = "boxes", "captions", "transcripts"
@@ -112,9 +113,12 @@ def _content(inputs: LayoutInputs, paths: Sequence[str]) -> str:
     names = {posixpath.basename(stem) for stem in stems}
     kinds = set()
     for path in paths[:_MAX_SNIFFED]:
-        text = inputs.head(path, _HEAD_BYTES).decode("utf-8", "replace").removeprefix("\ufeff")
+        head = inputs.head(path, _HEAD_BYTES)
+        if kind_of_bytes(head) != "text":
+            continue
+        text = head.decode("utf-8", "replace").removeprefix("\ufeff")
         lines = [line.strip() for line in text.splitlines() if line.strip()][:_LINES]
-        if _BOX_WORDS.search(text) or (lines and all(map(_BOX_LINE.fullmatch, lines))):
+        if _BOX_WORDS.search(text) or any(map(_is_box, lines)):
             kinds.add(_BOXES)
         elif lines and all(_names_file(line, names) for line in lines):
             kinds.add(_NAMES)
@@ -123,6 +127,13 @@ def _content(inputs: LayoutInputs, paths: Sequence[str]) -> str:
     return next(
         (what for what in (_BOXES, _NAMES, _CAPTIONS, _TRANSCRIPTS) if what in kinds), _LABELS
     )
+
+
+def _is_box(line: str) -> bool:
+    """Return whether a line is four or more numbers, with a class and a word at most."""
+    words = re.split(r"[\s,;]+", line.strip(",; "))
+    numbers = sum(_NUMBER.fullmatch(word) is not None for word in words)
+    return numbers >= _MIN_NUMBERS and len(words) - numbers <= _MAX_WORDS
 
 
 def _names_file(line: str, names: set[str]) -> bool:

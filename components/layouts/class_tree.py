@@ -19,7 +19,7 @@ from components.inputs.advice import how_to_set
 from trainer_utils.core.errors import InputError
 from trainer_utils.format import canonical_split, split_of_name
 from trainer_utils.format.split_words import words_of
-from trainer_utils.storage import display_path, join
+from trainer_utils.storage import display_path, is_remote, join
 
 Parts = tuple[str, ...]
 OBEY = (
@@ -117,12 +117,18 @@ def read_obeyed(folders: Sequence[Parts], *, base: str) -> list[Role]:
 
 
 def _depth_of_wrappers(folders: Sequence[Parts]) -> int:
-    """Return the number of nested folders that contain all files, but none directly."""
+    """Return the number of nested folders that contain all files, but none directly.
+
+    The innermost may contain files next to folders of splits, such as a `README`.
+    """
     depth = 0
-    while folders and all(len(parts) > depth + 1 for parts in folders):
+    while folders and all(len(parts) > depth for parts in folders):
         tops = {parts[depth] for parts in folders}
         if len(tops) > 1 or split_of_name(tops.pop()) is not None:
             break
+        inner = {parts[depth + 1] for parts in folders if len(parts) > depth + 1}
+        if any(len(parts) == depth + 1 for parts in folders):
+            return depth + 1 if inner and all(map(split_of_name, inner)) else depth
         depth += 1
     return depth
 
@@ -178,8 +184,10 @@ def _visit(
         child, named_split = node.children[name], words[name]
         if named_split is not None and split is not None and named_split != split:
             raise _refuse_two_splits(base, (*above, name), split, named_split)
-        # A folder with nothing but files is a class, unless it is named after a split or a date.
-        is_class = child.has_files and not _is_date(above, name)
+        # A folder with nothing but files is a class, unless it is named after a split or a date. A
+        # wrapper may have files next to the folders of splits.
+        has_splits = bool(child.children) and all(map(split_of_name, child.children))
+        is_class = child.has_files and not has_splits and not _is_date(above, name)
         is_class |= split is not None and name in (known or ())
         if named_split is not None or not is_class:
             _visit(child, (*above, name), named_split or split, roles, base, known=known)
@@ -272,7 +280,8 @@ def _check_one_folder_per_split(
             folder = "/".join((*above, name))
             raise InputError(
                 f"input_base {base!r}: expected one kind of file in each split, got {name!r} next "
-                f"to {same[0]!r}. To leave it out: {how_to_set(ignore=[f'{folder}/*'])}.",
+                f"to {same[0]!r}. To read masks, give both files of a pair the same name. To leave "
+                f"{name!r} out: {how_to_set(ignore=[f'{folder}/*'])}.",
                 path=base,
             )
 
@@ -290,9 +299,14 @@ def refuse_mixed(
     """
     has_train = any(split_of_name(name) == "train" for name in named)
     fewer = others if has_train and len(named) >= len(others) else named
+    rename = ""
+    if not has_train and len(others) == 1 and not is_remote(base):
+        source, target = (join(base, "/".join((*above, n))) for n in (others[0], "train"))
+        rename = f"If {others[0]!r} is for training: {shlex.join(['mv', source, target])}. "
     return InputError(
         f"input_base {base!r}: expected folders that are all splits or all classes, got "
-        f"{_shown(named)} (named after splits) next to {_shown(others)}. To leave some out: "
+        f"{_shown(named)} (named after splits) next to {_shown(others)}. {rename}To leave out all "
+        f"files in {_shown(fewer)}: "
         f"{how_to_set(ignore=['/'.join((*above, name, '*')) for name in fewer])}. {OBEY}",
         path=base,
     )
@@ -516,6 +530,7 @@ def same_stems(
     names: Mapping[str, Collection[str]],
     *,
     are_pairs: Callable[[str, str, Collection[str]], bool] = lambda *_: True,
+    needs_pairs: bool = False,
 ) -> tuple[str, str] | None:
     """Return two classes whose files have the same stems (names without suffix), or None.
 
@@ -526,6 +541,7 @@ def same_stems(
         names: the stems of the files of each class.
         are_pairs: returns whether the files of two classes are pairs, given the shared stems. It
             is called if these stems are the same word with different numbers.
+        needs_pairs: call `are_pairs` for any stems.
     """
     by_name: dict[str, str] = {}
     seen: dict[str, set[str]] = {}
@@ -540,7 +556,8 @@ def same_stems(
             if len(shared) > 1 and len(shared) >= _SAME * min(len(stem_set), len(seen[other])):
                 are_counted = len({_NUMBER.sub("0", stem) for stem in shared}) == 1
                 are_named = {other.lower(), label.lower()} <= _PAIRED
-                if not are_counted or are_named or are_pairs(other, label, shared):
+                is_certain = (not are_counted or are_named) and not needs_pairs
+                if is_certain or are_pairs(other, label, shared):
                     return other, label
         seen[label] = stem_set
         for stem in stem_set:

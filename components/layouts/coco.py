@@ -98,7 +98,8 @@ def read(inputs: LayoutInputs) -> InputTable:
             expected=f"a JSON file with {', '.join(_KEYS)}, and a `bbox` or a `caption` for each "
             "annotation",
             got=shown,
-            advice=f"Other tasks, such as panoptic segmentation, are not read. To leave them out: "
+            advice="Other tasks, such as panoptic segmentation, are not read: add COCO's "
+            "instances_*.json for boxes. To leave these files out, which loses their annotations: "
             f"{how_to_set(ignore=unread)}",
         )
     if unread:

@@ -6,6 +6,16 @@ from collections.abc import Iterable
 
 from trainer_utils.format.media_formats import EXTENSIONS, format_of
 
+# Image and audio formats that are not supported: such files are rejected one by one.
+OTHER_MEDIA = {
+    "image": (
+        *(".heic", ".heif", ".avif", ".svg", ".psd", ".jp2", ".j2k", ".jxl", ".ico", ".qoi"),
+        *(".pbm", ".pgm", ".ppm", ".pnm", ".tga", ".exr", ".dds", ".eps", ".dng", ".cr2", ".nef"),
+        *(".arw", ".raw", ".dcm"),
+    ),
+    "audio": (".m4a", ".aac", ".wma", ".aif", ".aiff", ".amr", ".ape", ".au", ".caf", ".mka"),
+}
+
 
 def kind_of_bytes(head: bytes) -> str | None:
     """Return `image`, `audio` or `text` by the first bytes of a file, else None."""

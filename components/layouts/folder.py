@@ -29,7 +29,7 @@ from components.inputs.arrow_columns import (
 )
 from components.inputs.input_table import BlobColumn, ExcludedInput, InputTable
 from components.inputs.listing import FileTable, LayoutInputs
-from components.inputs.path_columns import is_path, names_of, stems_of
+from components.inputs.path_columns import folders_of, is_path, names_of, stems_of
 from components.layouts.class_tree import (
     OBEY,
     Parts,
@@ -54,6 +54,7 @@ from components.layouts.name_patterns import (
     splits_of_groups,
 )
 from components.layouts.registry import Detection, Layout, register
+from components.layouts.table_files import is_document
 from trainer_utils.core.errors import InputError
 from trainer_utils.format import split_of_name
 from trainer_utils.format.split_words import SPLIT_WORD_PATTERN
@@ -63,6 +64,7 @@ from trainer_utils.storage.paths import decode_path, encode_path
 _MASK_MODES = ("1", "L", "P", "I", "I;16")  # Pillow's modes with one channel
 _MAX_PAIRS = 4  # images that are compared with their possible masks
 _MAX_STEMS, _FEW_STEMS = 200_000, 20  # names to compare: in total, but at least 20 per class
+_MAX_FOLDERS = 20  # folders without classes, whose files are compared
 _PLAIN_LISTS, _MAX_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
 
 
@@ -98,7 +100,8 @@ def read(inputs: LayoutInputs) -> InputTable:
     elif inputs.layout != "folder" and splits.null_count == len(splits):
         splits = _splits_of_file_names(inputs, tree.paths)
     is_list = is_path(tree.paths, inputs.label_list or "")
-    reasons = _reasons_to_exclude(tree, roles, labels, is_obeyed=is_obeyed)
+    is_text = inputs.media == "text"
+    reasons = _reasons_to_exclude(tree, roles, labels, is_obeyed=is_obeyed, is_text=is_text)
     excluded = [
         ExcludedInput(decode_path(tree.paths[place].as_py()), splits[place].as_py(), *reason)
         for place, reason in reasons.items()
@@ -110,9 +113,13 @@ def read(inputs: LayoutInputs) -> InputTable:
     has_labels = labels.null_count < len(labels)
     labels, paths = pc.filter(labels, taken), pc.filter(tree.paths, taken)
     if not is_obeyed and inputs.media == "image":
-        refuse_masks_among_images(inputs.base, paths)
+        refuse_masks_among_images(inputs.base, inputs.root, paths)
         if has_labels:
-            _refuse_pairs(inputs, paths, labels)
+            _refuse_pairs(inputs, paths, labels, are_classes=True)
+        elif 1 < len(pc.unique(folders := folders_of(paths))) <= _MAX_FOLDERS:
+            _refuse_pairs(inputs, paths, folders, are_classes=False)
+    if inputs.layout == "folder" and has_labels and LABEL not in groups:
+        _warn_of_single_class(inputs, labels)
     if not has_labels and not groups and (words := labels_in_names(paths)):
         logging.warning("%s", how_to_label(words))
     return InputTable.of_files(
@@ -185,9 +192,12 @@ def _labels_of_files(inputs: LayoutInputs, tree: _Tree, roles: Sequence[Role]) -
 
 
 def _reasons_to_exclude(
-    tree: _Tree, roles: Sequence[Role], labels: pa.Array, *, is_obeyed: bool
-) -> dict[int, tuple[str, str]]:
-    """Return the reject code and the detail of each file that cannot be taken, by its index."""
+    tree: _Tree, roles: Sequence[Role], labels: pa.Array, *, is_obeyed: bool, is_text: bool
+) -> dict[int, tuple[str | None, str]]:
+    """Return the reject code and the detail of each file that cannot be taken, by its index.
+
+    Files without a code are skipped: a `README` among texts.
+    """
     table = tree.files.table
     is_bad = to_numpy(pc.is_valid(table.column("code")))
     has_splits, has_labels = any(role.split for role in roles), labels.null_count < len(labels)
@@ -196,11 +206,13 @@ def _reasons_to_exclude(
     unlabelled = _unlabelled_splits(roles) if has_labels and not is_obeyed else set()
     lacks_label = to_numpy(pc.is_null(labels)) & has_labels
     lacks_label &= ~tree.mask(role.split in unlabelled for role in roles)
-    reasons: dict[int, tuple[str, str]] = {}
+    reasons: dict[int, tuple[str | None, str]] = {}
     for place in np.flatnonzero(is_bad | lacks_split | lacks_label).tolist():
         if is_bad[place]:
             code, detail = (table.column(name)[place].as_py() for name in ("code", "detail"))
             reasons[place] = code, decode_path(detail)
+        elif is_text and is_document(decode_path(tree.paths[place].as_py())):
+            reasons[place] = None, "a document"
         elif lacks_split[place]:
             reasons[place] = "NO_SPLIT", "next to the split folders"
         else:
@@ -257,6 +269,17 @@ def _warn_of_empty_classes(inputs: LayoutInputs, roles: Mapping[Parts, Role]) ->
                 )
 
 
+def _warn_of_single_class(inputs: LayoutInputs, labels: pa.Array) -> None:
+    """Warn if all files have one label: the folder may contain the class folders."""
+    classes = pc.unique(labels)
+    if len(classes) == 1 and inputs.split is None:
+        name = decode_path(classes[0].as_py())
+        logging.warning(
+            "all files have the label %r. If the folders in it are the classes, convert %r",
+            *(display_path(name), display_path(join(join(inputs.base, inputs.root), name))),
+        )
+
+
 def _unlabelled_splits(roles: Sequence[Role]) -> set[str | None]:
     """Return the splits, other than train, without any class folder."""
     labelled = {role.split for role in roles if role.label is not None}
@@ -266,8 +289,18 @@ def _unlabelled_splits(roles: Sequence[Role]) -> set[str | None]:
     return unlabelled
 
 
-def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> None:
-    """Raise an InputError if the files of two classes have the same names, like masks do."""
+def _refuse_pairs(
+    inputs: LayoutInputs, paths: pa.Array, labels: pa.Array, *, are_classes: bool
+) -> None:
+    """Raise an InputError if the files of two classes have the same names, like masks do.
+
+    Args:
+        inputs: the inputs.
+        paths: the paths of the files.
+        labels: the class of each file; without classes, its folder.
+        are_classes: whether these are classes. Other folders may share names, as splits do, unless
+            the files with these names are images and masks.
+    """
     encoded = pc.dictionary_encode(labels)
     codes = to_numpy(encoded.indices, null=-1)
     order = np.argsort(codes, kind="stable")
@@ -296,17 +329,28 @@ def _refuse_pairs(inputs: LayoutInputs, paths: pa.Array, labels: pa.Array) -> No
         compared = heapq.nsmallest(_MAX_PAIRS, shared)
         return all(_may_be_mask(image_of(first, stem), image_of(other, stem)) for stem in compared)
 
-    if (pair := same_stems(stems, are_pairs=are_pairs)) is not None:
-        masks = ""
-        if all((name,) in inputs.folders for name in pair):
-            how = how_to_set(layout="segmentation", image_dir=pair[0], label_dir=pair[1])
-            masks = f"For images with masks: {how}. "
-        raise InputError(
-            f"input_base {inputs.base!r}: expected classes with different files, got {pair[0]!r} "
-            f"and {pair[1]!r} with files of the same names, such as "
-            f"{min(set(stems[pair[0]]) & set(stems[pair[1]]))!r}. {masks}{OBEY}",
-            path=inputs.base,
+    pair = same_stems(stems, are_pairs=are_pairs, needs_pairs=not are_classes)
+    if pair is None:
+        return
+    shared = {*stems[pair[0]]} & {*stems[pair[1]]}
+    if _is_mask(image_of(pair[0], min(shared)), image_of(pair[1], min(shared))):
+        pair = pair[1], pair[0]
+    advice = ""
+    if len(stems) == 2 and all(inputs.parts_of(name) in inputs.folders for name in pair):
+        image_dir, label_dir = ("/".join(inputs.parts_of(name)) for name in pair)
+        how = how_to_set(layout="segmentation", image_dir=image_dir, label_dir=label_dir)
+        advice = f"For images with masks: {how}. "
+    elif not are_classes:
+        advice = (
+            "To read masks, name the folders `images/train` and `masks/train`, for each split. To "
+            f"leave one out: {how_to_set(ignore=[f'{pair[1]}/*'])}. "
         )
+    raise InputError(
+        f"input_base {inputs.base!r}: expected {'classes' if are_classes else 'folders'} with "
+        f"different files, got {display_path(pair[0])!r} and {display_path(pair[1])!r} with files "
+        f"of the same names, such as {min(shared)!r}. {advice}{OBEY}",
+        path=inputs.base,
+    )
 
 
 class _Image(NamedTuple):
@@ -326,6 +370,15 @@ def _image(inputs: LayoutInputs, path: str) -> _Image | None:
             return _Image(image.size, image.mode in _MASK_MODES, image.format)
     except OSError:
         return None
+
+
+def _is_mask(first: _Image | None, other: _Image | None) -> bool:
+    """Return whether the first of two images with one name is the mask: one channel, or no JPEG."""
+    if first is None or other is None:
+        return False
+    if first.has_one_channel != other.has_one_channel:
+        return first.has_one_channel
+    return first.format != "JPEG" and other.format == "JPEG"
 
 
 def _may_be_mask(first: _Image | None, other: _Image | None) -> bool:
@@ -376,12 +429,22 @@ def _refuse_plain_list(inputs: LayoutInputs) -> None:
         if len(words) < 2 or kind_of_name(words[0]) != inputs.media:
             continue
         end = "/" + words[0].removeprefix("./").strip("/")
-        if any(f"/{path}".endswith(end) for path in inputs.files):
+        listed = next((path for path in inputs.files if f"/{path}".endswith(end)), None)
+        if listed is not None:
+            parts = inputs.parts_of(listed)
+            others = sorted(inputs.folders - {parts[:-1], ()})
+            keep = "Convert it to a CSV whose first row is filename,label."
+            if others:
+                line = f"{display_path('/'.join(parts))} {display_path(others[0][-1])}"
+                keep = (
+                    "To read its labels, write the path of each file and the name of a class "
+                    f"folder, such as {line!r}; or list the files of all folders in a CSV whose "
+                    "first row is filename,label."
+                )
             raise InputError(
                 f"{display_path(path)!r}: expected only folders, or a list in the form of a table, "
-                f"got a plain-text list: {' '.join(words)!r} (line 1). Convert it to a CSV whose "
-                "first row is filename,label. To leave it out, so that the folders' names are the "
-                "labels: "
+                f"got a plain-text list: {' '.join(words)!r} (line 1). {keep} To leave it out, so "
+                "that labels come from folders alone: "
                 f"{how_to_set(ignore=[path])}.",
                 path=path,
             )

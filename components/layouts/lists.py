@@ -8,6 +8,7 @@ VALIDATION, TEST or UNASSIGNED. Every other column is a feature. Lists named aft
 with or without its suffix.
 """
 
+import base64
 import collections
 import dataclasses
 import posixpath
@@ -29,11 +30,11 @@ from components.inputs.input_table import (
 )
 from components.inputs.listing import LayoutInputs
 from components.inputs.rejects import RejectedInputError
-from components.layouts.file_kinds import kind_of_heads, kind_of_name
+from components.layouts.file_kinds import kind_of_bytes, kind_of_heads, kind_of_name
 from components.layouts.junk import is_clutter
 from components.layouts.list_files import MISSING, FileFinder
 from components.layouts.list_rows import ListRows
-from components.layouts.list_splits import splits_of_files
+from components.layouts.list_splits import check_files_of_rows, splits_of_files
 from components.layouts.list_table import ListTable, kind_of_list, read_list
 from components.layouts.names import MEDIA, WORDS
 from components.layouts.table_files import check_folders
@@ -59,6 +60,7 @@ _AUTOML = ("split", "image_uri", "audio_uri", "label")  # matched in any case
 _ID_NAME = re.compile(r"id(?![a-z])|image|img|file|photo|picture|name|clip|audio", re.IGNORECASE)
 _SPLIT = "{split}"  # the placeholder in `csv_path` and `image_dir`
 _HUB_LIST = "metadata"
+_BASE64_CHARACTERS = 64  # enough for the first bytes of all formats; a multiple of 4
 _SAMPLE = 8  # files of a column to search for
 _HEAD_BYTES = 1 << 12  # enough for the first line of a list
 _WORDS_FOR_FILES = frozenset(
@@ -210,6 +212,7 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
     parts = [_table_to_inputs(inputs, table) for table in tables]
     if inputs.rows != "each":
         _refuse_shared_files([table.path for table in tables], parts)
+        check_files_of_rows([table.path for table in tables], parts)
     return join_inputs(parts)
 
 
@@ -597,6 +600,7 @@ def _sources(inputs: LayoutInputs, table: ListTable, name: str) -> Iterator[_Sou
     if name not in table.embedded:
         values = ("" if uri is None else str(uri).strip() for uri in table.values(name))
         uris = [*zip(table.positions, values, strict=True)]
+        _refuse_base64(table, name, uris)
         yield from _file_sources(inputs, table, uris)
         return
     embedded = table.embedded[name]
@@ -605,6 +609,41 @@ def _sources(inputs: LayoutInputs, table: ListTable, name: str) -> Iterator[_Sou
     for row, path in enumerate(paths):
         row_name = path if are_names and path else f"{table.path}/{row:08d}"
         yield row_name, Blob(table.path, size, row=row, column=column)
+
+
+def _refuse_base64(table: ListTable, name: str, uris: Iterable[tuple[int, str]]) -> None:
+    """Raise an InputError for values that are files in Base64, which no reader expects."""
+    for position, uri in uris:
+        if not _is_base64(uri):
+            continue
+        path = display_path(table.path)
+        stem, ending = posixpath.splitext(path)
+        settings = ", lines=True" * (ending == ".jsonl")
+        commands = (
+            "import base64, pandas",
+            f"rows = pandas.read_{'json' if settings else 'csv'}({path!r}{settings})",
+            f"files = rows[{name!r}].str.rpartition(',')[2]",
+            f"rows[{name!r}] = files.map(base64.b64decode)",
+            f"rows.to_parquet({f'{stem}.parquet'!r})",
+        )
+        raise InputError(
+            f"{table.path!r}, column {name!r}: expected paths of files, got {uri[:20]!r}…, a file "
+            f"in Base64 ({table.place(position)}). Write a table with the bytes of the files, in "
+            f"place of this one: {'; '.join(commands)}",
+            path=table.path,
+        )
+
+
+def _is_base64(value: str) -> bool:
+    """Return whether a value is an image or audio file in Base64, perhaps in a `data:` URL."""
+    if len(value) < _BASE64_CHARACTERS:
+        return False
+    head = value[value.rfind(",", 0, _BASE64_CHARACTERS) + 1 :][:_BASE64_CHARACTERS]
+    try:
+        data = base64.b64decode(head, validate=True)
+    except ValueError:
+        return False
+    return kind_of_bytes(data) in EXTENSIONS
 
 
 def _file_sources(

@@ -1,8 +1,8 @@
 """Pair images and masks in separate folders by name: `images/1.jpg` and `masks/1.png`.
 
 The folders may be in split folders (`train/images`, `train/masks`), contain split folders
-(`images/train`, `masks/train`), or name the split (`train_images`, `train_masks`). A mask may add a
-word to the image's name: `1_mask.png`, `1_seg.png`.
+(`images/train`, `masks/train`), or name the split (`train_images`, `train_masks`; `train`,
+`train_masks`; `train`, `trainannot`). A mask may add a word to the image's name: `1_mask.png`.
 """
 
 import collections
@@ -97,6 +97,9 @@ def _find_pairs(inputs: LayoutInputs) -> tuple[list[_Pair], list[str]]:
     images = inputs.files.ending(EXTENSIONS["image"]).below(inputs.root)
     names = [*map(decode_path, bytes_of(images.folders().dictionary))]
     roles = {n: _role(inputs.parts_of(n)) if n != inputs.root else None for n in names}
+    if any(role and role[0] == "masks" for role in roles.values()):
+        # Next to train_masks, a folder train has the images.
+        roles = {n: r or _role_of_split(inputs.parts_of(n)) for n, r in roles.items()}
     if not all(roles.values()):  # skip the slow part, which reads the names of all files
         return [], [name for name, role in roles.items() if role is None]
     files: dict[str, list[InputFile]] = collections.defaultdict(list)
@@ -125,11 +128,28 @@ def _role(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
     """Return `images` or `masks` for a folder, and the key that both folders of a pair share."""
     for place, part in enumerate(parts):
         words = words_of(part)
+        words = [part for word in words for part in _without_mask_word(word)]
         rest = tuple(word for word in words if canonical_split(word) is not None)
         kinds = {word for word in words if canonical_split(word) is None}
         for side, names in (("images", _IMAGES), ("masks", _MASKS)):
             if kinds and kinds <= names:
                 return side, (*parts[:place], *rest, *parts[place + 1 :])
+    return None
+
+
+def _without_mask_word(word: str) -> tuple[str, ...]:
+    """Return `("train", "annot")` for `trainannot`, and any other word alone."""
+    for mask in _MASKS:
+        if word.endswith(mask) and canonical_split(word[: -len(mask)]) is not None:
+            return word[: -len(mask)], mask
+    return (word,)
+
+
+def _role_of_split(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
+    """Return the role of images and its key for a folder whose last name is just a split."""
+    words = tuple(words_of(parts[-1]))
+    if words and all(canonical_split(word) is not None for word in words):
+        return "images", (*parts[:-1], *words)
     return None
 
 

@@ -22,7 +22,7 @@ from components.inputs.arrow_columns import blob_paths, to_numpy
 from components.inputs.input_table import InputTable
 from components.inputs.listing import FileTable, LayoutInputs
 from components.inputs.path_columns import is_path
-from components.layouts.file_kinds import kind_of_bytes
+from components.layouts.file_kinds import OTHER_MEDIA, kind_of_bytes
 from components.layouts.junk import is_clutter
 from components.layouts.registry import Layout
 from trainer_utils.core.errors import InputError
@@ -31,15 +31,6 @@ from trainer_utils.format.media_formats import EXTENSIONS, is_other_image, packi
 from trainer_utils.storage import display_path, is_remote
 from trainer_utils.storage.paths import decode_path
 
-# Image and audio formats that are not supported: such files are rejected one by one.
-_OTHER_MEDIA = {
-    "image": (
-        *(".heic", ".heif", ".avif", ".svg", ".psd", ".jp2", ".j2k", ".jxl", ".ico", ".qoi"),
-        *(".pbm", ".pgm", ".ppm", ".pnm", ".tga", ".exr", ".dds", ".eps", ".dng", ".cr2", ".nef"),
-        *(".arw", ".raw", ".dcm"),
-    ),
-    "audio": (".m4a", ".aac", ".wma", ".aif", ".aiff", ".amr", ".ape", ".au", ".caf", ".mka"),
-}
 DATA_ENDINGS = (
     *(".csv", ".tsv", ".tab", ".txt", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow"),
     *(".feather", ".xml", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".names", ".data", ".md"),
@@ -303,7 +294,7 @@ def _layout_of(inputs: LayoutInputs, path: str) -> str | None:
 
 
 def _endings(*kinds: str) -> tuple[str, ...]:
-    return tuple(itertools.chain.from_iterable((*EXTENSIONS[k], *_OTHER_MEDIA[k]) for k in kinds))
+    return tuple(itertools.chain.from_iterable((*EXTENSIONS[k], *OTHER_MEDIA[k]) for k in kinds))
 
 
 def _readable(files: FileTable) -> FileTable:

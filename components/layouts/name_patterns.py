@@ -21,6 +21,7 @@ from components.inputs.listing import LayoutInputs
 from components.layouts.list_table import typed_values
 from trainer_utils.core.errors import InputError
 from trainer_utils.format import split_of_name
+from trainer_utils.format.naming import SPLIT_SPELLINGS
 from trainer_utils.storage import display_path
 from trainer_utils.storage.paths import decode_path
 
@@ -29,6 +30,7 @@ Texts = list[str | None]
 LABEL, SPLIT = "label", "split"  # groups with a meaning; all others are features
 _MAX_SHOWN = 3
 _LIKE_LABELS = re.compile(r"([A-Za-z][A-Za-z]*(?:[ _-][A-Za-z]+)*)[._ -]+[0-9]+\Z")
+_SPLIT_AND_LABEL = re.compile(rf"(?:{'|'.join(SPLIT_SPELLINGS)})(?:[ _-]+|\Z)", re.IGNORECASE)
 _PATTERN_OF_LABELS = "(?P<label>.+?)[._ -]+[0-9]+"
 
 
@@ -73,11 +75,28 @@ def match_names(
         raise InputError(
             f"name_pattern {inputs.name_pattern!r}: expected a match from the beginning of every "
             f"file's {'path' if is_for_paths else 'name'}, got none for {len(unmatched)} of "
-            f"{len(paths)}, such as {shown}. Change the pattern, or leave these files out: "
-            f"{how_to_set(ignore=[unmatched[0]])}.",
+            f"{len(paths)}, such as {shown}. Change the pattern; or leave these files, with "
+            f"their labels and splits, out: {how_to_set(ignore=_patterns_of(unmatched, paths))}.",
             path=inputs.base,
         )
     return texts_by_group
+
+
+def _patterns_of(unmatched: Sequence[str], paths: pa.Array) -> list[str]:
+    """Return patterns for `ignore`: folders without any match, and the other names."""
+    matched = {*map(decode_path, bytes_of(paths))}.difference(unmatched)
+    kept = {folder for path in matched for folder in _folders_above(path)}
+    patterns = dict[str, None]()
+    for path in unmatched:
+        folder = next((f for f in _folders_above(path) if f not in kept), None)
+        patterns[path if folder is None else f"{folder}/*"] = None
+    return [*patterns]
+
+
+def _folders_above(path: str) -> list[str]:
+    """Return the folders of a path, from the top."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: place + 1]) for place in range(len(parts))]
 
 
 def splits_of_groups(
@@ -131,13 +150,17 @@ def labels_in_names(paths: pa.Array) -> list[str]:
         if match is None:
             return []
         counts[match[1]] = counts.get(match[1], 0) + 1
+    if len({_SPLIT_AND_LABEL.sub("", word) for word in counts}) < 2:  # train_1.jpg, val_1.jpg
+        counts.clear()
     return sorted(counts) if len(counts) > 1 and min(counts.values()) > 1 else []
 
 
 def how_to_label(words: Sequence[str]) -> str:
     """Return a warning that the beginnings of names may be labels, with the setting to paste."""
     shown = ", ".join(map(repr, words[:_MAX_SHOWN])) + (" …" if len(words) > _MAX_SHOWN else "")
+    have_splits = all(map(_SPLIT_AND_LABEL.match, words))
+    pattern = f"(?P<split>[A-Za-z]+)[ _-]+{_PATTERN_OF_LABELS}" * have_splits or _PATTERN_OF_LABELS
     return (
         f"the files have no label, but their names begin with {len(words)} words: {shown}. If "
-        f"these are the labels: {how_to_set(name_pattern=_PATTERN_OF_LABELS)}"
+        f"these are the labels: {how_to_set(name_pattern=pattern)}"
     )

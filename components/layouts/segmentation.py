@@ -5,6 +5,7 @@ Source: `datum/generator/image.py` (SegDatumGenerator); the VOC2012 development 
 
 from components.inputs.input_table import Blob, BlobColumn, Entry, ExcludedInput, InputTable
 from components.inputs.listing import LayoutInputs
+from components.layouts.mask_names import MASK_SUFFIX
 from components.layouts.registry import Layout, register
 from components.layouts.voc import (
     by_stem,
@@ -21,6 +22,10 @@ def read(inputs: LayoutInputs) -> InputTable:
     folder = folder_of(inputs, "label_dir")
     label_maps = by_stem(inputs, folder)
     images = by_stem(inputs, folder_of(inputs, "image_dir"))
+    for stem in [*label_maps]:  # 1_L.png is the label map of 1.png
+        image_stem = MASK_SUFFIX.sub("", stem)
+        if stem not in images and image_stem in images and image_stem not in label_maps:
+            label_maps[image_stem] = label_maps.pop(stem)
     sets = read_image_sets(inputs, ["ImageSets/Segmentation", "ImageSets", ""], images)
     taken, excluded = listed_images(inputs, images, sets)
     entries = []

@@ -13,12 +13,16 @@ Source: tensorflow.org/datasets/catalog/speech_commands, README.md of version 0.
 
 import re
 
+from absl import logging
+
 from components.inputs.advice import how_to_set
 from components.inputs.input_table import Blob, BlobColumn, Column, Entry, ExcludedInput, InputTable
 from components.inputs.listing import LayoutInputs
+from components.inputs.rejects import RejectedInputError
 from components.layouts.class_tree import is_kind_of_files
 from components.layouts.file_kinds import kind_of_name
 from components.layouts.junk import is_clutter
+from components.layouts.list_files import FileFinder
 from components.layouts.meaningful import DATA_ENDINGS
 from components.layouts.refusals import refuse_layout
 from components.layouts.registry import Detection, Layout, register
@@ -69,18 +73,25 @@ def read(inputs: LayoutInputs) -> InputTable:
         refuse_layout(inputs, "split_lists", "a list of paths such as validation_list.txt")
     split_of: dict[str, str] = {}
     excluded: list[ExcludedInput] = []
+    finder = FileFinder(inputs, folders=[inputs.root])
     for path, split in lists.items():
         for number, line in enumerate(inputs.read_text(path).splitlines(), 1):
             if not (name := line.strip().replace("\\", "/").removeprefix("./")):
                 continue
-            name = f"{inputs.root}/{name}" if inputs.root else name
-            if name not in inputs.files:
-                detail = f"{path}, line {number}: there is no such file"
-                excluded.append(ExcludedInput(name, split, "FILE_NOT_FOUND", detail))
-            elif split_of.setdefault(name, split) != split:
-                got = f"{split_of[name]!r} and {split!r} (line {number})"
-                rule = f"one split for {display_path(name)!r}"
+            whole = f"{inputs.root}/{name}" if inputs.root else name
+            if whole not in inputs.files:
+                try:
+                    whole, _ = finder.find(name)
+                except RejectedInputError as error:
+                    detail = f"{path}, line {number}: {error.detail}"
+                    excluded.append(ExcludedInput(whole, split, error.code, detail))
+                    continue
+            if split_of.setdefault(whole, split) != split:
+                got = f"{split_of[whole]!r} and {split!r} (line {number})"
+                rule = f"one split for {display_path(whole)!r}"
                 raise InputError.at(path, expected=rule, got=got)
+    for how, count in finder.found_by.items():
+        logging.warning("%s: %d files are found %s", ", ".join(map(repr, lists)), count, how)
     rest = None if "train" in lists.values() else "train"
     entries = []
     classes = set[str]()

@@ -30,6 +30,7 @@ from trainer_utils.format.media_formats import (
     OGG,
     RIFF,
     WAVE,
+    other_audio,
     packing_of,
 )
 
@@ -229,6 +230,8 @@ def _kind(data: bytes) -> str:
         code, detail = "NOT_AUDIO", f"expected WAV, FLAC, OGG or MP3: {_reason(error)}"
         if (packing := packing_of(data)) is not None:
             code, detail = "UNSUPPORTED_FORMAT", f"{packing}. Unpack it first"
+        elif (other := other_audio(data)) is not None:
+            code, detail = "UNSUPPORTED_FORMAT", f"expected WAV, FLAC, OGG or MP3, got {other}"
         raise RejectedInputError(code, detail) from error
     kind = {"WAVEX": "WAV", "RF64": "WAV", "MPEG": "MP3"}.get(name, name)
     if kind not in _EXTENSIONS:

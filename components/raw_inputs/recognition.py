@@ -12,16 +12,19 @@ import io
 import itertools
 import json
 import posixpath
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from absl import logging
+
 from components.example_gen.input_selection import list_files, lists_once
 from components.example_gen.settings import LayoutNames
-from components.inputs.advice import how_to_set
+from components.inputs.advice import as_flags, how_to_set
 from components.inputs.listing import FileTable
 from components.layouts.archives import is_archive
-from components.layouts.file_kinds import kind_of_bytes
+from components.layouts.file_kinds import OTHER_MEDIA, kind_of_bytes
 from components.layouts.junk import ignored_mask, is_clutter, junk_mask
 from components.layouts.refusals import refuse_dataset
 from components.tables.json_values import flatten_object
@@ -33,7 +36,7 @@ from trainer_utils.dataset.location import similar_place
 from trainer_utils.format import canonical_split
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.format.tfrecord import begins_with_frame
-from trainer_utils.storage import exists, is_folder, open_for_reading, walk_files
+from trainer_utils.storage import exists, is_folder, is_remote, open_for_reading, walk_files
 from trainer_utils.storage.paths import join
 
 KINDS = ("image", "text", "audio")
@@ -48,12 +51,14 @@ _MAX_OPENED = 64
 _MAX_SHOWN = 3  # names in a message
 _HEAD_BYTES, _ROWS = 256 << 10, 50  # the part of a table to read
 _KIND_BY_ENDING = {
+    **dict.fromkeys((e for endings in OTHER_MEDIA.values() for e in endings), "other"),
     **dict.fromkeys((".json", ".xml", ".yaml", ".yml", ".toml", ".pbtxt"), "beside"),
     **dict.fromkeys((".txt", ".text", ".md", ".rst", ".html", ".htm", ".tex"), "text"),
     **dict.fromkeys(SUFFIXES, "table"),
     **dict.fromkeys(EXTENSIONS["audio"], "audio"),
     **dict.fromkeys(EXTENSIONS["image"], "image"),
 }
+_BY_PILLOW = frozenset((".pbm", ".pgm", ".ppm", ".pnm", ".jp2", ".j2k", ".tga"))
 _NOUNS = {
     "image": "image",
     "audio": "audio file",
@@ -88,6 +93,7 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
     if not is_folder(source):
         return _recognise_file(source)
     names_by_kind = _by_kind(source, names)
+    _refuse_other_media(source, names, names_by_kind)
     seen = _describe(names_by_kind, is_all)
     if _LIST in options:
         is_audio = len(names_by_kind.get("audio", ())) > len(names_by_kind.get("image", ()))
@@ -135,6 +141,43 @@ def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
         f"{how_to_set(kind=kind, ignore=patterns)}.",
         path=source,
     )
+
+
+def _refuse_other_media(
+    source: str, names: Sequence[str], names_by_kind: Mapping[str, Sequence[str]]
+) -> None:
+    """Raise an InputError if at least half of all files are images or audio of other formats."""
+    others = names_by_kind.get("other", ())
+    if 2 * len(others) < len(names):
+        return
+    for kind, endings in OTHER_MEDIA.items():
+        paths = [name for name in others if name.lower().endswith(endings)]
+        if 2 * len(paths) < len(names):
+            continue
+        cure = "Convert them to WAV or FLAC, such as with ffmpeg -i a.m4a a.wav"
+        if kind == "image":
+            cure = _how_to_convert(source, paths)
+        raise InputError(
+            f"source {source!r}: expected {_NOUNS[kind]}s in a supported format, found "
+            f"{quantity(len(paths), _NOUNS[kind])} in others, such as {paths[0]!r}. {cure}.",
+            path=source,
+        )
+
+
+def _how_to_convert(source: str, names: Sequence[str]) -> str:
+    """Return the command that writes images as PNG next to them, and converts these."""
+    endings = sorted({posixpath.splitext(name)[1] for name in names})
+    if is_remote(source) or not {ending.lower() for ending in endings} <= _BY_PILLOW:
+        return "Convert them to JPEG or PNG"
+    code = (
+        "import pathlib, sys; from PIL import Image; "
+        '[Image.open(p).save(p.with_suffix(".png")) for e in sys.argv[2:] '
+        'for p in pathlib.Path(sys.argv[1]).rglob("*" + e)]'
+    )
+    write = shlex.join(["python3", "-c", code, source, *endings])
+    flags = as_flags({"ignore": [f"*{ending}" for ending in endings]})
+    convert = f"{shlex.join(['tfx-shards', 'convert', source, 'OUT'])} {flags}"
+    return f"Write PNG next to them, and leave them out: {write} && {convert}"
 
 
 def _only_kind(source: str, options: Mapping[str, object]) -> str | None:
@@ -310,7 +353,14 @@ def _kind_of_column(name: str, values: Sequence[Any]) -> str | None:
     if not all(isinstance(value, str) for value in values):
         return None
     if any(value.lower().startswith(("http://", "https://")) for value in values):
-        return None  # nothing is downloaded, so a URL is text
+        endings = {posixpath.splitext(re.split("[?#]", v)[0])[1].lower() for v in values}
+        if endings <= EXTENSIONS["image"] or endings <= EXTENSIONS["audio"]:
+            logging.warning(
+                "column %r has web addresses of files, which are not downloaded but kept as text. "
+                "To convert the files, download them first, for example with img2dataset",
+                name,
+            )
+        return None
     endings = {posixpath.splitext(value)[1].lower() for value in values}
     for kind, known in EXTENSIONS.items():
         if endings <= known:

@@ -430,7 +430,7 @@ CURES: Mapping[str, Cure] = {
     "masks in the folder of a split": Cure(
         lambda: (
             {f"train/{n}.jpg": jpeg(n) for n in range(4)}
-            | {f"train_masks/{n}_mask.png": photo(n, "PNG", "L") for n in range(4)}
+            | {f"train_masks/other{n}.png": photo(n, "PNG", "L") for n in range(4)}
         ),
         "ignore=['train_masks/*'] (--ignore 'train_masks/*')",
         written=4,

@@ -3,6 +3,7 @@
 A case with `advice` is refused by a message that contains it, and is right with `settings`.
 """
 
+import base64
 import dataclasses
 import json
 import re
@@ -16,7 +17,7 @@ import pytest
 import pipelines
 from tests.cases.examples import all_of, counts, read_examples
 from tests.cases.inputs import CATS_AND_DOGS, csv_text, voc_document
-from tests.make import archive, jpeg, photo, wav, write_files
+from tests.make import archive, jpeg, photo, run_python, wav, write_files
 from trainer_utils.core.errors import InputError
 
 Files = dict[str, bytes | str]
@@ -442,6 +443,10 @@ def test_image_missing_from_a_yolo_list_is_rejected(tmp_path: Path) -> None:
         ),
         (photos(["Actor_01", "Actor_02"]), "the folders 'Actor_01', 'Actor_02' become classes."),
         (photos(["video 1", "video 2"]), "the folders 'video 1', 'video 2' become classes."),
+        (
+            {"a.csv": csv_text("url,label", *(f"https://a.b/{n}.jpg?c=1,x" for n in range(3)))},
+            "column 'url' has web addresses of files, which are not downloaded",
+        ),
         (photos(["HR", "LR"]), "the folders 'HR', 'LR' become classes. If their files are pairs"),
     ],
 )
@@ -484,6 +489,45 @@ def test_groups_of_a_table_replace_classes_of_folders(tmp_path: Path) -> None:
     groups = [{example["source"] for example in by_split[split]} for split in ("train", "eval")]
     assert groups[0].isdisjoint(groups[1])
     assert {example["label"] for example in all_of(read_examples(result))} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("names", "classes"),
+    [(["train_cat", "train_dog", "val_cat"], {"cat", "dog"}), (["train", "val"], None)],
+)
+def test_labels_of_names_with_splits_are_suggested(
+    names: list[str],
+    classes: set[str] | None,
+    tmp_path: Path,
+    our_messages: Callable[[], list[str]],
+) -> None:
+    image = next(iter(photos(["a"]).values()))
+    files: Files = {f"{name}_{number}.jpg": image for name in names for number in range(2)}
+    source = str(write_files(tmp_path / "in", files))
+    pipelines.convert(source, str(tmp_path / "out"))
+    (*_, pattern) = re.findall(r"name_pattern='(.*?)' \(", " ".join(our_messages())) or [None]
+    assert (pattern is None) == (classes is None)
+    if pattern is not None:
+        result = pipelines.convert(source, str(tmp_path / "named"), name_pattern=pattern)
+        assert {example["label"] for example in all_of(read_examples(result))} == classes
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_files_in_base64_are_refused_with_a_program(ending: str, tmp_path: Path) -> None:
+    images = [base64.b64encode(data).decode() for data in photos(["a", "b"]).values()]
+    rows = [{"image": image, "label": "ab"[n % 2]} for n, image in enumerate(images)]
+    lines = csv_text("image,label", *(",".join(row.values()) for row in rows))
+    text = lines if ending == "csv" else "".join(json.dumps(row) + "\n" for row in rows)
+    folder = write_files(tmp_path / "in", {f"data.{ending}": text})
+    with pytest.raises(InputError) as refused:
+        pipelines.convert(str(folder), str(tmp_path / "out"))
+    assert len(str(refused.value)) < 600
+    program = re.search("import base64, pandas.*", str(refused.value))
+    assert program is not None
+    run_python(program.group(), cwd=folder).check_returncode()
+    (folder / f"data.{ending}").unlink()
+    result = pipelines.convert(str(folder), str(tmp_path / "out"))
+    assert len(all_of(read_examples(result))) == len(rows)
 
 
 def test_spreadsheet_is_refused_with_a_way_to_read_it(tmp_path: Path) -> None:

@@ -111,6 +111,15 @@ _OTHERS = (
     *(b"8BPS", b"%!PS", b"%PDF", b"<svg", b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51", b"\0\0\1\0"),
     b"qoif",
 )
+_OTHER_AUDIO = {
+    b"\xff\xf1": "AAC",
+    b"\xff\xf9": "AAC",
+    b"0&\xb2u\x8ef\xcf\x11": "Windows Media (WMA)",
+    b"#!AMR": "AMR",
+    b"MAC ": "Monkey's Audio (APE)",
+    b"\x1aE\xdf\xa3": "Matroska (MKA, WebM)",
+    b"caff": "Apple's Core Audio (CAF)",
+}
 _FTYP = b"ftyp"  # at byte 4 of an ISO media file, followed by its brands
 _GENERAL_BRANDS = (b"mif1", b"msf1")  # both HEIF and AVIF use these
 
@@ -145,6 +154,13 @@ def _main_brand(head: bytes) -> bytes:
 def is_other_image(head: bytes) -> bool:
     """Return whether a file is an image in an unsupported format, also after leading whitespace."""
     return head[:16].lstrip().startswith(_OTHERS)
+
+
+def other_audio(head: bytes) -> str | None:
+    """Return the name of an unsupported audio or video format, by the first bytes, or None."""
+    if head[4:8] == _FTYP:
+        return "MPEG-4 (M4A, AAC)" if head[8:11] in (b"M4A", b"M4B") else "a file of MPEG-4"
+    return next((name for sign, name in _OTHER_AUDIO.items() if head.startswith(sign)), None)
 
 
 def packing_of(head: bytes) -> str | None:

@@ -9,6 +9,7 @@ order. PyTorch is imported when `torch_dataset` is called, and TensorFlow never.
 
 import dataclasses
 import logging
+import operator
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -239,6 +240,14 @@ class TorchDataset:
 
     def __getitem__(self, index: int) -> Any:
         """Return the batch of a step, arranged for the trainer."""
+        try:
+            index = operator.index(index)
+        except TypeError as error:
+            raise TypeError(
+                f"index of a torch_dataset: expected the number of a step, got {index!r:.80}. For "
+                "several steps: [dataset[n] for n in range(2)]; for records: [dataset.record(n) "
+                "for n in range(2)]"
+            ) from error
         refuse_parts_of_steps(is_batch=self._input.options.batch_size is not None)
         if not index:
             refuse_repeated_first_step(opened_here=self._input.is_opened_here)

@@ -367,12 +367,22 @@ def _local_file(
     except OSError as error:  # deleted since, or in a folder that only shows names
         problem = problem_of(error, place)
         if version:  # a dead link did not vanish
-            problem = "UNREADABLE", error.strerror or problem[1]
+            problem = "UNREADABLE", _problem_of_link(place) or error.strerror or problem[1]
         return InputFile(path, 0, version, problem)
     if stat.S_ISREG(status.st_mode):
         return InputFile(path, status.st_size, version)
     is_linked_folder = is_link and stat.S_ISDIR(status.st_mode)
     return InputFile(path, 0, version, LINKED_FOLDER if is_linked_folder else _NO_FILE)
+
+
+def _problem_of_link(place: str) -> str:
+    """Return how a link is broken; an empty string if its target exists."""
+    try:
+        is_broken = not os.path.lexists(os.path.realpath(place, strict=False))
+        target = os.readlink(place)
+    except OSError:
+        return ""
+    return f"a link to {target!r}, which does not exist" if is_broken else ""
 
 
 def begin_sync(path: str) -> None:

@@ -6,6 +6,7 @@ first steps of a loader, as `transformers.Trainer` needs to resume.
 
 import types
 
+import numpy as np
 import pytest
 
 import trainer_utils
@@ -94,6 +95,15 @@ def test_single_records_can_be_batched(numbered):
 def test_an_index_past_the_last_step_is_explained(numbered):
     with pytest.raises(IndexError, match=r"step 19: expected 0 to 18.* record\(number\)"):
         dataset(numbered)[STEPS]
+
+
+@pytest.mark.parametrize("index", [slice(0, 2), [0, 1], np.arange(2), "0", 1.5])
+def test_an_index_that_is_no_step_is_explained(numbered, index):
+    steps = dataset(numbered)
+    with pytest.raises(TypeError, match=r"expected the number of a step, got .*record\(n\)"):
+        steps[index]
+    assert len([steps[n] for n in range(2)]) == 2
+    assert ids([steps[np.int64(1)]]) == ids([steps[1]])
 
 
 @pytest.mark.parametrize("opens", [dataset, load, lambda uri: trainer_utils.iterate(uri)])

@@ -172,7 +172,7 @@ def test_file_removed_during_the_listing_has_vanished(base, monkeypatch):
 def test_dead_link_is_unreadable_and_not_vanished(base):
     (base / "a/2.jpg").symlink_to("gone.jpg")
     files = {file.path: file.problem for file in list_files(str(base))}
-    assert files["a/2.jpg"] == ("UNREADABLE", "No such file or directory")
+    assert files["a/2.jpg"][0] == "UNREADABLE"
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "no"), FileNotFoundError(2, "no")])
