@@ -26,10 +26,10 @@ from components.example_gen.split_rules import (
 from components.inputs.arrow_columns import (
     array_of,
     blob_paths,
-    bytes_array,
     bytes_of,
     int_array,
     list_array,
+    path_array,
     sizes_of,
     to_numpy,
     to_python_values,
@@ -206,7 +206,7 @@ def _with_ids(
             continue
         array = inputs.values(place)
         labels = array.values if column.is_list else array
-        known = bytes_array(map(encode_path, vocabularies[column.name]))
+        known = path_array(vocabularies[column.name])
         ids = pc.cast(pc.index_in(labels, value_set=known), pa.int64())
         lost = np.flatnonzero(to_numpy(pc.and_(pc.is_valid(labels), pc.is_null(ids))))
         owners = to_numpy(pc.list_parent_indices(array))[lost] if column.is_list else lost

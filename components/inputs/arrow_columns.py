@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trainer_utils.storage.paths import decode_path, encode_path
+from trainer_utils.storage.paths import decode_path
 
 BINARY = pa.large_binary()  # binary, since names may have bytes that are not UTF-8
 STRING = pa.string()
@@ -56,21 +56,40 @@ def bytes_array(values: Iterable[bytes | None], kind: pa.DataType = BINARY) -> p
     Raises:
         OverflowError: the values are too large for the 32-bit offsets of the type.
     """
-    values = [*values]
-    present = [value for value in values if value is not None]
-    is_large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
-    offsets = np.zeros(len(values) + 1, np.int64 if is_large else np.int32)
-    data = b"".join(present)
-    if not is_large and len(data) > _MAX_OFFSET:
-        raise OverflowError(f"{len(data):,} bytes are too many for an array of the type {kind}")
-    np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
-    buffers = [_validity(values), pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(kind, len(values), buffers)
+    values, validity = _without_none(values, b"")
+    return _variable_array(kind, b"".join(values), map(len, values), len(values), validity)
 
 
 def string_array(values: Iterable[str | None]) -> pa.Array:
     """Return an Arrow array of strings; None is a null."""
-    return bytes_array((None if value is None else value.encode() for value in values), STRING)
+    return _encoded_array(values, STRING, errors="strict")
+
+
+def path_array(paths: Iterable[str | None]) -> pa.Array:
+    """Return a `large_binary` array of paths, or other strings with any bytes as surrogates."""
+    return _encoded_array(paths, BINARY, errors="surrogateescape")
+
+
+def _encoded_array(values: Iterable[str | None], kind: pa.DataType, *, errors: str) -> pa.Array:
+    values, validity = _without_none(values, "")
+    text = "".join(values)
+    if text.isascii():  # as a rule; encoding one value after the other takes twice the time
+        return _variable_array(kind, text.encode(), map(len, values), len(values), validity)
+    encoded = [value.encode("utf-8", errors) for value in values]
+    return _variable_array(kind, b"".join(encoded), map(len, encoded), len(values), validity)
+
+
+def _variable_array(
+    kind: pa.DataType, data: bytes, lengths: Iterable[int], count: int, validity: pa.Buffer | None
+) -> pa.Array:
+    """Return an array of values of different lengths, given one after the other."""
+    is_large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+    if not is_large and len(data) > _MAX_OFFSET:
+        raise OverflowError(f"{len(data):,} bytes are too many for an array of the type {kind}")
+    offsets = np.zeros(count + 1, np.int64 if is_large else np.int32)
+    np.cumsum(np.fromiter(lengths, offsets.dtype, count), out=offsets[1:])
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind, count, buffers)
 
 
 def bytes_scalar(value: bytes) -> pa.Scalar:
@@ -110,32 +129,36 @@ def array_of_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     Values that do not have exactly the type are left to Arrow, which converts or refuses them.
     """
     if kind == BINARY:
-        return bytes_array(None if value is None else encode_path(value) for value in values)
+        return path_array(values)
     if pa.types.is_large_list(kind):
-        lengths = [0 if value is None else len(value) for value in values]
-        inner = [item for value in values if value is not None for item in value]
-        offsets = np.cumsum([0, *lengths])
-        is_missing = np.array([value is None for value in values], np.bool_)
-        return list_array(offsets, array_of_values(inner, kind.value_type), is_missing)
+        lists, validity = _without_none(values, ())
+        offsets = np.zeros(len(lists) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, lists), np.int64, len(lists)), out=offsets[1:])
+        items = array_of_values([*itertools.chain.from_iterable(lists)], kind.value_type)
+        buffers = [validity, pa.py_buffer(offsets)]
+        return pa.Array.from_buffers(kind, len(lists), buffers, children=[items])
     types = {*map(type, values)} - {type(None)}
     if not types:
         return pa.nulls(len(values), kind)
     if kind == STRING and types == {str}:
         return string_array(values)
     if (kind == pa.int64() and types == {int}) or (kind == pa.float64() and types == {float}):
-        present = [0 if value is None else value for value in values]
+        numbers, validity = _without_none(values, 0)
         try:
-            numbers = np.array(present, str(kind))
+            data = np.fromiter(numbers, np.int64 if types == {int} else np.float64, len(numbers))
         except OverflowError:  # an integer of more than 64 bits
             return pa.array(values, kind)
-        return pa.Array.from_buffers(kind, len(values), [_validity(values), pa.py_buffer(numbers)])
+        return pa.Array.from_buffers(kind, len(numbers), [validity, pa.py_buffer(data)])
     return pa.array(values, kind)
 
 
-def _validity(values: Sequence[Any]) -> pa.Buffer | None:
-    """Return the bitmap of an array of Python values, or None if there is no None."""
-    is_valid = np.array([value is not None for value in values], np.bool_)
-    return None if is_valid.all() else _bits(is_valid)
+def _without_none(values: Iterable[Any], instead: Any) -> tuple[list[Any], pa.Buffer | None]:
+    """Return values with another one instead of None, and a bitmap; no bitmap without any None."""
+    values = [*values]
+    if type(None) not in map(type, values):
+        return values, None
+    is_valid = np.fromiter((value is not None for value in values), np.bool_, len(values))
+    return [instead if value is None else value for value in values], _bits(is_valid)
 
 
 def _bits(values: npt.NDArray[np.bool_]) -> pa.Buffer:

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from components.inputs.arrow_columns import (
     bool_array,
     bounds_and_bytes,
-    bytes_array,
     bytes_of,
     empty_table,
     int_array,
     one_array,
+    path_array,
     string_array,
     string_scalar,
     to_numpy,
@@ -239,11 +239,11 @@ def _table_of(files: Sequence[storage.InputFile]) -> pa.Table | None:
         return None
     paths, sizes, versions, problems, are_folders = zip(*files, strict=True)
     columns = [
-        bytes_array(map(encode_path, paths)),
+        path_array(paths),
         int_array(np.array(sizes, np.int64)),
         string_array(versions),
         string_array(problem and problem[0] for problem in problems),
-        bytes_array(problem and encode_path(problem[1]) for problem in problems),
+        path_array(problem and problem[1] for problem in problems),
         bool_array(np.array(are_folders, np.bool_)),
     ]
     return pa.Table.from_arrays(columns, schema=_SCHEMA)

@@ -23,6 +23,7 @@ from components.inputs.arrow_columns import (
     bytes_array,
     bytes_of,
     int_array,
+    path_array,
     string_array,
     to_numpy,
 )
@@ -93,9 +94,7 @@ def read(inputs: LayoutInputs) -> InputTable:
     is_readable = to_numpy(pc.is_null(tree.files.table.column("code")))
     named = match_names(inputs, tree.paths, is_readable) if groups else {}
     if LABEL in named:
-        labels = bytes_array(
-            None if text is None else encode_path(text) for text in named.pop(LABEL)
-        )
+        labels = path_array(named.pop(LABEL))
     if SPLIT in named:
         splits = splits_of_groups(inputs, named.pop(SPLIT), is_readable)
     elif inputs.layout != "folder" and splits.null_count == len(splits):
@@ -183,8 +182,7 @@ def _roles_of_folders(inputs: LayoutInputs, tree: _Tree, *, is_obeyed: bool) -> 
 
 def _labels_of_files(inputs: LayoutInputs, tree: _Tree, roles: Sequence[Role]) -> pa.Array:
     """Return the class of each file: that of its folder, or of its line in `label_list`."""
-    names = (None if role.label is None else encode_path(role.label) for role in roles)
-    labels = tree.of_files(bytes_array(names))
+    labels = tree.of_files(path_array(role.label for role in roles))
     is_flat = tree.mask(role.label is None for role in roles)
     listed_paths, listed_labels = _listed_labels(inputs, pc.filter(tree.paths, bool_array(is_flat)))
     if not listed_paths:

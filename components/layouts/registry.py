@@ -36,13 +36,13 @@ Layouts in other packages are registered by import, or by an entry point in the 
 import dataclasses
 import functools
 import importlib
-import importlib.metadata
 import posixpath
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from components.inputs.advice import how_to_set
 from trainer_utils.core.errors import ConfigError, InputError, did_you_mean
+from trainer_utils.core.extras import entry_points
 from trainer_utils.format.split_words import split_of_name
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _load() -> None:
     """Import the modules of all built-in layouts, and the modules of entry points."""
     for module in _MODULES:
         importlib.import_module(f"components.layouts.{module}")
-    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+    for point in entry_points(ENTRY_POINTS):
         try:
             point.load()
         except Exception as error:

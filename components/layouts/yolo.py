@@ -17,7 +17,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import yaml
 from absl import logging
 
 from components.inputs.input_table import Blob, Column, Entry, ExcludedInput, InputTable, Value
@@ -170,6 +169,8 @@ def _read_config(inputs: LayoutInputs) -> _Config:
             got=got,
             advice=f"Leave the others out: ignore=[{paths[-1]!r}] (--ignore {paths[-1]}).",
         )
+    import yaml  # takes 15 ms, which other layouts do not need
+
     (path,) = paths
     try:
         value = yaml.safe_load(inputs.read_text(path))

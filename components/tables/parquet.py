@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet
 
 from components.inputs.advice import how_to_set
 from components.inputs.arrow_columns import one_array
@@ -165,9 +164,13 @@ def _repeated_bytes(
 
 def _peek(file: _File, stream: BinaryIO, path: str) -> _File:
     """Return a reader that keeps the strings of a column dictionary-encoded."""
-    return pyarrow.parquet.ParquetFile(
-        stream, metadata=file.metadata, read_dictionary=[path], buffer_size=_BUFFER_BYTES
-    )
+    return _reader(stream, metadata=file.metadata, read_dictionary=[path])
+
+
+def _reader(stream: BinaryIO, **options: Any) -> _File:
+    import pyarrow.parquet  # takes 15 ms, which folders of files do not need
+
+    return pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES, **options)
 
 
 def _lengths_of(strings: pa.Array) -> npt.NDArray[np.int64]:
@@ -197,7 +200,7 @@ def open_file(stream: BinaryIO, source: str) -> _File:
         InputError: the file is not Parquet.
     """
     try:
-        return pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES)
+        return _reader(stream)
     except (pa.ArrowException, OSError, ValueError) as error:
         if is_host_error(error):
             raise
@@ -446,9 +449,7 @@ def _longest_text(file: _File, stream: BinaryIO, number: int, name: str) -> int:
         is_of_column = path == name or path.startswith(f"{name}.")
         if not is_of_column or not chunk.has_dictionary_page or most <= _MAX_REPEATED_BYTES:
             continue
-        peek = pyarrow.parquet.ParquetFile(
-            stream, metadata=file.metadata, read_dictionary=[path], buffer_size=_BUFFER_BYTES
-        )
+        peek = _peek(file, stream, path)
         batches = peek.iter_batches(_PEEK_ROWS, row_groups=[number], columns=[path])
         arrays = (array for batch in batches for array in _dictionaries(batch.column(0)))
         first = next((array for array in arrays if len(array.dictionary)), None)

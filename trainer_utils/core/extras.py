@@ -1,4 +1,4 @@
-"""Installed versions of packages, and how to install missing extras of this distribution."""
+"""Installed packages and their entry points, and how to install missing extras."""
 
 import importlib
 from importlib import metadata
@@ -16,6 +16,27 @@ def forget_listed_folders() -> None:
     """Make the next search for a package list its folders again."""
     importlib.invalidate_caches()  # for importlib-metadata, if it replaced the search
     metadata.MetadataPathFinder().invalidate_caches()
+
+
+def entry_points(group: str) -> list[metadata.EntryPoint]:
+    """Return the entry points of a group.
+
+    `importlib.metadata.entry_points` parses the entry points of every distribution, which takes
+    40 ms for 370 distributions. Here, only files that name the group are parsed.
+    """
+    declaring = (
+        distribution
+        for distribution in metadata.distributions()
+        if group in (distribution.read_text("entry_points.txt") or "")
+    )
+    names = dict.fromkeys(distribution.metadata["Name"] for distribution in declaring)
+    # By name, since a distribution hides others of the same name further along the path
+    return [
+        point
+        for name in names
+        for point in metadata.distribution(name).entry_points
+        if point.group == group
+    ]
 
 
 def installed_version(package: str) -> str:

@@ -16,7 +16,6 @@ import functools
 import logging
 import sys
 import threading
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -166,6 +165,8 @@ def region_decoder() -> RegionDecoder | None:
 
 def _paths() -> list[str]:
     """Return where the library may be: in a package, then by the name that the loader looks up."""
+    from importlib import metadata  # takes 13 ms, which only random crops need
+
     paths = []
     try:
         files = metadata.files(_PACKAGE) or []

@@ -20,6 +20,7 @@ from components.inputs.arrow_columns import (
     int_scalar,
     list_array,
     one_array,
+    path_array,
     string_array,
     string_scalar,
     to_numpy,
@@ -48,6 +49,11 @@ def test_strings_and_bytes_equal_arrow(values):
 def test_strings_that_are_not_unicode_are_refused():
     with pytest.raises(UnicodeEncodeError):
         string_array(["\udc80"])
+
+
+def test_paths_have_any_bytes():
+    paths = ["a", "é", None, "\udcff"]
+    check(path_array(paths), pa.array([b"a", "é".encode(), None, b"\xff"], BINARY))
 
 
 def test_too_many_bytes_for_32_bit_offsets_are_refused(monkeypatch):

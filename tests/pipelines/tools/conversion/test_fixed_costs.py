@@ -36,6 +36,17 @@ CONVERT_ALL = """
 import pipelines
 pipelines.convert(sys.argv[1], sys.argv[2], splits={"train": 1})
 """
+CONVERT_IN_COMMAND_LINE = """
+import gc
+counts = collections.Counter()
+gc.callbacks.append(lambda phase, _: counts.update([phase]))
+from pipelines.cli.app import main
+try:
+    main(["convert", sys.argv[1], sys.argv[2], "--json"])
+except SystemExit as error:
+    assert not error.code
+events["collections"] = [counts["start"]]
+"""
 ITERATE = """
 import trainer_utils
 next(iter(trainer_utils.iterate(sys.argv[1], "train", batch_size=8, image_size=(32, 32))))
@@ -120,6 +131,11 @@ def test_conversion_imports_no_framework(photos, tmp_path):
     assert len(modules_of_ours(modules)) <= 170
 
 
+def test_command_line_collects_garbage_rarely(photos, tmp_path):
+    _, events = run(CONVERT_IN_COMMAND_LINE, photos, tmp_path / "out")
+    assert events["collections"][0] < 100  # 196 by Python's default threshold
+
+
 def test_first_batch_imports_neither_pandas_nor_arrow(converted):
     out, _, _ = converted
     modules, _ = run(ITERATE, out / "datasets")
@@ -147,7 +163,7 @@ def check_without_pandas(photos, out):
     pytest.importorskip("pandas")
     modules, _ = run(ITERATE_AND_CONVERT, photos, out)
     assert "components.raw_inputs.opening" in modules
-    assert "pandas" not in modules
+    assert modules.isdisjoint({"pandas", "pyarrow.parquet", "yaml"})
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
