@@ -48,10 +48,9 @@ from components.layouts.name_patterns import (
     SPLIT,
     features_of_groups,
     groups_of_pattern,
-    how_to_label,
-    labels_in_names,
     match_names,
     splits_of_groups,
+    warn_of_labels_in_names,
 )
 from components.layouts.registry import Detection, Layout, register
 from components.layouts.table_files import is_document
@@ -120,8 +119,8 @@ def read(inputs: LayoutInputs) -> InputTable:
             _refuse_pairs(inputs, paths, folders, are_classes=False)
     if inputs.layout == "folder" and has_labels and LABEL not in groups:
         _warn_of_single_class(inputs, labels)
-    if not has_labels and not groups and (words := labels_in_names(paths)):
-        logging.warning("%s", how_to_label(words))
+    if not has_labels and not groups:
+        warn_of_labels_in_names(paths)
     return InputTable.of_files(
         paths,
         pc.filter(tree.files.table.column("size"), taken),

@@ -7,12 +7,13 @@ name_pattern=r"(?P<label>[^/]+)/(?P<clip>[^/]+)/"    # jump/clip_3/frame_0001.jp
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from absl import logging
 
 from components.inputs.advice import how_to_set
 from components.inputs.arrow_columns import bool_array, bytes_of, string_array
@@ -29,9 +30,10 @@ Texts = list[str | None]
 
 LABEL, SPLIT = "label", "split"  # groups with a meaning; all others are features
 _MAX_SHOWN = 3
-_LIKE_LABELS = re.compile(r"([A-Za-z][A-Za-z]*(?:[ _-][A-Za-z]+)*)[._ -]+[0-9]+\Z")
+_LIKE_LABELS = re.compile(r"([A-Za-z]+(?:[ _-][A-Za-z]+)*)[._ -]+[0-9]+\Z")
+_FIELD_END = re.compile("[_-]+")
+_YEAR_OR_DATE = re.compile(r"(19|20)\d\d(\d{4})?\Z")
 _SPLIT_AND_LABEL = re.compile(rf"(?:{'|'.join(SPLIT_SPELLINGS)})(?:[ _-]+|\Z)", re.IGNORECASE)
-_PATTERN_OF_LABELS = "(?P<label>.+?)[._ -]+[0-9]+"
 
 
 def groups_of_pattern(pattern: str) -> tuple[str, ...]:
@@ -138,29 +140,55 @@ def features_of_groups(
     return columns
 
 
-def labels_in_names(paths: pa.Array) -> list[str]:
-    """Return words that begin the names of files and may be classes, such as cat of cat.12.jpg.
+def labels_in_names(paths: pa.Array) -> tuple[list[str], str]:
+    """Return the beginnings of file names that may be classes, such as cat of cat.12.jpg.
 
-    The result is empty unless every name consists of words and a number, and there are several
-    words, each in several names.
+    Either every name consists of words and a number, or all of the same number of fields, like
+    0002_c1_000451.jpg; and there are several beginnings, each of several names.
+
+    Returns:
+        The beginnings, or an empty list; and the `name_pattern` whose group `label` matches them.
+    """
+    if words := _several_of_each(_LIKE_LABELS.match, paths):
+        without_splits = {_SPLIT_AND_LABEL.sub("", word) for word in words}
+        if len(without_splits) == 1:  # train_1.jpg, val_1.jpg
+            return [], ""
+        have_splits = all(map(_SPLIT_AND_LABEL.match, words))
+        return words, "(?P<split>[A-Za-z]+)[ _-]+" * have_splits + "(?P<label>.+?)[._ -]+[0-9]+"
+    if not len(paths) or (count := len(_FIELD_END.findall(_stem(paths[0].as_py())))) < 2:
+        return [], ""
+    fields = _several_of_each(re.compile(rf"([^_-]+)(?:[_-]+[^_-]+){{{count}}}\Z").match, paths)
+    if all(map(_YEAR_OR_DATE.match, fields)):
+        return [], ""
+    return fields, "(?P<label>[^_-]+)[_-]"
+
+
+def _stem(path: bytes) -> str:
+    return posixpath.splitext(posixpath.basename(decode_path(path)))[0]
+
+
+def _several_of_each(match: Callable[[str], re.Match[str] | None], paths: pa.Array) -> list[str]:
+    """Return the first groups of a match of each name, sorted.
+
+    The result is empty if a name does not match, if all have the same group, or one is the only one
+    with its group.
     """
     counts: dict[str, int] = {}
-    for path in map(decode_path, bytes_of(paths)):
-        match = _LIKE_LABELS.match(posixpath.splitext(posixpath.basename(path))[0])
-        if match is None:
+    for path in bytes_of(paths):
+        if (matched := match(_stem(path))) is None:
             return []
-        counts[match[1]] = counts.get(match[1], 0) + 1
-    if len({_SPLIT_AND_LABEL.sub("", word) for word in counts}) < 2:  # train_1.jpg, val_1.jpg
-        counts.clear()
+        counts[matched[1]] = counts.get(matched[1], 0) + 1
     return sorted(counts) if len(counts) > 1 and min(counts.values()) > 1 else []
 
 
-def how_to_label(words: Sequence[str]) -> str:
-    """Return a warning that the beginnings of names may be labels, with the setting to paste."""
-    shown = ", ".join(map(repr, words[:_MAX_SHOWN])) + (" …" if len(words) > _MAX_SHOWN else "")
-    have_splits = all(map(_SPLIT_AND_LABEL.match, words))
-    pattern = f"(?P<split>[A-Za-z]+)[ _-]+{_PATTERN_OF_LABELS}" * have_splits or _PATTERN_OF_LABELS
-    return (
-        f"the files have no label, but their names begin with {len(words)} words: {shown}. If "
-        f"these are the labels: {how_to_set(name_pattern=pattern)}"
-    )
+def warn_of_labels_in_names(paths: pa.Array) -> None:
+    """Log a warning if the beginnings of names may be labels, with the setting to paste."""
+    labels, pattern = labels_in_names(paths)
+    if labels:
+        more = " …" if len(labels) > _MAX_SHOWN else ""
+        logging.warning(
+            "the files have no label, but their names begin with %d values: %s%s. If these are the "
+            "labels: %s",
+            *(len(labels), ", ".join(map(repr, labels[:_MAX_SHOWN])), more),
+            how_to_set(name_pattern=pattern),
+        )
