@@ -112,7 +112,8 @@ bench-stacks: $(READY)  ## how fast both stacks convert, balance and read here, 
 PEERS := .venv-peers
 
 bench-peers: $(PEERS)/.ready  ## next to TFDS, Streaming, WebDataset, litData, Grain, …: hours; ARGS="--sizes 1000 --repeat 1"; 6 GB
-	@$(PEERS)/bin/python benchmarks/peers.py --write $(ARGS)
+	@$(PEERS)/bin/python -m compileall -q -j 0 $(SOURCES)  # as pip does with the peers
+	$(PEERS)/bin/python benchmarks/peers.py --write $(ARGS)
 
 TRAINER := .venv-trainer
 
