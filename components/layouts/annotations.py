@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from components.inputs.advice import how_to_set
 from components.inputs.listing import LayoutInputs
 from components.layouts.file_kinds import kind_of_bytes, kind_of_name
+from components.layouts.meaningful import DATA_ENDINGS
 from trainer_utils.format import split_of_name
 from trainer_utils.storage import display_path, is_remote
 
@@ -23,13 +24,6 @@ _LABEL_ENDINGS = (
     *(".json", ".jsonl", ".ndjson", ".xml", ".txt", ".csv", ".tsv", ".tab", ".yaml", ".yml"),
     *(".parquet", ".arrow", ".feather", ".mat", ".npy", ".npz", ".h5", ".hdf5", ".pkl", ".pickle"),
     *(".xls", ".xlsx", ".names", ".data", ".srt", ".vtt"),
-)
-# Documents, code and archives, whose loss costs no label.
-_OTHER_ENDINGS = (
-    *(".md", ".pdf", ".doc", ".docx", ".html", ".htm", ".toml", ".ini", ".cfg", ".py", ".ipynb"),
-    *(".sh", ".log", ".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar"),
-    *(".mp4", ".avi", ".mov", ".mkv", ".webm", ".pt", ".pth", ".ckpt", ".db", ".sqlite"),
-    *(".tfrecord", ".tfrecords", ".record"),
 )
 _BOX_WORDS = re.compile(
     r'"(?:bbox|box2d|xmin|points|shapes|coordinates|regions|polygon|bounding_?box)"|<(?:box|bndbox|polygon)\b'
@@ -75,7 +69,7 @@ def how_to_leave_out(
 def may_hold_labels(inputs: LayoutInputs, path: str) -> bool:
     """Return whether a file may hold labels: it has a known ending, or it is text."""
     ending = posixpath.splitext(path)[1].lower()
-    if ending in _LABEL_ENDINGS or ending in _OTHER_ENDINGS or kind_of_name(path):
+    if ending in DATA_ENDINGS or kind_of_name(path):  # others are documents, code and archives
         return ending in _LABEL_ENDINGS
     return kind_of_bytes(inputs.head(path, _HEAD_BYTES)) == "text"
 

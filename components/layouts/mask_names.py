@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -64,17 +65,25 @@ def _patterns_of(masks: pa.Array) -> list[str]:
 
 def _refuse_folders_of_masks(base: str, root: str, masks: pa.Array, images: pa.Array) -> None:
     """Raise an InputError for `labels/1_L.png`, in a folder of such names, if `photos/1.png` is."""
-    image_folders = folders_of(images)
-    mask_folders, stems_of_images = folders_of(masks), stems_of(images)
-    pairs: dict[str, str] = {}
-    for folder in {*bytes_of(pc.unique(mask_folders))} - {*bytes_of(pc.unique(image_folders))}:
-        names = names_of(pc.filter(masks, pc.equal(mask_folders, bytes_scalar(folder))))
-        stems = pc.replace_substring_regex(names, pattern=f"(?i){_PARTS.pattern}", replacement="")
-        places = pc.index_in(stems, value_set=stems_of_images)
-        count = len(places) - places.null_count
-        if count > 1 and count >= _SHARED * len(places):
-            place = pc.min(places).as_py()
-            pairs[decode_path(folder)] = decode_path(image_folders[place].as_py())
+    image_folders, folders = folders_of(images), pc.dictionary_encode(folders_of(masks))
+    stems = pc.replace_substring_regex(
+        names_of(masks), pattern=f"(?i){_PARTS.pattern}", replacement=""
+    )
+    places = to_numpy(pc.index_in(stems, value_set=stems_of(images)), null=-1)
+    numbers, count = to_numpy(folders.indices), len(folders.dictionary)
+    is_paired = places >= 0
+    totals = np.bincount(numbers, minlength=count)
+    paired = np.bincount(numbers[is_paired], minlength=count)
+    firsts = np.full(count, len(images))  # the first image that has a mask in each folder
+    np.minimum.at(firsts, numbers[is_paired], places[is_paired])
+    with_images = pc.is_in(folders.dictionary, value_set=image_folders)
+    has_pairs = (paired > 1) & (paired >= _SHARED * totals) & ~to_numpy(with_images)
+    pairs = {
+        decode_path(folders.dictionary[number].as_py()): decode_path(
+            image_folders[int(firsts[number])].as_py()
+        )
+        for number in np.flatnonzero(has_pairs).tolist()
+    }
     if not pairs:
         return
     mask_folder, image_folder = min(pairs.items())
