@@ -208,7 +208,7 @@ def _visit(
     if node.has_files:
         roles[above] = Role(split, None)
     elif _divide_the_data(node, above, split, base):
-        if known is not None and split is None:
+        if known is not None:
             logging.warning(
                 "the folders %s are read as parts of one dataset, not as classes. If they are "
                 "classes: %s",

@@ -467,6 +467,7 @@ def test_doubtful_classes_and_splits_are_reported(
         ["2023/1", "2023/12", "2024/3"],
         ["2023/01/30", "2023/01/31", "2023/02/01"],
         ["photos/2023/01", "photos/2023/02"],
+        ["train/2023-01", "train/2023-02", "test/2023-03", "test/2023-04"],
     ],
 )
 def test_folders_of_dates_are_no_classes(
