@@ -1,5 +1,6 @@
 """litData: chunks by `optimize`, read by its StreamingDataset and StreamingDataLoader."""
 
+import functools
 import os
 from typing import Any
 
@@ -31,7 +32,13 @@ def _photo_sample(photo: Photo) -> dict[str, Any]:
     return {"image": read_bytes(photo.path), "label": photo.label}
 
 
-def _text_sample(row: Text) -> dict[str, Any]:
+@functools.cache
+def _rows(table: str) -> list[Text]:
+    return [*read_texts(table)]
+
+
+def _text_sample(index: int, table: str) -> dict[str, Any]:
+    row = _rows(table)[index]
     return {"text": row.text, "label": row.label}
 
 
@@ -46,7 +53,9 @@ def convert_photos(photos: str, target: str) -> None:
 
 
 def convert_texts(table: str, target: str) -> None:
-    _optimize(_text_sample, [*read_texts(table)], target)
+    # Inputs are numbers of rows, since litData takes strings in inputs for addresses of files.
+    work = functools.partial(_text_sample, table=table)
+    _optimize(work, [*range(len(_rows(table)))], target)
 
 
 class _Photos(litdata.StreamingDataset):
