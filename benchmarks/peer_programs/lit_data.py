@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 import litdata
+from litdata.streaming import downloader
 
 from peer_programs.common import (
     PHOTO_BATCH,
@@ -92,5 +93,7 @@ def text_reader(uri: str) -> Reader:
 
 
 def remote_photo_reader(uri: str, cache: str) -> Reader:
+    # litData's client refuses servers without a certificate, such as the one of this benchmark.
+    downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = "true"
     options = {"endpoint_url": os.environ["AWS_ENDPOINT_URL"]}
     return _reader(_Photos, uri, PHOTO_BATCH, cache_dir=cache, storage_options=options)

@@ -78,6 +78,10 @@ def _reader(kind: type, batch_size: int, **places: str) -> Reader:
     def make(state: Any) -> StreamingDataLoader:
         clean_stale_shared_memory()
         dataset = kind(shuffle=True, shuffle_seed=SEED, batch_size=batch_size, **places)
+        for stream in dataset.streams:
+            # The client has an open connection. Forked workers that share it mix up its responses:
+            # the first batch took 61 seconds, or reading failed.
+            stream._downloader.clean_up()
         loader = StreamingDataLoader(dataset, batch_size=batch_size, num_workers=PROCESSES)
         if state is not None:
             loader.load_state_dict(state)
