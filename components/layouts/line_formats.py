@@ -2,6 +2,8 @@
 
     __label__pos the film was good     # fastText
     1 3:0.5 7:1                        # LIBSVM
+    0 the film was bad                 # a label in front, such as SST's and TREC's
+    Paris NNP B-LOC                    # CoNLL: a token with its tags per line
     text,label                         # a table in a .txt file
     train.en, train.de                 # parallel texts: line n of both is a pair
 
@@ -15,6 +17,7 @@ import json
 import posixpath
 import re
 import shlex
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from absl import logging
@@ -33,6 +36,10 @@ _MIN_PAIRS = 2  # any two files of one line have as many lines
 _CHUNK_BYTES = 1 << 20
 _FASTTEXT = re.compile(r"(__label__\S+\s+)+\S")
 _LIBSVM = re.compile(r"[-+]?\d+(\.\d+)?(\s+\d+:[-+]?[\d.]+([eE][-+]?\d+)?)+(\s*#.*)?")
+_LEADING = re.compile(r"([-+]?\d{1,3}|[A-Z]{2,}(?:[:_]\w+)?)\s+(?=.*[^\W\d])")
+_MIN_LABELLED, _PER_LABEL = 8, 3  # lines, and lines per label, of texts with a label in front
+_NO_TOKENS = ("#", "-DOCSTART-")  # beginnings of lines of CoNLL files that have no token
+_TAG = re.compile(r"O|[BIELSU]-\S+")
 _NAME = re.compile(r"[A-Za-z_][\w .-]{0,30}")
 _KNOWN_NAMES = frozenset(
     """
@@ -64,6 +71,17 @@ _LIBSVM_ROWS = (
     '"values": [float(p.split(":")[1]) for p in r[1:]]})) '
     'for s in sys.stdin if (r := s.split("#")[0].split())]'
 )
+_LEADING_ROW = (
+    "import json, sys; "
+    '[print(json.dumps({"label": %s, "text": text.strip()})) '
+    "for label, text in (s.split(None, 1) for s in sys.stdin if s.strip())]"
+)
+_CONLL_ROWS = (
+    "import json, sys; "
+    '[print(json.dumps({"tokens": [r[%d] for r in rows], "tags": [r[%d] for r in rows]})) '
+    r'for part in sys.stdin.read().replace("\r", "").split("\n\n") if (rows := [s.split(%s) '
+    'for s in part.splitlines() if s.strip() and not s.startswith(("#", "-DOCSTART-"))])]'
+)
 
 
 def check_lines(inputs: LayoutInputs, layout: str, paths: Sequence[str]) -> None:
@@ -80,7 +98,9 @@ def check_lines(inputs: LayoutInputs, layout: str, paths: Sequence[str]) -> None
     for path in sorted(paths)[:_MAX_FILES]:
         if inputs.files[path].problem is not None:
             continue
-        head = inputs.head(path, _HEAD_BYTES)
+        head = _unpacked(inputs.head(path, _HEAD_BYTES))
+        if b"\0" in head:  # no text in UTF-8, as its reader reports
+            continue
         text = head.decode("utf-8", "replace").removeprefix("\ufeff")
         lines = text.splitlines() if len(head) < _HEAD_BYTES else text.split("\n")[:-1]
         filled = [line for line in lines if line.strip()]
@@ -89,13 +109,63 @@ def check_lines(inputs: LayoutInputs, layout: str, paths: Sequence[str]) -> None
         for pattern, refuse in ((_FASTTEXT, _refuse_fasttext), (_LIBSVM, _refuse_libsvm)):
             if all(map(pattern.match if refuse is _refuse_fasttext else pattern.fullmatch, filled)):
                 raise refuse(inputs, layout, path, paths, filled)
+        if (labels := _leading_labels(filled)) is not None:
+            raise _refuse_labels(inputs, layout, path, paths, filled, labels)
+        if (code := _conll_rows(lines)) is not None:
+            command = _rewrite(inputs, paths, code)
+            raise _refused(inputs, layout, path, "tokens with tags (CoNLL)", filled[0], command)
         _check_columns(inputs, layout, path, filled)
-        if len(filled) < len(lines) and {len(line.split(" ")) for line in filled} in ({3}, {4}):
+        if layout == "folder" and len(paths) == 1 and len(filled) == len(lines) >= _MIN_LABELLED:
             logging.warning(
-                "%r: each line becomes an example, but the lines look like tokens with tags "
-                "(CoNLL). Write one row per sentence, such as JSON lines with lists",
-                display_path(path),
+                "%r becomes one example. If each of its lines is an example: %s",
+                *(display_path(path), how_to_set(layout="lines")),
             )
+
+
+def _unpacked(head: bytes) -> bytes:
+    """Return the first bytes of a file that may be packed by gzip."""
+    if not head.startswith(b"\x1f\x8b"):
+        return head
+    try:
+        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(head, _HEAD_BYTES)
+    except zlib.error:
+        return b""
+
+
+def _leading_labels(lines: Sequence[str]) -> set[str] | None:
+    """Return the labels at the beginning of all lines, such as the 0 of "0 bad"; None if not."""
+    matches = [*map(_LEADING.match, lines)]
+    labels = {match[1] for match in matches if match is not None}
+    is_several = 1 < len(labels) <= len(lines) // _PER_LABEL
+    return labels if None not in matches and is_several and len(lines) >= _MIN_LABELLED else None
+
+
+def _refuse_labels(
+    inputs: LayoutInputs,
+    layout: str,
+    path: str,
+    paths: Sequence[str],
+    lines: Sequence[str],
+    labels: set[str],
+) -> InputError:
+    are_numbers = all(label.lstrip("+-").isdecimal() for label in labels)
+    code = _LEADING_ROW % ("int(label)" if are_numbers else "label")
+    noun = "a label at the beginning of each line"
+    return _refused(inputs, layout, path, noun, lines[0], _rewrite(inputs, paths, code))
+
+
+def _conll_rows(lines: Sequence[str]) -> str | None:
+    """Return the program that writes sentences of CoNLL or CoNLL-U as JSON lines; None if not."""
+    tokens = [line for line in lines if line.strip() and not line.startswith(_NO_TOKENS)]
+    if len(tokens) < _MIN_LINES or all(map(str.strip, lines)):
+        return None
+    if all(line.count("\t") == 9 and line[0].isdecimal() for line in tokens):
+        return _CONLL_ROWS % (1, 3, json.dumps("\t"))  # CoNLL-U: the word and its UPOS
+    rows = [line.split() for line in tokens]
+    if len({*map(len, rows)}) > 1 or len(rows[0]) < 2:
+        return None
+    are_tags = all(_TAG.fullmatch(row[-1]) for row in rows)
+    return _CONLL_ROWS % (0, -1, "") if are_tags or len(rows[0]) in (3, 4) else None
 
 
 def _refuse_fasttext(
@@ -132,15 +202,22 @@ def _rewrite(inputs: LayoutInputs, paths: Sequence[str], code: str) -> str:
         return "Write JSON lines instead. "
     if inputs.root in inputs.files:
         file = display_path(join(inputs.base, inputs.root))
-        write = f"{shlex.join(['python3', '-c', code])} < {shlex.quote(file)}"
+        write = _program(code, shlex.quote(file), paths)
         convert = shlex.join(["tfx-shards", "convert", f"{file}.jsonl", "OUT"])
         return f"Write JSON lines instead: {write} > {shlex.quote(f'{file}.jsonl')} && {convert}. "
     return _as_json_lines(
         inputs,
         ["/".join(parts) for parts in names if len(parts) == 1],
-        lambda name: f"{shlex.join(['python3', '-c', code])} < {_place(inputs, name)}",
+        lambda name: _program(code, _place(inputs, name), paths),
         left_out=sum(len(parts) > 1 for parts in names),
     )
+
+
+def _program(code: str, place: str, paths: Sequence[str]) -> str:
+    """Return the command that runs a program of Python on a file."""
+    program = shlex.join(["python3", "-c", code])
+    is_packed = all(path.lower().endswith(".gz") for path in paths)
+    return f"gzip -dc < {place} | {program}" if is_packed else f"{program} < {place}"
 
 
 def _as_json_lines(

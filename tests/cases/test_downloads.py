@@ -386,11 +386,6 @@ def test_advice_for_files_in_a_wrapper_matches_them(tmp_path: Path) -> None:
     [
         ("train.txt", "ham\tHello, you\n", "'train.txt': each line has tabs."),
         ("SMSSpamCollection", "ham\tHello\n", "'SMSSpamCollection': each line has tabs."),
-        (
-            "train.txt",
-            "EU NNP B-NP B-ORG\n\n",
-            "'train.txt': each line becomes an example",
-        ),
         ("train.txt", "One line of text.\n", None),
     ],
 )

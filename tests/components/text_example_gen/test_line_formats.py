@@ -1,5 +1,6 @@
 """Texts whose lines have labels, columns or pairs are refused with a command that keeps them."""
 
+import gzip
 import re
 import shlex
 import subprocess
@@ -75,6 +76,113 @@ def test_libsvm_keeps_its_features_by_the_command(name: str, tmp_path: Path) -> 
     assert {*rows} == {(1, 3), (2,), (4,)}
     assert rows[1, 3]["values"] == [0.5, 7]
     assert [rows[key]["label"] for key in sorted(rows)] == [1, -1, 1]
+
+
+LABELLED: Mapping[str, tuple[str, set[Any]]] = {
+    "numbers": (
+        "".join(f"{n % 2} film  number {n}\n" for n in range(10)),
+        {(n % 2, f"film  number {n}") for n in range(10)},
+    ),
+    "signs": (
+        "".join(f"{'+-'[n % 2]}1\tfilm {n}\n" for n in range(10)),
+        {((1, -1)[n % 2], f"film {n}") for n in range(10)},
+    ),
+    "codes": (
+        "".join(f"{('DESC:def', 'HUM:ind')[n % 2]} Who is {n} ?\n" for n in range(10)),
+        {(("DESC:def", "HUM:ind")[n % 2], f"Who is {n} ?") for n in range(10)},
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "rows"), LABELLED.values(), ids=LABELLED)
+@pytest.mark.parametrize("name", ["train.txt", "train_5500.label"])
+def test_labels_before_texts_are_kept_by_the_command(
+    name: str, text: str, rows: set[Any], tmp_path: Path
+) -> None:
+    write_files(tmp_path / "in", {name: text})
+    message = refusal(tmp_path / "in", tmp_path / "no")
+    assert "a label at the beginning of each line" in message
+    examples = all_of(read_examples(follow(message, tmp_path / "out")))
+    assert {(row["label"], row["text"]) for row in examples} == rows
+
+
+NUMBERED = {
+    "numbers of lines": "".join(f"{n} a line\n" for n in range(30)),
+    "numbers alone": "".join(f"{n % 2} 17 4\n" for n in range(30)),
+    "one beginning": "".join(f"2 apples and {n} pears\n" for n in range(30)),
+    "words": "".join(f"{('The', 'A')[n % 2]} film number {n}\n" for n in range(30)),
+}
+
+
+@pytest.mark.parametrize("text", NUMBERED.values(), ids=NUMBERED)
+def test_other_beginnings_of_lines_are_texts(text: str, tmp_path: Path) -> None:
+    write_files(tmp_path / "in", {"train.txt": text})
+    examples = all_of(read_examples(str(pipelines.convert(tmp_path / "in", tmp_path / "out"))))
+    assert {row["text"] for row in examples} == {*text.splitlines()}
+
+
+TAGGED: Mapping[str, tuple[str, str, set[Any]]] = {
+    "CoNLL 2003": (
+        "train.txt",
+        "-DOCSTART- -X- O O\n\nEU NNP I-NP B-ORG\nrejects VBZ I-VP O\n\nPeter NNP I-NP B-PER\n",
+        {(("EU", "rejects"), ("B-ORG", "O")), (("Peter",), ("B-PER",))},
+    ),
+    "WNUT": (
+        "wnut17train.conll",
+        "in\tO\nthe\tO\nSoho\tB-location\n\nat\tO\nhome\tO\n",
+        {(("in", "the", "Soho"), ("O", "O", "B-location")), (("at", "home"), ("O", "O"))},
+    ),
+    "CoNLL-U": (
+        "en-ud-train.conllu",
+        "".join(
+            f"# text = {' '.join(words)}\n"
+            + "".join(
+                f"{n}\t{w}\t{w}\tNOUN\tNN\t_\t0\troot\t_\t_\n" for n, w in enumerate(words, 1)
+            )
+            + "\n"
+            for words in (("big", "cats"), ("small", "dogs"))
+        ),
+        {(("big", "cats"), ("NOUN", "NOUN")), (("small", "dogs"), ("NOUN", "NOUN"))},
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "rows"), TAGGED.values(), ids=TAGGED)
+def test_tagged_sentences_are_kept_by_the_command(
+    name: str, text: str, rows: set[Any], tmp_path: Path
+) -> None:
+    write_files(tmp_path / "in", {name: text})
+    uri = follow(refusal(tmp_path / "in", tmp_path / "no"), tmp_path / "out")
+    examples = all_of(read_examples(uri))
+    assert {(tuple(row["tokens"]), tuple(row["tags"])) for row in examples} == rows
+
+
+def test_single_file_of_many_lines_is_reported(
+    tmp_path: Path, our_messages: Callable[[], list[str]]
+) -> None:
+    write_files(tmp_path / "in", {"ratings.dat": "".join(f"{n}::{n}::5\n" for n in range(9))})
+    pipelines.convert(tmp_path / "in", tmp_path / "out")
+    assert any("becomes one example" in message for message in our_messages())
+    pipelines.convert(tmp_path / "in", tmp_path / "lines", layout="lines")
+    assert len(all_of(read_examples(str(tmp_path / "lines" / "latest")))) == 9
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_packed_lines_have_a_command_as_well(is_alone: bool, tmp_path: Path) -> None:
+    packed = {f"{name}.txt.gz": gzip.compress(FASTTEXT.encode()) for name in ("cook", "bake")}
+    write_files(tmp_path / "in", packed)
+    source = tmp_path / "in" / ("cook.txt.gz" if is_alone else "")
+    uri = follow(refusal(source, tmp_path / "no"), tmp_path / "out")
+    assert len(all_of(read_examples(uri))) == (6 if is_alone else 12)
+
+
+@pytest.mark.parametrize("packed_at", range(3))
+def test_packed_prose_is_read_as_lines(packed_at: int, tmp_path: Path) -> None:
+    data = gzip.compress(b"A line of prose.\nAnother one.\nThe last.\n", mtime=packed_at)
+    write_files(tmp_path / "in", {"train.txt.gz": data})
+    assert (
+        len(all_of(read_examples(str(pipelines.convert(tmp_path / "in", tmp_path / "out"))))) == 3
+    )
 
 
 def test_single_file_has_a_command_as_well(tmp_path: Path) -> None:
