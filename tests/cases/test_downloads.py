@@ -248,6 +248,18 @@ DOWNLOADS: Mapping[str, Download] = {
         advice=["'unsup', whose files have no class"],
         settings={"ignore": ["train/unsup/*"]},
     ),
+    "background-noise": Download(
+        lambda: {
+            f"{folder}/{n}.wav": wav(n + 3 * place)
+            for place, folder in enumerate(("yes", "no", "_background_noise_"))
+            for n in range(3)
+        },
+        {"train": 6},
+        "label",
+        ["no"] * 3 + ["yes"] * 3,
+        advice=["'_background_noise_', whose files have no class"],
+        settings={"ignore": ["_background_noise_/*"], "splits": {"train": 1}},
+    ),
     "rows-within-json": Download(document_with_rows, {"train": 4}, "label", [*"nnpp"]),
     "splits-in-a-column-of-another-name": Download(
         lambda: (
@@ -440,6 +452,17 @@ def test_image_missing_from_a_yolo_list_is_rejected(tmp_path: Path) -> None:
         (
             {"a.csv": csv_text("text,Usage", "a,Training", "b,PublicTest", "c,PrivateTest")},
             "column 'Usage' is read as a feature, not as splits: 'PrivateTest' names no split",
+        ),
+        (
+            {"a.csv": csv_text("text,fold", *(f"t {n},{n % 4 + 1}" for n in range(9)))},
+            "column 'fold' is read as a feature, not as splits. If its numbers are splits or folds",
+        ),
+        (
+            {
+                "a.csv": csv_text("image,partition", *(f"{n}.jpg,{n % 3}" for n in range(6))),
+                **{f"{n}.jpg": jpeg(n) for n in range(6)},
+            },
+            "column 'partition' is read as a feature, not as splits. If its numbers are splits",
         ),
         (photos(["Actor_01", "Actor_02"]), "the folders 'Actor_01', 'Actor_02' become classes."),
         (photos(["video 1", "video 2"]), "the folders 'video 1', 'video 2' become classes."),
