@@ -536,6 +536,28 @@ def test_labels_of_names_with_splits_are_suggested(
         assert {example["label"] for example in all_of(read_examples(result))} == classes
 
 
+def test_labels_in_names_of_train_alone_are_suggested(
+    tmp_path: Path, our_messages: Callable[[], list[str]]
+) -> None:
+    files: Files = {f"train/{name}.{n}.jpg": jpeg(n) for name in ("cat", "dog") for n in range(2)}
+    files = {**files, **{f"test1/{n}.jpg": jpeg(n + 9) for n in range(3)}}
+    source = str(write_files(tmp_path / "in", files))
+    pipelines.convert(source, str(tmp_path / "out"))
+    advice = (
+        "name_pattern='(?P<label>.+?)[._ -]+[0-9]+', ignore=['test1/*'] "
+        "(--name-pattern '(?P<label>.+?)[._ -]+[0-9]+' --ignore 'test1/*')"
+    )
+    assert any(advice in message for message in our_messages())
+    result = pipelines.convert(
+        source,
+        str(tmp_path / "named"),
+        name_pattern="(?P<label>.+?)[._ -]+[0-9]+",
+        ignore=["test1/*"],
+    )
+    examples = all_of(read_examples(result))
+    assert sorted(example["label"] for example in examples) == ["cat", "cat", "dog", "dog"]
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_files_in_base64_are_refused_with_a_program(ending: str, tmp_path: Path) -> None:
     images = [base64.b64encode(data).decode() for data in photos(["a", "b"]).values()]
