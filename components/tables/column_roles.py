@@ -31,6 +31,7 @@ _SPLIT_FLAG = re.compile(r"is_?([a-z]+)", re.IGNORECASE)  # is_valid, isTrain
 SPLIT_COLUMNS = frozenset(SPLIT_NAMES)
 _MAX_SPLIT_WORDS = 8  # values of a column that may name splits
 _MAX_FOLDS = 20
+_MISSING = frozenset(("nan", "<na>", "n/a", "null", "?"))
 _NUMBER = re.compile(r"\d+(\.0)?\Z")
 _UNASSIGNED = ("", "unassigned")
 _DISCARDED = "discard"  # TFRecorder's word for rows to leave out
@@ -170,7 +171,19 @@ def make_vocabularies(
                 )
         if name not in given:
             _warn_of_cases(name, vocabularies[name])
+            _warn_of_missing(name, vocabularies[name])
     return vocabularies
+
+
+def _warn_of_missing(name: str, labels: Sequence[str]) -> None:
+    """Log a warning if a label is a word that pandas and others write for a missing value."""
+    missing = [label for label in labels if label.lower() in _MISSING or label == "None"]
+    if missing and len(labels) > len(missing):
+        logging.warning(
+            "%s: %r is a class. If it means that the label is missing, delete its rows, or empty "
+            "the field to list them as rejects",
+            *(name, missing[0]),
+        )
 
 
 def _warn_of_cases(name: str, labels: Sequence[str]) -> None:

@@ -464,6 +464,13 @@ def test_image_missing_from_a_yolo_list_is_rejected(tmp_path: Path) -> None:
             },
             "column 'partition' is read as a feature, not as splits. If its numbers are splits",
         ),
+        *(
+            (
+                {"a.csv": csv_text("text,label", "a,pos", "b,neg", f"c,{word}", "d,pos", "e,neg")},
+                f"label: {word!r} is a class. If it means that the label is missing",
+            )
+            for word in ("NaN", "None", "null", "?")
+        ),
         (photos(["Actor_01", "Actor_02"]), "the folders 'Actor_01', 'Actor_02' become classes."),
         (photos(["video 1", "video 2"]), "the folders 'video 1', 'video 2' become classes."),
         (
