@@ -45,6 +45,7 @@ _PAIRED = frozenset(
 )
 _NUMBER = re.compile(r"\d+")
 _UNLABELLED = frozenset(("unsup", "unsupervised", "unlabeled", "unlabelled"))
+_BACKGROUND = "_background_noise_"  # Speech Commands' recordings to mix into the clips
 # Folders that divide a dataset without naming classes: by folds, by date, or into parts.
 _FOLD = re.compile(r"(.*[^a-z])?k?folds?[ _.-]?\d+", re.IGNORECASE)
 _DATE = re.compile(r"(19|20)\d\d(([-_.]?)(0[1-9]|1[0-2])(\3([0-2]\d|3[01]))?)?")
@@ -354,7 +355,11 @@ def check_classes(roles: Mapping[Parts, Role], *, base: str, named: str | None =
             f"{_how_to_leave_out(roles, kinds) if others else ''}"
             "`tfx-shards layouts` draws the layouts that read annotations. ",
         )
-    if missing := [name for name in classes if not _UNLABELLED.isdisjoint(words_of(name))]:
+    if missing := [
+        name
+        for name in classes
+        if name == _BACKGROUND or not _UNLABELLED.isdisjoint(words_of(name))
+    ]:
         raise refuse(
             "folders named after classes",
             f"{_shown(missing)}, whose files have no class",

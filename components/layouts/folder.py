@@ -120,7 +120,7 @@ def read(inputs: LayoutInputs) -> InputTable:
     if inputs.layout == "folder" and has_labels and LABEL not in groups:
         _warn_of_single_class(inputs, labels)
     if not has_labels and not groups:
-        warn_of_labels_in_names(paths)
+        warn_of_labels_in_names(paths, pc.filter(splits, taken))
     return InputTable.of_files(
         paths,
         pc.filter(tree.files.table.column("size"), taken),

@@ -181,14 +181,26 @@ def _several_of_each(match: Callable[[str], re.Match[str] | None], paths: pa.Arr
     return sorted(counts) if len(counts) > 1 and min(counts.values()) > 1 else []
 
 
-def warn_of_labels_in_names(paths: pa.Array) -> None:
-    """Log a warning if the beginnings of names may be labels, with the setting to paste."""
+def warn_of_labels_in_names(paths: pa.Array, splits: pa.Array) -> None:
+    """Log a warning if the beginnings of names may be labels, with the setting to paste.
+
+    Args:
+        paths: the paths of the files.
+        splits: their splits. Files of other splits than train may have no labels in their names.
+    """
     labels, pattern = labels_in_names(paths)
-    if labels:
-        more = " …" if len(labels) > _MAX_SHOWN else ""
-        logging.warning(
-            "the files have no label, but their names begin with %d values: %s%s. If these are the "
-            "labels: %s",
-            *(len(labels), ", ".join(map(repr, labels[:_MAX_SHOWN])), more),
-            how_to_set(name_pattern=pattern),
-        )
+    cure = how_to_set(name_pattern=pattern) if labels else ""
+    if not labels:
+        is_train = pc.fill_null(pc.equal(splits, "train"), fill_value=False)
+        labels, pattern = labels_in_names(pc.filter(paths, is_train))
+        if not labels:
+            return
+        others = map(decode_path, bytes_of(pc.filter(paths, pc.invert(is_train))))
+        ignore = _patterns_of([*others], paths)
+        cure = f"{how_to_set(name_pattern=pattern, ignore=ignore)}, without the other splits"
+    more = " …" if len(labels) > _MAX_SHOWN else ""
+    logging.warning(
+        "the files have no label, but their names begin with %d values: %s%s. If these are the "
+        "labels: %s",
+        *(len(labels), ", ".join(map(repr, labels[:_MAX_SHOWN])), more, cure),
+    )

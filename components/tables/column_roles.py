@@ -26,9 +26,13 @@ MAYBE_SPLITS = (
     *("set", "subset", "partition", "phase", "usage", "fold", "mode", "stage", "part"),
     *("data_split", "dataset_split", "split_name", "data_set", "dataset", "data_type"),
 )
+_NUMBERED = frozenset(("fold", "partition", "subset", "data_split", "dataset_split"))
 _SPLIT_FLAG = re.compile(r"is_?([a-z]+)", re.IGNORECASE)  # is_valid, isTrain
 SPLIT_COLUMNS = frozenset(SPLIT_NAMES)
 _MAX_SPLIT_WORDS = 8  # values of a column that may name splits
+_MAX_FOLDS = 20
+_MISSING = frozenset(("nan", "<na>", "n/a", "null", "?"))
+_NUMBER = re.compile(r"\d+(\.0)?\Z")
 _UNASSIGNED = ("", "unassigned")
 _DISCARDED = "discard"  # TFRecorder's word for rows to leave out
 _TEXT_NAMES = ("text", "sentence", "review", "content", "document", "body", "comment")
@@ -75,6 +79,12 @@ def split_column(
                 "If the column names the splits, write train, val, test, UNASSIGNED or DISCARD in "
                 "each row",
                 *(free[maybe], others[0], min(word for word in words if is_split_word(word))),
+            )
+        if maybe in _NUMBERED and 1 < len(words) <= _MAX_FOLDS and all(map(_NUMBER.match, words)):
+            logging.warning(
+                "column %r is read as a feature, not as splits. If its numbers are splits or "
+                "folds, replace it by a column 'split' with the words train, val and test",
+                free[maybe],
             )
     for name in free.values():
         match = _SPLIT_FLAG.fullmatch(name)
@@ -161,7 +171,19 @@ def make_vocabularies(
                 )
         if name not in given:
             _warn_of_cases(name, vocabularies[name])
+            _warn_of_missing(name, vocabularies[name])
     return vocabularies
+
+
+def _warn_of_missing(name: str, labels: Sequence[str]) -> None:
+    """Log a warning if a label is a word that pandas and others write for a missing value."""
+    missing = [label for label in labels if label.lower() in _MISSING or label == "None"]
+    if missing and len(labels) > len(missing):
+        logging.warning(
+            "%s: %r is a class. If it means that the label is missing, delete its rows, or empty "
+            "the field to list them as rejects",
+            *(name, missing[0]),
+        )
 
 
 def _warn_of_cases(name: str, labels: Sequence[str]) -> None:

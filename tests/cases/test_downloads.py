@@ -248,6 +248,18 @@ DOWNLOADS: Mapping[str, Download] = {
         advice=["'unsup', whose files have no class"],
         settings={"ignore": ["train/unsup/*"]},
     ),
+    "background-noise": Download(
+        lambda: {
+            f"{folder}/{n}.wav": wav(n + 3 * place)
+            for place, folder in enumerate(("yes", "no", "_background_noise_"))
+            for n in range(3)
+        },
+        {"train": 6},
+        "label",
+        ["no"] * 3 + ["yes"] * 3,
+        advice=["'_background_noise_', whose files have no class"],
+        settings={"ignore": ["_background_noise_/*"], "splits": {"train": 1}},
+    ),
     "rows-within-json": Download(document_with_rows, {"train": 4}, "label", [*"nnpp"]),
     "splits-in-a-column-of-another-name": Download(
         lambda: (
@@ -436,6 +448,24 @@ def test_image_missing_from_a_yolo_list_is_rejected(tmp_path: Path) -> None:
             {"a.csv": csv_text("text,Usage", "a,Training", "b,PublicTest", "c,PrivateTest")},
             "column 'Usage' is read as a feature, not as splits: 'PrivateTest' names no split",
         ),
+        (
+            {"a.csv": csv_text("text,fold", *(f"t {n},{n % 4 + 1}" for n in range(9)))},
+            "column 'fold' is read as a feature, not as splits. If its numbers are splits or folds",
+        ),
+        (
+            {
+                "a.csv": csv_text("image,partition", *(f"{n}.jpg,{n % 3}" for n in range(6))),
+                **{f"{n}.jpg": jpeg(n) for n in range(6)},
+            },
+            "column 'partition' is read as a feature, not as splits. If its numbers are splits",
+        ),
+        *(
+            (
+                {"a.csv": csv_text("text,label", "a,pos", "b,neg", f"c,{word}", "d,pos", "e,neg")},
+                f"label: {word!r} is a class. If it means that the label is missing",
+            )
+            for word in ("NaN", "None", "null", "?")
+        ),
         (photos(["Actor_01", "Actor_02"]), "the folders 'Actor_01', 'Actor_02' become classes."),
         (photos(["video 1", "video 2"]), "the folders 'video 1', 'video 2' become classes."),
         (
@@ -506,6 +536,28 @@ def test_labels_of_names_with_splits_are_suggested(
     if pattern is not None:
         result = pipelines.convert(source, str(tmp_path / "named"), name_pattern=pattern)
         assert {example["label"] for example in all_of(read_examples(result))} == classes
+
+
+def test_labels_in_names_of_train_alone_are_suggested(
+    tmp_path: Path, our_messages: Callable[[], list[str]]
+) -> None:
+    files: Files = {f"train/{name}.{n}.jpg": jpeg(n) for name in ("cat", "dog") for n in range(2)}
+    files = {**files, **{f"test1/{n}.jpg": jpeg(n + 9) for n in range(3)}}
+    source = str(write_files(tmp_path / "in", files))
+    pipelines.convert(source, str(tmp_path / "out"))
+    advice = (
+        "name_pattern='(?P<label>.+?)[._ -]+[0-9]+', ignore=['test1/*'] "
+        "(--name-pattern '(?P<label>.+?)[._ -]+[0-9]+' --ignore 'test1/*')"
+    )
+    assert any(advice in message for message in our_messages())
+    result = pipelines.convert(
+        source,
+        str(tmp_path / "named"),
+        name_pattern="(?P<label>.+?)[._ -]+[0-9]+",
+        ignore=["test1/*"],
+    )
+    examples = all_of(read_examples(result))
+    assert sorted(example["label"] for example in examples) == ["cat", "cat", "dog", "dog"]
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
