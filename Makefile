@@ -134,7 +134,8 @@ test-frameworks: $(FRAMEWORKS)/.ready  ## the inputs of PyTorch, JAX and Keras w
 	@$(FRAMEWORKS)/bin/python -m compileall -q -j 0 $(SOURCES)
 	run() { KERAS_BACKEND=$$1 $(FRAMEWORKS)/bin/python -m pytest $(PARALLEL) "$${@:2}" $(ARGS); }
 	run jax tests/trainer_utils/frameworks/test_{jax,keras,raw_inputs,same_batches,state,tutorial}.py tests/trainer_utils/test_{filter,views}.py
-	run torch tests/trainer_utils/frameworks/test_{keras,other_loaders,ranks,readme,torch,torch_loader,torch_page,trainers}.py tests/trainer_utils/test_{filter,views}.py tests/benchmarks/test_feed_gpu.py
+	# Of filters and views, only those of Keras differ by its backend.
+	run torch -k "keras or not (test_filter.py or test_views.py)" tests/trainer_utils/frameworks/test_{keras,other_loaders,ranks,readme,torch,torch_loader,torch_page,trainers}.py tests/trainer_utils/test_{filter,views}.py tests/benchmarks/test_feed_gpu.py
 
 # The engines are those of the Beam that is installed. Maven takes its settings from ~/.m2, Go from its
 # environment; both keep what they fetched, and the files lie here until `make clean`.

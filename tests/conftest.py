@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.autograph import leave_tf_keras_unconverted
 from tests.object_stores import Store, azure_server, gcs_server, s3_server
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before any test imports TensorFlow
@@ -87,7 +89,12 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude modules and tests, which live until the end, from garbage collection."""
+    """Exclude modules and tests, which live until the end, from garbage collection.
+
+    AutoGraph does not convert tf_keras in this process; in the processes of most tests it does.
+    """
+    if "tensorflow" in sys.modules:
+        leave_tf_keras_unconverted()
     gc.collect()
     gc.freeze()
 

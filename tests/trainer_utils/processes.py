@@ -6,6 +6,7 @@ Each gets the path of the JSON file to write, and then those arguments.
 """
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -13,44 +14,93 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).parents[2]
 TIMEOUT_SECONDS = 400
-# `tests` is no package, and another distribution installs one of that name.
-_PROGRAM = """
-import runpy, sys, types
-sys.modules["tests"] = tests = types.ModuleType("tests")
-tests.__path__ = [sys.argv[1]]
-del sys.argv[:2]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
+
+
+class Forks:
+    """A process of `forks.py`, which ends with this one.
+
+    Args:
+        modules: the modules that it imports first.
+        environment: its environment variables, which the modules may read when they are imported.
+    """
+
+    def __init__(self, modules: str, environment: Mapping[str, str]) -> None:
+        script = str(Path(__file__).with_name("forks.py"))
+        self._server = subprocess.Popen(
+            [sys.executable, script, modules, str(REPOSITORY / "tests")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=dict(environment),
+        )
+
+    def ask(self, **request: Any) -> Any:
+        assert self._server.stdin
+        assert self._server.stdout
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        return json.loads(self._server.stdout.readline())
+
+
+class Program:
+    """A program in a process that was forked by `forks`."""
+
+    def __init__(self, forks: Forks, **request: Any) -> None:
+        self._forks = forks
+        self._pid = forks.ask(**request)
+        self._status: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while it runs; negative after a signal."""
+        if self._status is None:
+            self._status = self._forks.ask(status_of=self._pid)
+        return self._status
+
+    def kill(self) -> None:
+        """Kill the process, if it has not ended, and wait for its end."""
+        if self.poll() is None:
+            os.kill(self._pid, signal.SIGKILL)
+        while self.poll() is None:
+            time.sleep(0.01)
+
+
+@functools.cache
+def forks_with(use_legacy_keras: str) -> Forks:
+    """Start a server of forks, one for each Keras, which TensorFlow chooses when it is imported."""
+    keras = "tf_keras" if use_legacy_keras else "keras"
+    chosen = {"TF_USE_LEGACY_KERAS": use_legacy_keras} if use_legacy_keras else {}
+    return Forks(f"tensorflow,{keras},pytest,pipelines.tools.ledger", {**inherited(), **chosen})
+
+
+def inherited() -> dict[str, str]:
+    """Return this process's environment, without variables that the import of TFX sets."""
+    unwanted = {"TF_CONFIG", "TF_USE_LEGACY_KERAS"}
+    kept = {name: value for name, value in os.environ.items() if name not in unwanted}
+    return {**kept, "PYTHONPATH": str(REPOSITORY)}
 
 
 @contextlib.contextmanager
 def started(
     script: str, folder: Path, environments: Sequence[dict[str, str]], *arguments: str
-) -> Iterator[list[subprocess.Popen[bytes]]]:
+) -> Iterator[list[Program]]:
     """Start one process per environment, which writes `<index>.json` and `<index>.log`."""
-    unwanted = {"TF_CONFIG", "TF_USE_LEGACY_KERAS"}  # importing TFX sets the latter in this process
-    inherited = {name: value for name, value in os.environ.items() if name not in unwanted}
     with contextlib.ExitStack() as stack:
         processes = []
         for index, environment in enumerate(environments):
-            log = stack.enter_context((folder / f"{index}.log").open("wb"))
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, "-c", _PROGRAM, str(REPOSITORY / "tests"), script),
-                    *(str(folder / f"{index}.json"), *arguments),
-                ],
-                env={**inherited, "PYTHONPATH": str(REPOSITORY), **environment},
-                stdout=log,
-                stderr=log,
+            process = Program(
+                forks_with(environment.get("TF_USE_LEGACY_KERAS", "")),
+                program=script,
+                arguments=[str(folder / f"{index}.json"), *arguments],
+                environment={**inherited(), **environment},
+                log=str(folder / f"{index}.log"),
             )
-            stack.callback(process.wait)
-            stack.callback(process.kill)  # no error if it has ended
+            stack.callback(process.kill)
             processes.append(process)
         yield processes
 

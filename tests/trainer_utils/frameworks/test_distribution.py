@@ -15,7 +15,11 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
-from tests.trainer_utils.processes import cluster_environments, run_all
+from tests.autograph import leave_tf_keras_unconverted
+from tests.trainer_utils.processes import (
+    cluster_environments,
+    run_all,
+)
 
 EPOCHS = 2
 TRAIN: dict[str, Any] = {"features": "image", "label": "label"}
@@ -188,5 +192,6 @@ def test_workers_share_the_batches_and_train_like_one(datum_photos, tmp_path):
 
 if __name__ == "__main__":
     _, report_path, program_name, uri_argument = sys.argv
+    leave_tf_keras_unconverted()
     seen = {"mirrored": mirrored, "worker": worker}[program_name](uri_argument)
     Path(report_path).write_text(json.dumps(seen))

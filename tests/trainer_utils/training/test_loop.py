@@ -16,7 +16,12 @@ import tensorflow as tf
 
 import trainer_utils
 from pipelines.tools.ledger import RunLedger
-from tests.trainer_utils.processes import cluster_environments, run_all, run_until_killed
+from tests.autograph import leave_tf_keras_unconverted
+from tests.trainer_utils.processes import (
+    cluster_environments,
+    run_all,
+    run_until_killed,
+)
 from trainer_utils.format import Feature
 from trainer_utils.training.model_steps import ModelSteps
 
@@ -120,6 +125,8 @@ def compare(uri: str) -> dict[str, Any]:
             weights = [w.tolist() for w in model.get_weights()]
             histories.append([history.history, seen, weights])
         found[name] = histories
+        if len(found) == 1:
+            leave_tf_keras_unconverted()  # the first case shows that both convert it alike
     found["keras"] = type(model).__module__.split(".")[0]
     return found
 
@@ -234,6 +241,8 @@ def test_two_workers_have_the_losses_of_one_even_after_a_kill(vectors, tmp_path,
 
 if __name__ == "__main__":
     _, report_path, program, *arguments = sys.argv
+    if program == "train":
+        leave_tf_keras_unconverted()
     seen = {"compare": compare, "train": train_here}[program](*arguments)
     Path(report_path).write_text(json.dumps(seen))
 
