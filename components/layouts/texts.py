@@ -43,6 +43,7 @@ _NO_TEXTS = (
     *(".xlsx", ".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".mp4", ".tfrecord"),
 )
 _DATA = (".arrow", ".feather", ".npy", ".npz", ".h5", ".hdf5", ".pkl", ".xlsx")
+_PACKED_TEXTS = (".txt.gz", ".text.gz", ".log.gz")
 _OF_DELIMITED = ("column_names", "header", "delimiter", "quoting")
 
 
@@ -195,6 +196,8 @@ def _refuse_no_texts(inputs: LayoutInputs, paths: Sequence[str]) -> None:
     shown = ", ".join(repr(display_path(path)) for path in documents[:_MAX_SHOWN])
     more = f" and {len(documents) - _MAX_SHOWN} more" if len(documents) > _MAX_SHOWN else ""
     cure = f"To leave them out: {how_to_set(ignore=patterns)}."
+    if all(path.lower().endswith(_PACKED_TEXTS) for path in documents):
+        cure = f"If each line is an example: {how_to_set(layout='lines')}. {cure}"
     if any(path.lower().endswith(_DATA) for path in documents):
         cure = f"Save their rows as CSV, JSON lines or Parquet, in place of these files. {cure}"
     _refuse(inputs, "only text files", f"{shown}{more}", cure)

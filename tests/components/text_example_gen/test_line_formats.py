@@ -169,11 +169,20 @@ def test_single_file_of_many_lines_is_reported(
 
 @pytest.mark.parametrize("is_alone", [False, True])
 def test_packed_lines_have_a_command_as_well(is_alone: bool, tmp_path: Path) -> None:
-    packed = {f"{name}.txt.gz": gzip.compress(FASTTEXT.encode()) for name in ("cook", "bake")}
+    names = ["cook"] if is_alone else ["train", "dev"]
+    packed = {f"{name}.txt.gz": gzip.compress(FASTTEXT.encode()) for name in names}
     write_files(tmp_path / "in", packed)
     source = tmp_path / "in" / ("cook.txt.gz" if is_alone else "")
     uri = follow(refusal(source, tmp_path / "no"), tmp_path / "out")
     assert len(all_of(read_examples(uri))) == (6 if is_alone else 12)
+
+
+def test_packed_texts_without_splits_are_lines_by_the_advice(tmp_path: Path) -> None:
+    data = gzip.compress(b"A line of prose.\nAnother one.\nThe last.\n")
+    write_files(tmp_path / "in", {"corpus.txt.gz": data})
+    assert "layout='lines'" in refusal(tmp_path / "in", tmp_path / "no")
+    result = pipelines.convert(tmp_path / "in", tmp_path / "out", layout="lines")
+    assert len(all_of(read_examples(str(result)))) == 3
 
 
 @pytest.mark.parametrize("packed_at", range(3))
