@@ -4,6 +4,8 @@ import collections
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
+from absl import logging
+
 from components.example_gen.row_pieces import PieceReport
 from components.example_gen.settings import TextSettings
 from components.inputs.advice import how_to_set
@@ -16,6 +18,7 @@ from components.tables.pieces import MAX_COLUMNS, Piece
 from components.tables.several_labels import find_several_labels
 from trainer_utils.core.errors import InputError
 from trainer_utils.format.naming import check_feature_names
+from trainer_utils.storage import display_path
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,6 +57,37 @@ class InspectedPieces:
             for name, values in report.labels.items():
                 words[name].update(values)
         return words
+
+
+_LIKE = 0.5  # tables of one kind have at least this share of their columns in common
+
+
+def warn_of_unlike_tables(inspected: InspectedPieces) -> None:
+    """Log a warning if tables of one split mostly have different columns.
+
+    Examples are `test.csv` and `test_labels.csv`, and reviews next to the businesses they are of.
+    """
+    columns: dict[tuple[str | None, str], set[str]] = collections.defaultdict(set)
+    for piece, report in zip(inspected.pieces, inspected.reports, strict=True):
+        columns[piece.split, piece.source].update(report.facts)
+    first_of: dict[str | None, str] = {}
+    for (split, source), names in columns.items():
+        first = first_of.setdefault(split, source)
+        others = columns[split, first]
+        mine, theirs = sorted(names - others), sorted(others - names)
+        if not mine or not theirs or len(names & others) >= _LIKE * len(names | others):
+            continue
+        shared = sorted(names & others)
+        join = f"join them first (both have {shared[0]!r})" if shared else "join them first"
+        logging.warning(
+            "%r and %r are read as one table%s, but only the first has %r and only the second %r: "
+            "the examples of each lack the columns of the other. If their rows describe the same "
+            "things, %s. To leave one out: %s",
+            *(display_path(first), display_path(source)),
+            *(f" of the split {split!r}" if split else "", theirs[0], mine[0], join),
+            how_to_set(ignore=[display_path(source)]),
+        )
+        return
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

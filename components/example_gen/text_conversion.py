@@ -9,7 +9,11 @@ import numpy as np
 from components.example_gen.conversion import READERS, Conversion
 from components.example_gen.input_selection import InputSelection, layout_inputs
 from components.example_gen.plan import Written
-from components.example_gen.row_columns import InspectedPieces, decide_columns
+from components.example_gen.row_columns import (
+    InspectedPieces,
+    decide_columns,
+    warn_of_unlike_tables,
+)
 from components.example_gen.row_pieces import (
     PieceReport,
     PieceRows,
@@ -156,6 +160,7 @@ class TextConversion(Conversion[RowPlan]):
         )
         self._reports = [report for reports in inspected_in_tasks for report in reports]
         inspected = InspectedPieces.of(self.pieces, self._reports)
+        warn_of_unlike_tables(inspected)
         columns = decide_columns(inspected, self.settings)
         decisions = decide_splits(
             inspected,

@@ -76,6 +76,11 @@ _LEADING_ROW = (
     '[print(json.dumps({"label": %s, "text": text.strip()})) '
     "for label, text in (s.split(None, 1) for s in sys.stdin if s.strip())]"
 )
+_NAMED_ROW = (
+    "import json, sys; "
+    '[print(json.dumps({"label": sys.argv[1].removesuffix(".txt"), "text": s.strip()})) '
+    "for s in sys.stdin if s.strip()]"
+)
 _CONLL_ROWS = (
     "import json, sys; "
     '[print(json.dumps({"tokens": [r[%d] for r in rows], "tags": [r[%d] for r in rows]})) '
@@ -95,6 +100,7 @@ def check_lines(inputs: LayoutInputs, layout: str, paths: Sequence[str]) -> None
     Raises:
         InputError: lines have labels or columns that plain text would lose.
     """
+    with_lines = []  # files without blank lines
     for path in sorted(paths)[:_MAX_FILES]:
         if inputs.files[path].problem is not None:
             continue
@@ -115,11 +121,37 @@ def check_lines(inputs: LayoutInputs, layout: str, paths: Sequence[str]) -> None
             command = _rewrite(inputs, paths, code)
             raise _refused(inputs, layout, path, "tokens with tags (CoNLL)", filled[0], command)
         _check_columns(inputs, layout, path, filled)
-        if layout == "folder" and len(paths) == 1 and len(filled) == len(lines) >= _MIN_LABELLED:
-            logging.warning(
-                "%r becomes one example. If each of its lines is an example: %s",
-                *(display_path(path), how_to_set(layout="lines")),
-            )
+        if len(filled) == len(lines) >= _MIN_LABELLED:
+            with_lines.append(path)
+    if layout == "folder" and with_lines == sorted(paths):
+        _warn_of_lines(inputs, with_lines)
+
+
+def _warn_of_lines(inputs: LayoutInputs, paths: Sequence[str]) -> None:
+    """Log a warning that few files without blank lines become one example each."""
+    if len(paths) == 1:
+        logging.warning(
+            "%r becomes one example. If each of its lines is an example: %s",
+            *(display_path(paths[0]), how_to_set(layout="lines")),
+        )
+        return
+
+    def command(name: str) -> str:
+        program = shlex.join(["python3", "-c", _NAMED_ROW])
+        return (
+            f"{program} {name if name == _VARIABLE else shlex.quote(name)} < {_place(inputs, name)}"
+        )
+
+    parts = [inputs.parts_of(path) for path in paths]
+    cure = ""
+    if not is_remote(inputs.base) and {*map(len, parts)} == {1}:
+        cure = _as_json_lines(inputs, [part for (part,) in parts], command, left_out=0)
+        cure = f" To keep their names as labels: {cure[0].lower()}{cure[1:].rstrip('. ')}"
+    logging.warning(
+        "%s become one example each. If each of their lines is an example: %s.%s",
+        ", ".join(repr(display_path(path)) for path in paths),
+        *(how_to_set(layout="lines"), cure),
+    )
 
 
 def _unpacked(head: bytes) -> bytes:

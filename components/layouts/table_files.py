@@ -7,10 +7,13 @@ each folder `key=value` becomes a column (`year=2024/part-0.csv`).
 Source: `pyarrow.dataset.HivePartitioning`, which reads the partitions of Hive and Spark.
 """
 
+import collections
 import posixpath
 import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
+
+from absl import logging
 
 from components.inputs.advice import how_to_set
 from components.inputs.listing import LayoutInputs
@@ -19,6 +22,8 @@ from trainer_utils.format.split_words import split_of_name, splits_of_paths
 from trainer_utils.storage import display_path
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+# Numbers of parts, and the hashes in names of the Hub: train-00000-of-00002-2ca4b0d7e1c6a0f5
+_NUMBERS = re.compile(r"[-_. ]*([0-9a-f]{16}|part|shard|of|[0-9]+)(?=[-_. 0-9]|$)")
 _DOCUMENT = re.compile(
     r"(readme|licen[cs]e)s?([^a-z/][^/]*)?(\.(md|txt|rst|html?|pdf))?"
     r"|dataset_infos?\.json|dataset_dict\.json|_(common_)?metadata|citation(\.\w+)?",
@@ -105,6 +110,28 @@ def splits_of_tables(inputs: LayoutInputs, paths: Sequence[str]) -> dict[str, st
     depth = _shared_depth([parts_of_path[:-1] for parts_of_path in parts.values()])
     splits = _splits(paths, {path: parts_of_path[depth:] for path, parts_of_path in parts.items()})
     return splits if any(splits.values()) else _splits(paths, parts)
+
+
+def warn_of_joined_tables(splits: Mapping[str, str | None]) -> None:
+    """Log a warning if tables whose names differ in words, as train and train_small, join a split.
+
+    Args:
+        splits: the split of each table by its path.
+    """
+    tables: dict[tuple[str, str], dict[str, str]] = collections.defaultdict(dict)
+    for path, split in sorted(splits.items()):
+        folder, name = posixpath.split(path)
+        if split is not None and split_of_name(name) == split:
+            words = _NUMBERS.sub("", name.lower()).split(".")[0].strip("-_ ")
+            tables[folder, split].setdefault(words, path)
+    for (_, split), by_words in tables.items():
+        if len(by_words) > 1:
+            shown = ", ".join(repr(display_path(path)) for path in by_words.values())
+            logging.warning(
+                "the tables %s all become the split %r. If one has rows of another, leave it "
+                "out: %s",
+                *(shown, split, how_to_set(ignore=[display_path([*by_words.values()][-1])])),
+            )
 
 
 def _names_of(inputs: LayoutInputs, path: str, *, is_file: bool) -> list[str]:

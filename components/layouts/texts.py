@@ -22,6 +22,7 @@ from components.layouts.table_files import (
     is_document,
     partitions_of,
     splits_of_tables,
+    warn_of_joined_tables,
 )
 from components.tables.json_rows import lists_in_document, rows_within
 from components.tables.pieces import PIECE_BYTES, Piece, TextFile
@@ -93,6 +94,8 @@ def find_files(inputs: LayoutInputs, settings: TextLayoutSettings) -> TextFiles:
     if layout not in DELIMITERS:
         _check_unused(settings, layout, _OF_DELIMITED)
     splits = splits_of_tables(inputs, paths)
+    if inputs.split is None:
+        warn_of_joined_tables(splits)
     good, excluded = select_readable(inputs, paths, "a table")
     excluded = [dataclasses.replace(left, split=splits[left.name]) for left in excluded]
     excluded += _skipped(inputs, paths)

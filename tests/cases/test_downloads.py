@@ -621,3 +621,61 @@ def test_tables_in_other_forms_are_refused_with_a_command(
     with pytest.raises(InputError) as refused:
         pipelines.convert(str(write_files(tmp_path / "in", files)), str(tmp_path / "out"))
     assert advice in str(refused.value)
+
+
+UNLIKE: Mapping[str, tuple[Files, bool]] = {
+    "labels apart": (
+        {
+            "train.csv": csv_text("id,comment,toxic,obscene", "1,good,0,0"),
+            "test.csv": csv_text("id,comment", "2,fine"),
+            "test_labels.csv": csv_text("id,toxic,obscene", "2,1,0"),
+        },
+        True,
+    ),
+    "two tables": (
+        {
+            "review.jsonl": b'{"review_id": "1", "text": "good", "stars": 4}\n',
+            "business.jsonl": b'{"business_id": "2", "name": "a", "city": "b"}\n',
+        },
+        True,
+    ),
+    "a column more": (
+        {"2023.csv": csv_text("text,label", "a,b"), "2024.csv": csv_text("text,label,x", "c,d,1")},
+        False,
+    ),
+    "a test without labels": (
+        {"train.csv": csv_text("text,label", "a,b"), "test.csv": csv_text("text,key", "c,1")},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "is_reported"), UNLIKE.values(), ids=UNLIKE)
+def test_tables_with_different_columns_are_reported(
+    files: Files, is_reported: bool, tmp_path: Path, our_messages: Callable[[], list[str]]
+) -> None:
+    pipelines.convert(str(write_files(tmp_path / "in", files)), str(tmp_path / "out"))
+    messages = [message for message in our_messages() if "are read as one table" in message]
+    assert len(messages) == is_reported
+
+
+TABLES = {
+    "a part of the rows": (["train.csv", "train_small.csv", "test.csv"], True),
+    "two names of one split": (["train.csv", "val.csv", "dev.csv"], True),
+    "numbers": (["train_1.csv", "train_2.csv", "train-03.csv", "test.csv"], False),
+    "parts": (["train_part1.csv", "train_part2.csv", "test.csv"], False),
+    "the Hub": (
+        [f"train-0000{n}-of-00002-{n}ca4b0d7e1c6a0f5.csv" for n in range(2)] + ["test-0.csv"],
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("names", "is_reported"), TABLES.values(), ids=TABLES)
+def test_tables_that_join_a_split_are_reported(
+    names: list[str], is_reported: bool, tmp_path: Path, our_messages: Callable[[], list[str]]
+) -> None:
+    files: Files = {name: csv_text("text,label", f"{name},b", f"{name},c") for name in names}
+    pipelines.convert(str(write_files(tmp_path / "in", files)), str(tmp_path / "out"))
+    messages = [message for message in our_messages() if "all become the split" in message]
+    assert len(messages) == is_reported

@@ -167,6 +167,19 @@ def test_single_file_of_many_lines_is_reported(
     assert len(all_of(read_examples(str(tmp_path / "lines" / "latest")))) == 9
 
 
+@pytest.mark.parametrize("names", [("pos.txt", "neg.txt"), ("rt-polarity.pos", "rt-polarity.neg")])
+def test_names_of_files_become_labels_by_the_command(
+    names: tuple[str, str], tmp_path: Path, our_messages: Callable[[], list[str]]
+) -> None:
+    write_files(tmp_path / "in", {n: "".join(f"{n} film {i}\n" for i in range(9)) for n in names})
+    pipelines.convert(tmp_path / "in", tmp_path / "no")
+    message = next(message for message in our_messages() if "become one example each" in message)
+    examples = all_of(read_examples(follow(f"{message}. ", tmp_path / "out")))
+    assert len(examples) == 18
+    assert all(row["text"].startswith(row["label"]) for row in examples)
+    assert {row["label"] for row in examples} == {name.removesuffix(".txt") for name in names}
+
+
 @pytest.mark.parametrize("is_alone", [False, True])
 def test_packed_lines_have_a_command_as_well(is_alone: bool, tmp_path: Path) -> None:
     names = ["cook"] if is_alone else ["train", "dev"]
