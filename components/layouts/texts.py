@@ -24,7 +24,7 @@ from components.layouts.table_files import (
     splits_of_tables,
     warn_of_joined_tables,
 )
-from components.tables.json_rows import lists_in_document, rows_within
+from components.tables.json_rows import is_no_row, lists_in_document, rows_within
 from components.tables.pieces import PIECE_BYTES, Piece, TextFile
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
 from trainer_utils.core.errors import ConfigError, InputError
@@ -246,6 +246,8 @@ def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: st
     except (ValueError, RecursionError):
         return kind
     if not rest.strip() and (rows_within(value) is not value or lists_in_document(first)):
+        return kind
+    if isinstance(value, dict) and not rest.strip() and is_no_row(value):
         return kind
     is_row = isinstance(value, dict) and not all(isinstance(v, dict) for v in value.values())
     return "jsonl" if isinstance(value, dict) and (rest.strip() or is_row) else kind

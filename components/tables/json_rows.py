@@ -38,6 +38,7 @@ from components.tables.pieces import BadRow, Piece, Rows, TableOpener, not_utf8
 from trainer_utils.core.errors import InputError
 from trainer_utils.core.json_text import Json, JsonObject, reject_duplicate_keys
 from trainer_utils.format import canonical_split
+from trainer_utils.format.media_formats import EXTENSIONS
 
 _BLOCK_BYTES = 1 << 20
 _NULL_LINE = re.compile(rb"^[ \t\r]*null\b", re.MULTILINE)
@@ -52,6 +53,15 @@ _NAMES_OF_ROWS = ("data", "rows", "examples", "records", "items", "instances", "
 # numeric key may well have a field 0.
 _TRANSPOSED = re.compile(rb'\{\s*"(?![0-9]+")(?:[^"\\]|\\.)*"\s*:\s*\{\s*"0"\s*:')
 
+_MAX_NAME, _MAX_SPACES = 64, 3  # of a column's name
+_ROWS_OF_COLUMNS = (
+    "import json, sys; d = json.load(sys.stdin); "
+    "[print(json.dumps(dict(zip(d, row)))) for row in zip(*d.values(), strict=True)]"
+)
+_ROWS_OF_KEYS = (
+    "import json, sys; "
+    '[print(json.dumps({"text": k, "label": v})) for k, v in json.load(sys.stdin).items()]'
+)
 _LIST_BY_KEY = re.compile(rb'\{\s*"((?:[^"\\]|\\.)*)"\s*:\s*\[')
 _CONCATENATED = (
     "If it has one object after another, write one per line: jq -c . old.json > new.jsonl."
@@ -352,6 +362,41 @@ def lists_in_document(body: bytes) -> tuple[str, str] | None:
     return f"a list of the split {key!r}", advice
 
 
+def is_no_row(value: JsonObject) -> bool:
+    """Return whether the only object of a file has the rows of a table: by column, or by key."""
+    values = [*value.values()]
+    if all(isinstance(part, list) for part in values):
+        return len({*map(len, values)}) == 1 and len(values[0]) > 1
+    are_scalars = all(isinstance(part, (str, int, float)) for part in values)
+    return are_scalars and len(values) > 2 and not all(map(_may_be_column, value))
+
+
+def _may_be_column(key: str) -> bool:
+    """Return whether a key may be the name of a column, and is no text, number or file name."""
+    is_file = key.lower().endswith((*EXTENSIONS["image"], *EXTENSIONS["audio"]))
+    is_short = len(key) <= _MAX_NAME and key.count(" ") <= _MAX_SPACES
+    return is_short and not key.isdecimal() and not is_file
+
+
+def _check_entries(value: Json, source: str) -> None:
+    """Raise an InputError if the values of an object by key are lists, numbers or strings."""
+    if not isinstance(value, dict) or len(value) < 2:
+        return
+    key, first = next(iter(value.items()))
+    if is_no_row(value) and isinstance(first, list):
+        got, code = "a list per column", _ROWS_OF_COLUMNS
+    elif all(isinstance(part, (str, int, float)) for part in value.values()):
+        got, code = "a value per key", _ROWS_OF_KEYS
+    else:
+        return
+    raise InputError.at(
+        source,
+        expected="an object per row",
+        got=f"{got}: {key[:_SHOWN]!r}: {str(first)[:_SHOWN]}",
+        advice=f"Write JSON lines: python3 -c '{code}' < old.json > new.jsonl",
+    )
+
+
 def find_document(inputs: TableOpener, whole: Piece) -> Piece:
     """Return a file as one piece. Raise an InputError unless it has objects and is small enough."""
     with inputs.open(whole.path) as stream:
@@ -414,6 +459,7 @@ def read_document(
         advice = _CONCATENATED if str(error).startswith("Extra data") else ""
         raise InputError.at(piece.source, expected="JSON", got=str(error), advice=advice) from error
     value = rows_within(value)
+    _check_entries(value, piece.source)
     names, entries = None, value
     if isinstance(value, dict):
         keys = (key.encode("utf-8", "backslashreplace").decode() for key in value)

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -679,3 +680,45 @@ def test_tables_that_join_a_split_are_reported(
     pipelines.convert(str(write_files(tmp_path / "in", files)), str(tmp_path / "out"))
     messages = [message for message in our_messages() if "all become the split" in message]
     assert len(messages) == is_reported
+
+
+KEYED: Mapping[str, tuple[Any, int | None, str]] = {
+    "texts": ({f"film number {n} was so good": "np"[n % 2] for n in range(6)}, None, "label"),
+    "texts on lines": ({f"film number {n} was so good": n % 2 for n in range(6)}, 1, "label"),
+    "numbers": ({str(n): f"film {n}" for n in range(6)}, None, "label"),
+    "columns": ({"text": [f"film {n}" for n in range(6)], "label": [0, 1] * 3}, None, "label"),
+    "columns on lines": (
+        {"text": [f"film {n}" for n in range(6)], "stars": [*range(6)]},
+        2,
+        "stars",
+    ),
+}
+
+
+@pytest.mark.parametrize(("value", "indent", "column"), KEYED.values(), ids=KEYED)
+def test_json_of_values_by_key_is_refused_with_a_program(
+    value: Any, indent: int | None, column: str, tmp_path: Path
+) -> None:
+    old = write_files(tmp_path / "in", {"train.json": json.dumps(value, indent=indent)})
+    with pytest.raises(InputError) as refused:
+        pipelines.convert(str(old), str(tmp_path / "no"))
+    program = re.search("python3 -c '([^']+)' < old.json > new.jsonl", str(refused.value))
+    assert program is not None, refused.value
+    rows = subprocess.run(
+        [sys.executable, "-c", program[1]],
+        input=(old / "train.json").read_bytes(),
+        capture_output=True,
+        check=True,
+    ).stdout
+    new = str(write_files(tmp_path / "new", {"train.jsonl": rows}))
+    examples = all_of(read_examples(pipelines.convert(new, str(tmp_path / "out"))))
+    assert len(examples) == 6
+    assert all({"text", column} <= example.keys() for example in examples)
+
+
+def test_only_row_of_a_json_file_is_read(tmp_path: Path) -> None:
+    rows = [{"text": "a", "label": 1, "a long name": 2}, {"text": "a", "labels": [1, 2]}]
+    for number, row in enumerate(rows):
+        source = write_files(tmp_path / f"in-{number}", {"train.json": json.dumps(row)})
+        result = pipelines.convert(str(source), str(tmp_path / f"out-{number}"))
+        assert len(all_of(read_examples(result))) == 1
