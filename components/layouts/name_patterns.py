@@ -16,7 +16,13 @@ import pyarrow.compute as pc
 from absl import logging
 
 from components.inputs.advice import how_to_set
-from components.inputs.arrow_columns import bool_array, bytes_of, string_array
+from components.inputs.arrow_columns import (
+    bool_array,
+    bytes_of,
+    string_array,
+    string_scalar,
+    to_numpy,
+)
 from components.inputs.input_table import Column, Value
 from components.inputs.listing import LayoutInputs
 from components.layouts.list_table import typed_values
@@ -191,7 +197,7 @@ def warn_of_labels_in_names(paths: pa.Array, splits: pa.Array) -> None:
     labels, pattern = labels_in_names(paths)
     cure = how_to_set(name_pattern=pattern) if labels else ""
     if not labels:
-        is_train = pc.fill_null(pc.equal(splits, "train"), fill_value=False)
+        is_train = bool_array(to_numpy(pc.equal(splits, string_scalar("train")), null=False))
         labels, pattern = labels_in_names(pc.filter(paths, is_train))
         if not labels:
             return
